@@ -147,7 +147,7 @@ class Plugins(Lenient):
         return tuple(places)
 
     def names(self) -> tuple[tuple[str, str], ...]:
-        """Return pairs of a path and a plugin name for every plugin that is enabled or disabled."""
+        """Return (path of the field below `plugins`, plugin name) for every plugin that is enabled or disabled."""
         named = [(path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
         for place, names in self.enabled_by_place():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]

@@ -124,7 +124,7 @@ def _follow(snapshot: Snapshot, profile: Profile, past: UsageHistory) -> Session
 
 
 def window_of(profile: Profile) -> int | None:
-    """Return the window of a run under a profile.
+    """Return the maximum number of gangs of one session under a profile, or None without such a limit.
 
     A session in strict order considers one window; a joint session divides the queue into windows by itself.
     """

@@ -71,7 +71,7 @@ class Definition:
 
     @property
     def kind(self) -> str:
-        """The kind."""
+        """The kind that the CustomResourceDefinition defines."""
         return self.model.__name__
 
     def written(self) -> Json:

@@ -69,7 +69,7 @@ class Disk:
 
 @dataclass(slots=True)
 class Conflicts:
-    """Disks of a class, and the number of other users of its ReadWriteOncePod claims.
+    """Disks of a pod class, and the number of other users of its ReadWriteOncePod claims.
 
     Args:
       disks: the disks that are mounted directly.

@@ -30,7 +30,7 @@ class DeadlineExceeded(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """The problem as a refusal states it."""
+        """The sentence about the exceeded deadline, as it appears in the refusal of the pod."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 

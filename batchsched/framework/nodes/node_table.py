@@ -275,7 +275,7 @@ class Nodes:
 
     @property
     def objects(self) -> Sequence[Node]:
-        """The Node objects of the view."""
+        """The Node objects of these nodes, in the order of the table."""
         if isinstance(self.where, slice):
             return self.table.nodes[self.where]
         return [self.table.nodes[at] for at in self.where]

@@ -37,7 +37,7 @@ class Use:
 
     @classmethod
     def none(cls, count: int) -> "Use":
-        """Return a value without use of a class on `count` nodes."""
+        """Return the usage of a StorageClass that no claim uses, for `count` nodes."""
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:

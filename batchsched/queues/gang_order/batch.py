@@ -71,7 +71,9 @@ class Saf:
 
 
 class Wfp3:
-    """WFP3: key = -(wait / estimate)³ · share. A gang moves forward as its wait grows relative to its run time.
+    """WFP3: key = -(wait / estimate)³ · share, where share is the gang's dominant share of the cluster.
+
+    A gang moves forward as its wait grows relative to its run time.
 
     Source: Tang et al., Fault-aware utility-based job scheduling on Blue Gene/P systems, CLUSTER 2009.
     """

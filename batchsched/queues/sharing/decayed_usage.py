@@ -60,7 +60,7 @@ class DecayedUsage(FairShare):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the mean recent usage over resources, with the candidate's penalty, by weight."""
+        """Return the mean over resources of recent usage plus `penalty` · candidate, divided by the weight."""
         used = siblings.history + self.args.penalty * candidate
         has_capacity = (siblings.capacity > 0) & siblings.weighed
         parts = used[:, has_capacity] / siblings.capacity[has_capacity]

@@ -83,7 +83,7 @@ def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
 
 
 def explain_single_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
-    """Return the refusal of the only gang of a formulation; proposed changes are tested by the same greedy."""
+    """Return the refusal of a gang that is formulated alone; proposed changes are tested with the solver's greedy."""
     explainer = RefusalExplainer(
         formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
     )
