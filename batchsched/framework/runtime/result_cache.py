@@ -334,7 +334,7 @@ class ResultCache:
         self._results.clear()
 
     def of(self, pod: PodClass) -> ClassResults:
-        """Return the results of a class, shared with classes that differ only in priority, if no plugin reads the priority."""
+        """Return the results of a class. Classes that differ only in a priority that no plugin reads share them."""
         first = pod.first
         # Removing and inserting moves the class to the end: the first one has the oldest use.
         results = self._results.pop(first, None) or ClassResults()
