@@ -73,12 +73,12 @@ def test_copy_of_the_files_in_a_wheel_is_found_first(command, tmp_path, monkeypa
     (base / "account.yaml").write_text(
         "{apiVersion: v1, kind: ServiceAccount, metadata: {name: of-the-wheel}}\n"
     )
-    monkeypatch.setattr(installation, "_HERE", tmp_path)
+    monkeypatch.setattr(installation, "_PACKAGE", tmp_path)
     assert [manifest["metadata"]["name"] for manifest in printed(command)] == ["of-the-wheel"]
 
 
 def test_installation_without_its_files_says_so(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(installation, "_HERE", tmp_path / "lib")
+    monkeypatch.setattr(installation, "_PACKAGE", tmp_path / "lib")
     result = command("install", "--dry-run")
     assert result.code == 1
     assert "came without crds/; install it from its wheel or its repository" in result.err
