@@ -45,7 +45,7 @@ def test_every_plugin_has_its_section_and_the_defaults_stand_first_in_their_orde
 
 def test_every_point_has_its_section_in_call_order():
     assert re.findall(r"^## (\w+)$", pod_life(), re.MULTILINE) == list(POINTS)
-    assert "| Wait | the pod keeps its place" in pod_life()
+    assert "| Wait | the pod stays assumed until it is allowed" in pod_life()
 
 
 def test_points_of_a_plugin_are_its_methods():

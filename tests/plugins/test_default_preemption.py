@@ -412,7 +412,7 @@ ANYONE = st.tuples(
     there=st.lists(
         st.lists(ANYONE, min_size=2, max_size=5, unique_by=lambda one: one[0]), min_size=1, max_size=5
     ),
-    enqueue=st.tuples(st.integers(3, 4), st.integers(1, 4), HELD),
+    wish=st.tuples(st.integers(3, 4), st.integers(1, 4), HELD),
     waiting=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), max_size=2),
     budgets=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["k", "m"])), max_size=2),
     tainted=st.sets(st.integers(1, 4), max_size=1),
