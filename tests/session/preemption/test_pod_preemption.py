@@ -383,9 +383,8 @@ def after(snapshot: Snapshot, decision: Decision) -> Snapshot:
     strict=True, reason="a defect that 91367b7 has, too: the pod finds no node after the evictions"
 )
 def test_pod_of_a_known_cluster_is_placed_after_its_victims_left():
-    test_nobody_is_evicted_for_a_pod_that_does_not_fit_then.hypothesis.inner_test(  # type: ignore[attr-defined]
-        snapshot=random_snapshot(1241546)
-    )
+    check: Any = test_nobody_is_evicted_for_a_pod_that_does_not_fit_then
+    check.hypothesis.inner_test(snapshot=random_snapshot(1241546))
 
 
 @seed(2)  # other draws find the known cluster above
