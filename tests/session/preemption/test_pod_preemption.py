@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, seed
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -379,17 +379,29 @@ def after(snapshot: Snapshot, decision: Decision) -> Snapshot:
     return replace(snapshot, pods=pods)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a defect that 91367b7 has, too: the pod finds no node after the evictions"
-)
-def test_pod_of_a_known_cluster_is_placed_after_its_victims_left():
-    check: Any = test_nobody_is_evicted_for_a_pod_that_does_not_fit_then
-    check.hypothesis.inner_test(snapshot=random_snapshot(1241546))
+def taken_by_higher_priority(
+    snapshot: Snapshot, decision: Decision, preemptor: str, later: dict[str, str]
+) -> bool:
+    """Whether a pod of higher priority, not nominated to the preemptor's node, takes this node later.
+
+    This happens when that pod fits only once pods are gone that it may not preempt itself: pods that already
+    terminate, or the victims of another preemptor. Nominations are counted only against pods of at most their priority.
+    Source: PodEligibleToPreemptOthers and addNominatedPods of kube-scheduler.
+    """
+    priority = {each.name: each.spec.priority or 0 for each in snapshot.pods}
+    nominated = held_places(decision)
+    node = nominated[preemptor]
+    return any(
+        place == node and nominated.get(name) != node and priority[name] > priority[preemptor]
+        for name, place in later.items()
+    )
 
 
-@seed(2)  # other draws find the known cluster above
+@example(snapshot=random_snapshot(1241546))
+@example(snapshot=random_snapshot(2855))
+@example(snapshot=random_snapshot(1244003))
 @given(snapshot=snapshots)
-def test_nobody_is_evicted_for_a_pod_that_does_not_fit_then(snapshot: Snapshot):
+def test_a_preemptor_is_placed_on_its_node_once_its_victims_have_left(snapshot: Snapshot):
     decision = schedule(snapshot, ALONE)
     evicting = {one.for_.partition("/")[2] for one in decision.evictions}
     assert evicting <= held_places(decision).keys()
@@ -397,9 +409,10 @@ def test_nobody_is_evicted_for_a_pod_that_does_not_fit_then(snapshot: Snapshot):
     # Pods that were leaving already are gone by then.
     later = replace(later, pods=tuple(one for one in later.pods if not one.terminating))
     again = schedule(later, ALONE)
-    assert {name: placed(again).get(name) for name in evicting} == {
-        name: held_places(decision)[name] for name in evicting
-    }
+    places = held_places(again) | placed(again)
+    for name in evicting:
+        on_its_node = placed(again).get(name) == held_places(decision)[name]
+        assert on_its_node or taken_by_higher_priority(snapshot, decision, name, places)
     assert overcommitted(later, {f"team/{name}": where for name, where in placed(again).items()}) == []
 
 
