@@ -236,17 +236,27 @@ async def test_a_watch_that_fails_goes_on_where_it_was(plane, proxy, shelf, faul
     assert mirror.lists == 1
 
 
+# aiohttp itself repeats a GET once when the connection is reset before the answer begins, so that the reflector
+# sees one failure for two resets.
 @pytest.mark.parametrize(
-    "fault",
-    [status(500), page(502), refused(), lost(), cut(50), cut(50, Ending.END), says(GONE)],
+    "fault, failures",
+    [
+        (status(500), 2),
+        (page(502), 2),
+        (refused(), 1),
+        (lost(), 1),
+        (cut(50), 2),
+        (cut(50, Ending.END), 2),
+        (says(GONE), 2),
+    ],
     ids=["500", "502", "refused", "lost", "cut", "truncated", "no list"],
 )
-async def test_a_list_that_fails_is_asked_for_again(plane, proxy, shelf, fault):
+async def test_a_list_that_fails_is_asked_for_again(plane, proxy, shelf, fault, failures):
     shelf.put("old")
-    proxy.on(fault, watch=False, count=2)
+    rule = proxy.on(fault, watch=False, count=2)
     async with following(plane, shelf, proxy) as (reflector, mirror):
         await settled(mirror, shelf)
-    assert (mirror.lists, reflector.failures) == (1, 2)
+    assert (rule.hits, mirror.lists, reflector.failures) == (2, 1, failures)
 
 
 @pytest.mark.parametrize(
