@@ -14,7 +14,7 @@ from typing_extensions import override
 from batchsched.api.core.metadata import ObjectMeta, Value
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Amounts, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.kinds import ObjectKind
+from batchsched.api.snapshot import ObjectKind
 
 SOURCE: Final = "scheduling.batchsched.dev/source"
 """Annotation of a converted PodGroup with the API version of its source. Such a PodGroup does not exist in the API."""
@@ -262,7 +262,7 @@ FOREIGN: Final = (
     ObjectKind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
 )
 """External kinds in order of precedence. A batchsched PodGroup of the same name takes precedence over all of them."""
-BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in FOREIGN}
+FOREIGN_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in FOREIGN}
 _VERSIONS: Final = {kind.type: kind.api_version for kind in FOREIGN}
 
 

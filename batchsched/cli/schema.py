@@ -67,10 +67,10 @@ def schema_of(of: Subject) -> dict[str, Any]:
     from batchsched.api.crd.topology import Topology
     from batchsched.api.decision import Decision
     from batchsched.config.schema import BatchSchedulerConfiguration
-    from batchsched.manifests import schema as manifests
+    from batchsched.manifests import schemas as manifests
 
     if of is Subject.SNAPSHOT:
-        return manifests.schema()
+        return manifests.snapshot_schema()
     if of is Subject.DECISION:
         return {"$schema": manifests.DIALECT, **msgspec.json.schema(Decision)}
     models: dict[Subject, type[BaseModel]] = {

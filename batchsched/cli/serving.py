@@ -12,10 +12,9 @@ from pathlib import Path
 import typer
 
 from batchsched.cli.laboratory import check_lab_installed
-from batchsched.observability.http.bearer import Bearer, read_token
-from batchsched.observability.http.certificate import KeyPair, operator_context, self_signed_context
+from batchsched.observability.http.access import Bearer, read_token
 from batchsched.observability.http.results import ResultHandlers
-from batchsched.observability.http.server import Server
+from batchsched.observability.http.server import KeyPair, Server, operator_context, self_signed_context
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 from batchsched.api.crd.validation import path
 from batchsched.config.extenders import Extender, check_one_binds
 from batchsched.config.plugins import Lenient, PluginConfig, Plugins, check_configured_once
-from batchsched.config.schema import BatchSchedulerConfiguration, Profile
-from batchsched.config.serving import ClientConnection, LeaderElection
+from batchsched.config.schema import BatchSchedulerConfiguration, ClientConnection, LeaderElection, Profile
 
 KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KUBE_KIND: Final = "KubeSchedulerConfiguration"

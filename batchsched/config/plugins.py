@@ -1,6 +1,8 @@
-"""Configuration of plugins by extension point, in the format of kube-scheduler.
+"""Configuration of plugins by extension point, in the format of kube-scheduler, and the default plugins.
 
 `batchsched.framework.runtime.profile_plugins` derives the list of plugins at each extension point from it.
+
+Source: the default MultiPoint list and weights of kube-scheduler 1.36, followed by GangScheduling.
 """
 
 from collections.abc import Iterable
@@ -10,6 +12,42 @@ from pydantic import Field, field_validator, model_validator
 
 from batchsched.api.crd.base import SpecPart
 from batchsched.api.crd.validation import path
+
+DEFAULT_PLUGINS: Final = (
+    "SchedulingGates",
+    "PrioritySort",
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "DefaultPreemption",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "DefaultBinder",
+    "NodeDeclaredFeatures",
+    "GangScheduling",
+)
+
+DEFAULT_WEIGHTS: Final = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "DynamicResources": 2,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+
 
 ALL: Final = "*"
 LARGEST_WEIGHT: Final = 2**31 - 1

@@ -1,1 +1,4 @@
-"""Floor 8: controllers next to the scheduler loop: status, evictions, stale gangs and assumed pods."""
+"""Floor 8: controllers next to the scheduler loop: status, Events, evictions, stale gangs and assumed pods.
+
+Writes of status and Events wait while pods are being bound.
+"""

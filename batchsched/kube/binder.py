@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from batchsched.api.binding import Binding, NodeSelection, VolumeBinding
 from batchsched.errors import BindFailed
 from batchsched.kube.resources import Resource
 from batchsched.kube.writer import Writer
+from batchsched.ports.binder import Binding, NodeSelection, VolumeBinding
 
 CLAIMS: Final = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
 VOLUMES: Final = Resource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)

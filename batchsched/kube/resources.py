@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.kinds import ALL, ObjectKind
+from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def resource(kind: ObjectKind) -> Resource:
 
 def resources() -> Iterator[tuple[ObjectKind, Resource]]:
     """Yield each kind of a Snapshot with its collection."""
-    for kind in ALL:
+    for kind in OBJECT_KINDS:
         yield kind, resource(kind)
 
 

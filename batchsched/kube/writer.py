@@ -6,12 +6,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from batchsched.api.binding import Binding
 from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.backoff import Backoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, Connection
 from batchsched.kube.resources import PODS, Resource
+from batchsched.ports.binder import Binding
 from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)

@@ -14,18 +14,22 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
-from batchsched.api.core.csi import CSIStorageCapacity
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
-from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.volume import (
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError, complaints
 from batchsched.api.external_podgroups import ForeignPodGroup, pod_group
-from batchsched.api.kinds import ObjectKind
+from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
-from batchsched.manifests import checks
-from batchsched.manifests.defaults import with_binding_mode, with_defaults
+from batchsched.manifests import api_server
+from batchsched.manifests.api_server import with_binding_mode, with_defaults
 from batchsched.manifests.documents import Document
 
 Object = msgspec.Struct | BaseModel
@@ -117,7 +121,7 @@ class Decoder:
         if not self._trusted:
             try:
                 spec = with_defaults(spec)
-                checks.check_spec(spec)
+                api_server.check_spec(spec)
             except InvalidInput as error:
                 raise Refused((FieldError(error.field, error.message),)) from error
         return self._canonical.setdefault(hashlib.sha256(msgspec.json.encode(spec)).digest(), spec)
@@ -128,7 +132,7 @@ class Decoder:
             return self._statuses[key]
         status: PodStatus = self._read(raw, PodStatus, "status")
         try:
-            checks.check_status(status)
+            api_server.check_status(status)
         except InvalidInput as error:
             raise Refused((FieldError(error.field, error.message),)) from error
         if key is not None:
@@ -187,27 +191,29 @@ def _check(decoded: msgspec.Struct) -> None:
     """
     match decoded:
         case Node():
-            checks.check_node(decoded)
+            api_server.check_node(decoded)
         case PriorityClass():
-            checks.check_int32(decoded.value, "value")
+            api_server.check_int32(decoded.value, "value")
         case PodDisruptionBudget() | ReplicaSet() | StatefulSet():
-            checks.check_label_selector(decoded.spec.selector, "spec.selector")
+            api_server.check_label_selector(decoded.spec.selector, "spec.selector")
         case PersistentVolume():
-            checks.check_amounts(decoded.spec.capacity, "spec.capacity")
+            api_server.check_amounts(decoded.spec.capacity, "spec.capacity")
             affinity = decoded.spec.node_affinity
-            checks.check_node_selector(affinity.required if affinity else None, "spec.nodeAffinity.required")
+            api_server.check_node_selector(
+                affinity.required if affinity else None, "spec.nodeAffinity.required"
+            )
         case PersistentVolumeClaim():
             asked = decoded.spec.resources
-            checks.check_amounts(asked.requests if asked else None, "spec.resources.requests")
-            checks.check_label_selector(decoded.spec.selector, "spec.selector")
+            api_server.check_amounts(asked.requests if asked else None, "spec.resources.requests")
+            api_server.check_label_selector(decoded.spec.selector, "spec.selector")
         case CSIStorageCapacity():
             for name, amount in (
                 ("capacity", decoded.capacity),
                 ("maximumVolumeSize", decoded.maximum_volume_size),
             ):
                 if amount is not None:
-                    checks.check_amount("storage", amount, name)
-            checks.check_label_selector(decoded.node_topology, "nodeTopology")
+                    api_server.check_amount("storage", amount, name)
+            api_server.check_label_selector(decoded.node_topology, "nodeTopology")
         case _:
             pass
 

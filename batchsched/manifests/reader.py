@@ -1,7 +1,13 @@
-"""Reads manifests of a whole cluster and returns a Snapshot, with the objects that were set aside."""
+"""Reads manifests of a whole cluster and returns a Snapshot, with the objects that were set aside.
 
+Manifests come from files, directories and standard input, optionally gzipped.
+"""
+
+import gzip
+import sys
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -11,17 +17,59 @@ import msgspec
 
 from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
-from batchsched.api.crd.base import API_VERSION
-from batchsched.api.crd.validation import FieldError, nearest
-from batchsched.api.cross_checks import misplaced_queues, unknown_sub_groups
+from batchsched.api.crd.base import API_VERSION, GROUP
+from batchsched.api.crd.validation import FieldError, misplaced_queues, nearest, unknown_sub_groups
 from batchsched.api.decision import SetAside
-from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, OURS, ObjectKind, group_of
-from batchsched.api.snapshot import Snapshot
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, group_of
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
-from batchsched.manifests.sources import sources
 from batchsched.ports.telemetry import Silence, Telemetry
+
+SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson")
+STDIN: Final = "-"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A readable file."""
+
+    name: str
+    path: Path | None
+
+    def read(self) -> bytes:
+        """Return the content; gzip is recognised by content, not by name.
+
+        Raises:
+          InvalidInput: the file cannot be read, or its gzip data is broken.
+        """
+        try:
+            data = self.path.read_bytes() if self.path else sys.stdin.buffer.read()
+        except OSError as error:
+            raise InvalidInput(f"cannot be read: {error.strerror}", file=self.name) from error
+        if not data.startswith(_GZIP_MAGIC):
+            return data
+        try:
+            return gzip.decompress(data)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InvalidInput(f"is a broken gzip file: {error}", file=self.name) from error
+
+
+def sources(paths: Sequence[Path | str]) -> Iterator[Source]:
+    """Return the files for these paths: `-` is standard input; a directory means all manifests below it."""
+    for path in paths:
+        if str(path) == STDIN:
+            yield Source("<stdin>", None)
+            continue
+        place = Path(path)
+        if not place.is_dir():
+            yield Source(str(place), place)
+            continue
+        for file in sorted(place.rglob("*")):
+            if file.is_file() and file.name.removesuffix(".gz").endswith(SUFFIXES):
+                yield Source(str(file), file)
+
 
 _MOST_SHOWN: Final = 20
 _STEP: Final = 2048
@@ -80,7 +128,7 @@ class _Cluster:
     scheduler_name: str
     sought: str
     decoder: Decoder = field(default_factory=Decoder)
-    objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in ALL})
+    objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in OBJECT_KINDS})
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     set_aside: list[SetAside] = field(default_factory=list)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -103,7 +151,7 @@ class _Cluster:
             return
         envelope = found.envelope
         name = (group_of(envelope.api_version), envelope.kind)
-        kind = BY_GROUP_AND_NAME.get(name) or foreign.BY_GROUP_AND_NAME.get(name)
+        kind = KIND_BY_GROUP_AND_NAME.get(name) or foreign.FOREIGN_BY_GROUP_AND_NAME.get(name)
         if kind is None or not envelope.api_version:
             self._put_strange(found)
             return
@@ -150,8 +198,8 @@ class _Cluster:
             self.set_aside.append(
                 SetAside(found.file, f"({found.place})", missing, f"is required; {EXPECTED}")
             )
-        elif group_of(envelope.api_version) == OURS:
-            known = [kind.name for kind in ALL if kind.group == OURS]
+        elif group_of(envelope.api_version) == GROUP:
+            known = [kind.name for kind in OBJECT_KINDS if kind.group == GROUP]
             message = f"there is no kind {envelope.kind!r} in {API_VERSION}; {nearest(envelope.kind, known)}"
             self.set_aside.append(SetAside(found.file, f"({found.place})", "kind", message))
         else:

@@ -5,8 +5,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import BaseModel
 
-from batchsched.api.kinds import ALL, BY_GROUP_AND_NAME, ObjectKind, group_of
-from batchsched.api.snapshot import Snapshot
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, group_of
 from batchsched.errors import InvalidInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import documents
@@ -19,7 +18,7 @@ def to_json(snapshot: Snapshot) -> bytes:
 
     Held gangs and objects that were set aside have no manifest and are left out.
     """
-    items = b",\n".join(_object(one, kind) for kind in ALL for one in getattr(snapshot, kind.field))
+    items = b",\n".join(_object(one, kind) for kind in OBJECT_KINDS for one in getattr(snapshot, kind.field))
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
 
 
@@ -30,14 +29,14 @@ def from_json(data: bytes, file: str = "") -> Snapshot:
       InvalidInput: the text contains objects that `to_json` does not write.
     """
     decoder = Decoder(trusted=True)
-    objects: dict[str, list[Any]] = {kind.field: [] for kind in ALL}
+    objects: dict[str, list[Any]] = {kind.field: [] for kind in OBJECT_KINDS}
     for found in documents(data, file):
         if isinstance(found, InvalidInput):
             raise found
         envelope = found.envelope
         if envelope.items is not None:
             continue  # an empty list
-        kind = BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
+        kind = KIND_BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
         if kind is None:
             raise InvalidInput(f"{envelope.kind!r} has no place in a snapshot", file=file, object=found.place)
         try:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import prometheus_client as metric
 
-from batchsched.api.gang_identity import is_single_pod
+from batchsched.api.gang import is_single_pod
 from batchsched.kube.reflector import Reflector
 from batchsched.observability.metrics import Metrics
 from batchsched.runner.profile_scheduler import ProfileScheduler

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
-from batchsched.api.gang_identity import key_of
+from batchsched.api.gang import key_of
 from batchsched.observability.metrics import Metrics
 from batchsched.ports.telemetry import Telemetry
 from batchsched.scheduling_queue.entity import Entity

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from batchsched.api.binding import Binding
 from batchsched.api.core.pod import Pod
 from batchsched.framework.interface import BindingHandle, BindPlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Status
+from batchsched.ports.binder import Binding
 
 
 class DefaultBinder(SignaturePlugin, BindPlugin):

@@ -8,10 +8,9 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import override
 
-from batchsched.api.core.affinity import NodeAffinity as Affinity
-from batchsched.api.core.affinity import PreferredSchedulingTerm
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import NodeAffinity as Affinity
+from batchsched.api.core.pod import Pod, PreferredSchedulingTerm
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState

@@ -7,9 +7,15 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
-from batchsched.api.core.csi import CSINode, VolumeAttachment
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
+from batchsched.api.core.volume import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    Volume,
+    VolumeAttachment,
+)
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row
 from batchsched.framework.cycle_state import CycleState

@@ -11,7 +11,7 @@ import msgspec
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.podgrouper.rules import GROUPED, Grouping, OwnerKind, grouping
-from batchsched.podgrouper.workloads import LEADER_WORKER_SET
+from batchsched.podgrouper.shapes import LEADER_WORKER_SET
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_NAME_CHARACTERS: Final = 63

@@ -15,8 +15,8 @@ from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.resources import PODS, Resource
 from batchsched.kube.writer import Writer
+from batchsched.podgrouper.grouper import GangMembership
 from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupSources
-from batchsched.podgrouper.members import GangMembership
 from batchsched.podgrouper.owners import Owner
 from batchsched.ports.clock import Clock
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -9,8 +10,8 @@ from pydantic import ValidationError
 from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import complaints
-from batchsched.podgrouper import kubeflow, ray, workloads
-from batchsched.podgrouper.shape import Manifest, OwnerPart, Shape, mapping, text
+from batchsched.podgrouper import shapes
+from batchsched.podgrouper.shapes import Manifest, OwnerPart, Shape, mapping, text
 
 MIN_MEMBER: Final = "scheduling.batchsched.dev/min-member"
 PRIORITY_CLASS: Final = "scheduling.batchsched.dev/priority-class"
@@ -39,17 +40,19 @@ class OwnerKind:
         return self.api_version.partition("/")[0]
 
 
+_MPI_JOB: Final = partial(shapes.training_job, field="mpiReplicaSpecs")
+"""The training operator and the MPI operator use the same fields."""
 OWNERS: Final = (
-    OwnerKind("Job", "batch/v1", workloads.job),
-    OwnerKind("StatefulSet", "apps/v1", workloads.stateful_set),
-    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", workloads.jobset),
-    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", workloads.leader_worker_set),
-    OwnerKind("PyTorchJob", "kubeflow.org/v1", kubeflow.pytorch_job),
-    OwnerKind("TFJob", "kubeflow.org/v1", kubeflow.tf_job),
-    OwnerKind("MPIJob", "kubeflow.org/v1", kubeflow.mpi_job),
-    OwnerKind("MPIJob", "kubeflow.org/v2beta1", kubeflow.mpi_job),
-    OwnerKind("RayCluster", "ray.io/v1", ray.ray_cluster),
-    OwnerKind("RayJob", "ray.io/v1", ray.ray_job),
+    OwnerKind("Job", "batch/v1", shapes.job),
+    OwnerKind("StatefulSet", "apps/v1", shapes.stateful_set),
+    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", shapes.jobset),
+    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", shapes.leader_worker_set),
+    OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(shapes.training_job, field="pytorchReplicaSpecs")),
+    OwnerKind("TFJob", "kubeflow.org/v1", partial(shapes.training_job, field="tfReplicaSpecs")),
+    OwnerKind("MPIJob", "kubeflow.org/v1", _MPI_JOB),
+    OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
+    OwnerKind("RayCluster", "ray.io/v1", shapes.ray_cluster),
+    OwnerKind("RayJob", "ray.io/v1", shapes.ray_job),
 )
 GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 

@@ -1,7 +1,7 @@
 """Inconsistent queue settings: guarantees above the parent's, and resources that no node offers.
 
 Such a queue still takes part in sessions; the excess has no effect, and this module reports it. Parents that do not
-exist and cycles are reported by `api.cross_checks`.
+exist and cycles are reported by `api.crd.validation`.
 """
 
 from collections.abc import Collection, Iterator, Mapping

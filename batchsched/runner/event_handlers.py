@@ -13,7 +13,7 @@ from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.external_podgroups import ForeignPodGroup
-from batchsched.api.kinds import ObjectKind
+from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import Document, Envelope
 

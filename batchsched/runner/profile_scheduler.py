@@ -11,7 +11,7 @@ from typing import Final
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.gang_identity import SINGLE_POD_PREFIX, identity_of
+from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.assumed_volumes import AssumedVolumes

@@ -5,7 +5,7 @@ from typing import Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.kinds import ALL
+from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.framework.events import Resource
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.state.change_log import Change
@@ -13,7 +13,7 @@ from batchsched.state.cluster_state import PODS
 from batchsched.state.feed import GROUPS
 
 _RESOURCES: Final = {
-    kind.field: Resource(kind.name) for kind in ALL if kind.name in {one.value for one in Resource}
+    kind.field: Resource(kind.name) for kind in OBJECT_KINDS if kind.name in {one.value for one in Resource}
 }
 """The resource of each field of Snapshot, without kinds that have no events, such as PriorityClass."""
 

@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from batchsched.api.decision import Decision
-from batchsched.api.gang_identity import identity_of
+from batchsched.api.gang import identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import DeadlineKeeper

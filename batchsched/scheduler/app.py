@@ -7,10 +7,9 @@ from typing import Any
 
 from batchsched.api.core.pod import Pod
 from batchsched.config.schema import Profile
-from batchsched.controllers.assumed_pods import AssumedPodExpiry
 from batchsched.controllers.evictor import Evicted, Evictor, silent
-from batchsched.controllers.stale_gangs import StaleGangs
-from batchsched.controllers.status.reporter import Reporter
+from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
+from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
 from batchsched.kube.binder import ApiBinder
 from batchsched.kube.connection import Connection
@@ -18,7 +17,7 @@ from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.kube.resources import PODS, resources
 from batchsched.kube.writer import WriteFence, Writer
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.following import PodGrouper
+from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.projection import PodGroupWriter
 from batchsched.ports.clock import Clock
 from batchsched.ports.telemetry import Telemetry

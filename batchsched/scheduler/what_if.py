@@ -14,14 +14,14 @@ import msgspec
 from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.gang_identity import identity_of
-from batchsched.api.kinds import BY_GROUP_AND_NAME, ObjectKind, group_of
+from batchsched.api.gang import identity_of
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, group_of
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.documents import Document, documents
-from batchsched.manifests.sources import sources
+from batchsched.manifests.reader import sources
 from batchsched.podgrouper.owners import read
 from batchsched.podgrouper.rules import OWNERS, OwnerKind
-from batchsched.podgrouper.shape import OwnerPart, count, mapping, spec_of, text
+from batchsched.podgrouper.shapes import OwnerPart, count, mapping, spec_of, text
 from batchsched.scheduler.app import SchedulerApp
 
 _OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
@@ -73,7 +73,7 @@ class WhatIf:
         envelope = document.envelope
         name = (group_of(envelope.api_version), envelope.kind)
         manifest = msgspec.json.decode(document.raw)
-        owner, kind = _OWNERS.get(name), BY_GROUP_AND_NAME.get(name)
+        owner, kind = _OWNERS.get(name), KIND_BY_GROUP_AND_NAME.get(name)
         if owner is not None:
             self._put_owner(owner, manifest)
         elif kind is not None:
@@ -125,7 +125,7 @@ class WhatIf:
                     if part_of_name
                 )
                 for pod in _pods(part, prefix, meta["namespace"], labels, reference):
-                    self._put_object(BY_GROUP_AND_NAME["", "Pod"], pod, "")
+                    self._put_object(KIND_BY_GROUP_AND_NAME["", "Pod"], pod, "")
 
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
         """Set the metadata that the API server would set: name, namespace, UID and creation time."""

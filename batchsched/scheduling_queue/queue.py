@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.gang_identity import identity_of
+from batchsched.api.gang import identity_of
 from batchsched.errors import IllegalMove
 from batchsched.framework.events import (
     FORCE_ACTIVATE,

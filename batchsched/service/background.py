@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchsched.config.schema import BatchSchedulerConfiguration
-from batchsched.observability.http import certificate
-from batchsched.observability.http.site import key_pair, server
+from batchsched.observability.http.server import reload_on_change
+from batchsched.observability.http.site import build_server, key_pair
 from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.service.reload import ConfigReload
@@ -41,13 +41,13 @@ class BackgroundTasks:
         running.append(asyncio.create_task(reload.run(), name="reload"))
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.ask)
         serving = self.configuration.serving
-        site = server(service, self.observation, serving, lambda: reload.configuration)
+        site = build_server(service, self.observation, serving, lambda: reload.configuration)
         try:
             if serving.secure_port:
                 await site.start()
                 pair = key_pair(serving)
                 if pair is not None and site.tls is not None:
-                    following = certificate.reload_on_change(site.tls, pair, service.clock)
+                    following = reload_on_change(site.tls, pair, service.clock)
                     running.append(asyncio.create_task(following, name="certificate"))
             yield
         finally:

@@ -13,8 +13,7 @@ from typing import Any, Final
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.extenders import seconds_of
 from batchsched.config.load import load_with_warnings
-from batchsched.config.schema import BatchSchedulerConfiguration
-from batchsched.config.serving import LeaderElection
+from batchsched.config.schema import BatchSchedulerConfiguration, LeaderElection
 from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection

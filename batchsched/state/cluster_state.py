@@ -20,10 +20,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
-from batchsched.api.cross_checks import misplaced_queues
+from batchsched.api.crd.validation import misplaced_queues
 from batchsched.api.decision import SetAside
-from batchsched.api.kinds import ALL
-from batchsched.api.snapshot import Snapshot
+from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.assumed_pods import AssumedPod, Assumption, Placements
 from batchsched.state.change_log import DEFAULT_LENGTH, Change, ChangeLog
 from batchsched.state.podgroup_state import GangIndex
@@ -33,7 +32,7 @@ from batchsched.state.store import Store, Tombstones, alike
 PODS: Final = "pods"
 NODES: Final = "nodes"
 POD_GROUPS: Final = "pod_groups"
-_KIND_OF_TYPE: Final = {kind.type: kind for kind in ALL}
+_KIND_OF_TYPE: Final = {kind.type: kind for kind in OBJECT_KINDS}
 
 
 class ClusterState:
@@ -59,7 +58,7 @@ class ClusterState:
         """Allocatable resources of all nodes, in base units."""
         self._ttl = ttl_seconds
         self._change_log = ChangeLog(journal_length)
-        self._stores: dict[str, Store[Any]] = {kind.field: Store() for kind in ALL}
+        self._stores: dict[str, Store[Any]] = {kind.field: Store() for kind in OBJECT_KINDS}
         self._versions: dict[tuple[str, str], int] = {}
         self._tombstones = Tombstones()
         self._statuses: dict[tuple[str, str], tuple[str, BaseModel]] = {}

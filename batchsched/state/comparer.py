@@ -15,8 +15,7 @@ import msgspec
 from pydantic import BaseModel
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.kinds import ALL, ObjectKind
-from batchsched.api.snapshot import Snapshot
+from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot
 from batchsched.state.assumed_pods import AssumedPod
 from batchsched.state.store import STATUS, alike
 
@@ -96,7 +95,7 @@ def compare(
     missing: list[str] = []
     redundant: list[str] = []
     differing: list[StateDifference] = []
-    for kind in ALL:
+    for kind in OBJECT_KINDS:
         cached_objects, listed_objects = (
             _by_key(kind, cached, scheduler_names),
             _by_key(kind, listed, scheduler_names),

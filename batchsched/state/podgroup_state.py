@@ -14,7 +14,7 @@ from weakref import ReferenceType, ref
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
 from batchsched.api.core.requests import resized
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
-from batchsched.api.gang_identity import identity_of, is_single_pod
+from batchsched.api.gang import identity_of, is_single_pod
 from batchsched.state.queue_usage import QueueUsageTally, queue_of
 
 RUNNING: Final = "Running"
@@ -26,7 +26,7 @@ class GangPods:
     """The pods of one gang, by `namespace/name` of the pod.
 
     Args:
-      identity: The gang's identity, see `batchsched.api.gang_identity`.
+      identity: The gang's identity, see `batchsched.api.gang`.
       group: The PodGroup; None for a single pod, or if the PodGroup does not exist.
       pending: Pods without a node.
       bound: Pods with a node, the assumed ones included.

@@ -15,13 +15,13 @@ import psutil
 import yaml
 
 import batchsched
-from batchsched.api.binding import Binding
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
 from batchsched.kube.resources import EVENTS, PODS
 from batchsched.kube.writer import Writer
+from batchsched.ports.binder import Binding
 from bench.cluster.workload import NAMESPACE, Row, fill, submit
 from tests.controlplane.plane import ControlPlane
 

@@ -17,8 +17,15 @@ from batchsched.config.kube_scheduler import (
     KubeSchedulerConfiguration,
 )
 from batchsched.config.plugins import PluginSet
-from batchsched.config.schema import CONFIG_API_VERSION, CONFIG_KIND, BatchSchedulerConfiguration, Profile
-from batchsched.config.serving import ClientConnection, LeaderElection, Serving
+from batchsched.config.schema import (
+    CONFIG_API_VERSION,
+    CONFIG_KIND,
+    BatchSchedulerConfiguration,
+    ClientConnection,
+    LeaderElection,
+    Profile,
+    Serving,
+)
 
 _NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 _INTRODUCTION: Final = f"""# Configuration

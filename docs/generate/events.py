@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.decision import REASONS
-from batchsched.controllers.status.controller import MAX_WRITES_PER_PERIOD, PERIOD_SECONDS
-from batchsched.controllers.status.desired_status import CONDITION_REASONS, QUEUE_REASONS
-from batchsched.controllers.status.event_recorder import REFRESH_SECONDS, SERIES_END_SECONDS
-from batchsched.controllers.status.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, MAX_KEEP_SECONDS
+from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
+from batchsched.controllers.event_recorder import REFRESH_SECONDS, SERIES_END_SECONDS
+from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, MAX_KEEP_SECONDS
+from batchsched.controllers.status_controller import MAX_WRITES_PER_PERIOD, PERIOD_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.framework.events import Action, EnqueueExtensionsPlugin, written
 from batchsched.framework.runtime.deadline import is_ours
 from batchsched.framework.runtime.plugin_call import name_of

@@ -5,9 +5,9 @@ from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from batchsched.api import gang_phase
+from batchsched.api import gang
 from batchsched.api.decision import REASONS
-from batchsched.api.gang_phase import GangPhase
+from batchsched.api.gang import GangPhase
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduling_queue import states
 from batchsched.scheduling_queue.states import QueueState
@@ -66,7 +66,7 @@ pods are in each queue.
 
 def gang_life() -> str:
     """Return the page of gang phases: the state diagram and the table of changes."""
-    rows = [(start, change, end) for (start, change), end in gang_phase.MOVES.items()]
+    rows = [(start, change, end) for (start, change), end in gang.MOVES.items()]
     return _GANG_LIFE + _diagram(gang_phase_diagram()) + _table(("phase", "change", "next phase"), rows)
 
 
@@ -74,7 +74,7 @@ def gang_phase_diagram() -> list[str]:
     """Return the lines of a Mermaid state diagram of the gang phases."""
     return [
         f"[*] --> {GangPhase.PENDING}",
-        *(f"{start} --> {end}: {change}" for (start, change), end in gang_phase.MOVES.items()),
+        *(f"{start} --> {end}: {change}" for (start, change), end in gang.MOVES.items()),
         *(f"{end} --> [*]" for end in (GangPhase.SUCCEEDED, GangPhase.FAILED)),
     ]
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from batchsched.api.gang_phase import MOVES, TERMINAL_PHASES, GangPhase, PhaseChange, after, changes_between
+from batchsched.api.gang import MOVES, TERMINAL_PHASES, GangPhase, PhaseChange, changes_between, phase_after
 from batchsched.errors import IllegalMove
 
 
 @pytest.mark.parametrize("state, move", [(state, move) for state in GangPhase for move in PhaseChange])
 def test_a_move_is_in_the_table_or_raises(state, move):
     if (state, move) in MOVES:
-        assert after(state, move) is MOVES[state, move]
+        assert phase_after(state, move) is MOVES[state, move]
     else:
         with pytest.raises(IllegalMove, match=f"a gang that is {state} cannot {move}"):
-            after(state, move)
+            phase_after(state, move)
 
 
 def test_every_state_can_be_reached_and_every_unfinished_one_left():
@@ -23,7 +23,7 @@ def test_every_state_can_be_reached_and_every_unfinished_one_left():
 
 def test_whoever_holds_places_can_be_rolled_back():
     for state in (GangPhase.RESERVED, GangPhase.HELD, GangPhase.SCHEDULED):
-        assert after(state, PhaseChange.ROLL_BACK) is GangPhase.PENDING
+        assert phase_after(state, PhaseChange.ROLL_BACK) is GangPhase.PENDING
 
 
 @pytest.mark.parametrize("start", GangPhase)
@@ -35,7 +35,7 @@ def test_changes_between_two_phases_lead_along_the_table(start, end):
         return
     phase = start
     for change in changes_between(start, end):
-        phase = after(phase, change)
+        phase = phase_after(phase, change)
     assert phase is end
 
 

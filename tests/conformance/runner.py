@@ -22,11 +22,18 @@ from batchsched.api.core.cluster_objects import (
     Service,
     StatefulSet,
 )
-from batchsched.api.core.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import requests
-from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.volume import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState

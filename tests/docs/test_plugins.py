@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from batchsched.config.defaults import DEFAULT_PLUGINS
+from batchsched.config.plugins import DEFAULT_PLUGINS
 from batchsched.framework.runtime.result_validation import POINTS
 from docs.generate.plugins import _arguments, _docstring, plugins, pod_life, points_of
 

@@ -1,6 +1,6 @@
 """The generated tables state what the code states."""
 
-from batchsched.api import gang_phase
+from batchsched.api import gang
 from batchsched.api.decision import REASONS
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduling_queue import states
@@ -9,10 +9,8 @@ from docs.generate.tables import gang_life, metrics, reasons, scheduling_queue
 
 def test_gang_page_draws_every_change_of_phase():
     page = gang_life()
-    assert all(
-        f"    {start} --> {end}: {change}\n" in page for (start, change), end in gang_phase.MOVES.items()
-    )
-    assert page.count("\n| ") == len(gang_phase.MOVES) + 1
+    assert all(f"    {start} --> {end}: {change}\n" in page for (start, change), end in gang.MOVES.items())
+    assert page.count("\n| ") == len(gang.MOVES) + 1
 
 
 def test_queue_page_draws_every_move_but_those_out_of_the_queue():

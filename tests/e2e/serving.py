@@ -13,7 +13,7 @@ import urllib3
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from batchsched.observability.http.certificate import self_signed_pem
+from batchsched.observability.http.server import self_signed_pem
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ADMIN, ControlPlane
 from tests.e2e.running import CONFIG, Scheduler, all_bound, group, make, running

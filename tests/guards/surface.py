@@ -31,7 +31,7 @@ from batchsched.cli import exit_code
 from batchsched.cli.app import app
 from batchsched.cli.exit import ExitCode
 from batchsched.cli.schema import Subject, schema_of
-from batchsched.controllers.status.desired_status import CONDITION_REASONS, QUEUE_REASONS
+from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
 from batchsched.framework import interface, per_node, traits
 from batchsched.framework.runtime.registry import found
 from batchsched.framework.runtime.result_validation import POINTS

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from batchsched.api.binding import NodeSelection, VolumeBinding
 from batchsched.errors import BindFailed
 from batchsched.kube.binder import SELECTED_NODE, ApiBinder
+from batchsched.ports.binder import NodeSelection, VolumeBinding
 from tests.kube.test_writer import writing
 
 VOLUMES = "/api/v1/persistentvolumes"

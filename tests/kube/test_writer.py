@@ -10,7 +10,6 @@ from typing import cast
 import msgspec
 import pytest
 
-from batchsched.api.binding import Binding
 from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading
 from batchsched.kube import writer as module
@@ -18,6 +17,7 @@ from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.resources import LEASES, PODS
 from batchsched.kube.writer import Writer
+from batchsched.ports.binder import Binding
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, hung, lost, page, refused, status

@@ -2,7 +2,6 @@
 
 from hypothesis import strategies as st
 
-from batchsched.api.core.affinity import Toleration
 from batchsched.api.core.cluster_objects import (
     DisruptionBudgetSpec,
     Namespace,
@@ -13,7 +12,11 @@ from batchsched.api.core.cluster_objects import (
     StatefulSet,
     WorkloadSpec,
 )
-from batchsched.api.core.csi import (
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node, NodeSpec, NodeStatus, Taint
+from batchsched.api.core.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Toleration
+from batchsched.api.core.selector import LabelSelector
+from batchsched.api.core.volume import (
     AttachmentSource,
     CSIDriver,
     CSIDriverSpec,
@@ -22,19 +25,13 @@ from batchsched.api.core.csi import (
     CSIStorageCapacity,
     DriverAllocatable,
     NodeDriver,
-    VolumeAttachment,
-    VolumeAttachmentSpec,
-)
-from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.node import Node, NodeSpec, NodeStatus, Taint
-from batchsched.api.core.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from batchsched.api.core.selector import LabelSelector
-from batchsched.api.core.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     TopologyRequirement,
     TopologyTerm,
+    VolumeAttachment,
+    VolumeAttachmentSpec,
 )
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue

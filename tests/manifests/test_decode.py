@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from batchsched.api.kinds import BY_GROUP_AND_NAME
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.manifests import decode
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import Document, Envelope
 
-POD = BY_GROUP_AND_NAME["", "Pod"]
+POD = KIND_BY_GROUP_AND_NAME["", "Pod"]
 
 
 @pytest.fixture(autouse=True)

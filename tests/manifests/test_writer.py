@@ -6,11 +6,11 @@ from hypothesis import given
 
 from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import read
-from batchsched.manifests.schema import schema
+from batchsched.manifests.schemas import snapshot_schema
 from batchsched.manifests.writer import from_json, to_json
 from tests.manifests.snapshots import SNAPSHOTS
 
-VALIDATOR = jsonschema.Draft202012Validator(schema())
+VALIDATOR = jsonschema.Draft202012Validator(snapshot_schema())
 
 
 @given(SNAPSHOTS)

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.controllers.status.queue_positions import holdings
+from batchsched.controllers.queue_positions import holdings
 from batchsched.framework.runtime.registry import standard
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.http import view
+from batchsched.observability.http.status_page import cluster_view, pod_counts
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduler.standby_usage import StandbyUsage
 from batchsched.session.gangs.order import usage_by_queue
@@ -151,7 +151,7 @@ def in_metrics(state: ClusterState) -> Usage:
 
 
 def in_page(state: ClusterState) -> Mapping[str, str]:
-    page = view.cluster(state.snapshot(), {}, state.queue_usage.by_resource(), view.pod_counts(state.gangs))
+    page = cluster_view(state.snapshot(), {}, state.queue_usage.by_resource(), pod_counts(state.gangs))
     return {row.name: row.allocated for row in page.queues if row.allocated}
 
 

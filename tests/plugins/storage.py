@@ -6,10 +6,17 @@ from typing import Any
 
 import msgspec
 
-from batchsched.api.core.csi import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.volume import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.node_table import NodeTable
 from tests.plugins.cluster import pod, table

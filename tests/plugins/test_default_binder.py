@@ -5,7 +5,6 @@ import asyncio
 import msgspec
 import pytest
 
-from batchsched.api.binding import Binding
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
@@ -13,6 +12,7 @@ from batchsched.framework.runtime.pipeline import Pipeline, names
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SKIP, SUCCESS
 from batchsched.plugins.default_binder import DefaultBinder
+from batchsched.ports.binder import Binding
 from tests.plugins.binder import Written
 from tests.plugins.cluster import node, pod, table
 

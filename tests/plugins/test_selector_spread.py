@@ -8,7 +8,7 @@ import msgspec
 from batchsched.api.core.cluster_objects import ReplicaSet, Service
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.config.defaults import DEFAULT_PLUGINS
+from batchsched.config.plugins import DEFAULT_PLUGINS
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from batchsched.api.core.cluster_objects import Namespace, Service
-from batchsched.api.core.csi import CSIDriver, CSIStorageCapacity
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import CSIDriver, CSIStorageCapacity
 from batchsched.framework.events import Resource
 from batchsched.framework.nodes.node_table import NodeTable
 from tests.plugins.cluster import node, table

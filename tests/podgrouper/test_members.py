@@ -6,8 +6,8 @@ import pytest
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import FOREIGN
-from batchsched.api.kinds import BY_GROUP_AND_NAME
-from batchsched.podgrouper.following import PodGrouper
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
+from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
 from batchsched.podgrouper.owners import OwnerSink, read
 from batchsched.podgrouper.rules import OWNERS
@@ -41,8 +41,8 @@ class World:
     def __init__(self):
         self.cache = ClusterState()
         self.grouper = PodGrouper(self.cache, ("batchsched",), lambda: None)
-        self.pods = self.grouper.store(BY_GROUP_AND_NAME["", "Pod"])
-        self.groups = self.grouper.store(BY_GROUP_AND_NAME["scheduling.batchsched.dev", "PodGroup"])
+        self.pods = self.grouper.store(KIND_BY_GROUP_AND_NAME["", "Pod"])
+        self.groups = self.grouper.store(KIND_BY_GROUP_AND_NAME["scheduling.batchsched.dev", "PodGroup"])
         self.sinks = {name: OwnerSink(self.grouper.members.owners, lambda: None) for name in KINDS}
         self.version = 0
 
@@ -219,7 +219,7 @@ def test_a_gang_goes_with_its_owner_and_its_pods_are_held(world):
 
 
 def test_an_assumed_pod_stays_where_it_is_when_its_owner_speaks_late(world):
-    world.cache.put(msgspec.convert({"metadata": {"name": "n"}}, BY_GROUP_AND_NAME["", "Node"].type))
+    world.cache.put(msgspec.convert({"metadata": {"name": "n"}}, KIND_BY_GROUP_AND_NAME["", "Node"].type))
     world.pod(owned_by=job(4))
     assert world.cache.assume("team/train-0", "n", 0.0)
     world.own(job(4))

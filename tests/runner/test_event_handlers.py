@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from batchsched.api.external_podgroups import FOREIGN
-from batchsched.api.kinds import ALL
+from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.following import PodGrouper
+from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.runner.event_handlers import EventHandlers
 from batchsched.state.cluster_state import ClusterState
 from tests.controlplane.objects import node, pod, pod_group
 
-KINDS = {kind.name: kind for kind in ALL}
+KINDS = {kind.name: kind for kind in OBJECT_KINDS}
 
 
 class Desk:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from batchsched.api.kinds import ALL
+from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.runner.optional_kinds import WITHOUT
 
 
 def test_what_can_be_done_without_is_a_part_of_a_snapshot():
-    assert WITHOUT.keys() <= {kind.field for kind in ALL}
+    assert WITHOUT.keys() <= {kind.field for kind in OBJECT_KINDS}
 
 
 @pytest.mark.parametrize(

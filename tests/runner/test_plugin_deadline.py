@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginOverdue
 from batchsched.framework.runtime.deadline import DeadlineKeeper, DeadlinePlugin, DisabledPlugin, is_ours
 from batchsched.framework.runtime.registry import Registry, found

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.gang_identity import identity_of
+from batchsched.api.gang import identity_of
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SUCCESS, Code, Status

@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchsched.api.binding import Binding, NodeSelection, VolumeBinding
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.controllers.assumed_pods import AssumedPodExpiry
 from batchsched.controllers.evictor import Evictor
-from batchsched.controllers.stale_gangs import StaleGangs
+from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
+from batchsched.ports.binder import Binding, NodeSelection, VolumeBinding
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles

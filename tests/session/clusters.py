@@ -7,9 +7,17 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from batchsched.api.core.affinity import Affinity, Toleration, TopologySpreadConstraint
 from batchsched.api.core.node import Node, NodeSpec, Taint
-from batchsched.api.core.pod import Container, ContainerPort, Pod, ResourceRequirements, SchedulingGate
+from batchsched.api.core.pod import (
+    Affinity,
+    Container,
+    ContainerPort,
+    Pod,
+    ResourceRequirements,
+    SchedulingGate,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot

@@ -4,8 +4,7 @@ import msgspec
 from hypothesis import given
 
 from batchsched.api.core.pod import SCHEDULER_NAME
-from batchsched.api.kinds import ALL
-from batchsched.api.snapshot import Snapshot
+from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.comparer import OVERDUE_SECONDS, StateComparison, StateDifference, compare
 from tests.session.clusters import clusters
@@ -74,7 +73,7 @@ def test_pod_that_is_assumed_is_no_drift_until_it_has_been_for_too_long():
 @given(snapshot=clusters())
 def test_cache_that_was_told_everything_has_no_drift(snapshot: Snapshot):
     cache = ClusterState()
-    for kind in ALL:
+    for kind in OBJECT_KINDS:
         for one in getattr(snapshot, kind.field):
             cache.put(one)
     assert compare(cache.listed(), snapshot, NAMES).none

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from batchsched.api.core.affinity import Affinity
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Affinity, Pod
 from batchsched.framework.nodes.label_index import LabelIndex, Selection
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.core.csi import CSINode
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
-from batchsched.api.core.volume import InTreeSource, PersistentVolume, Volume
+from batchsched.api.core.volume import CSINode, InTreeSource, PersistentVolume, Volume
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 ZONE: Final = "topology.kubernetes.io/zone"

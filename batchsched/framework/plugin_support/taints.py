@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from batchsched.api.core.affinity import Toleration
 from batchsched.api.core.node import Taint
+from batchsched.api.core.pod import Toleration
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.status import IndexArray, IntArray
 

@@ -4,10 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.core.csi import CSIDriver, CSINode, VolumeAttachment
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.node_table import NodeTable
 

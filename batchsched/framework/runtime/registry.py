@@ -12,8 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from batchsched.api.crd.validation import FieldError, complaints
-from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
-from batchsched.config.plugins import IGNORED_IF_UNKNOWN, EnabledPlugin
+from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS, IGNORED_IF_UNKNOWN, EnabledPlugin
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.framework.extenders.chain import ExtenderChain

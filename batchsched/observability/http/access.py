@@ -1,18 +1,23 @@
-"""Delegated authentication and authorization: the API server reviews the token and the user's right to read a path.
+"""Access control of the HTTPS server: delegated to the cluster, or one fixed token that the operator chose.
+
+With a cluster, the API server reviews the token and the user's right to read a path. Answers are cached for 10 seconds;
+a request without a token is anonymous. Without a cluster, `Bearer` compares the token.
 
 Source: the delegated authentication and authorization of kube-scheduler (apiserver's DelegatingAuthenticationOptions
-and DelegatingAuthorizationOptions). Answers are cached for 10 seconds; a request without a token is anonymous.
+and DelegatingAuthorizationOptions).
 """
 
 import base64
 import hashlib
+import hmac
 from collections.abc import Awaitable, Callable, Hashable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from batchsched.errors import ApiError, Unreachable
+from batchsched.errors import ApiError, Unreachable, UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.resources import Resource
 from batchsched.ports.clock import Clock
@@ -179,3 +184,43 @@ def _refusal(code: int, reason: str, message: str) -> web.Response:
         "code": code,
     }
     return web.json_response(status, status=code)
+
+
+class Bearer:
+    """Middleware that requires one fixed token, as a bearer token or as the password of basic authentication.
+
+    Args:
+      token: The token; None allows every request.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        self._digest = None if token is None else _digest(token)
+
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Pass a request on, or answer 401 whether or not the path exists."""
+        if self._digest is None:
+            return await handler(request)
+        token = token_of(request.headers.get("Authorization", ""))
+        # Digests have the same length, and compare_digest takes constant time: the answer time reveals nothing.
+        if not hmac.compare_digest(_digest(token), self._digest):
+            return login_prompt()
+        return await handler(request)
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file, without surrounding white space.
+
+    Raises:
+      UnusableInput: The file cannot be read, or is empty.
+    """
+    try:
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableInput(f"{path} cannot be read as a token: {error}") from error
+    if not token:
+        raise UnusableInput(f"{path} holds no token; expected one line of text")
+    return token
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from batchsched.observability.logs import log_event, set_verbosity
-from batchsched.observability.session_history import SessionHistory
+from batchsched.observability.observer import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import list_cluster
 from batchsched.scheduling_queue.entity import Entity

@@ -1,15 +1,30 @@
-"""The HTTPS server: one port, with access control in front of every route."""
+"""The HTTPS server: one port, with access control in front of every route, and the serving certificate.
 
+The certificate is the operator's, reloaded when its files change, or a self-signed one.
+"""
+
+import asyncio
+import datetime as dt
+import ipaddress
 import logging
+import os
+import socket
 import ssl
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Protocol
 
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from batchsched.errors import UnusableInput
 from batchsched.observability.http.access import Handler
+from batchsched.ports.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -74,3 +89,105 @@ class Server:
         """Close the port and all connections."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+
+_VALIDITY: Final = dt.timedelta(days=365)
+_CHECK_SECONDS: Final = 30.0
+"""Seconds between two checks whether the files changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """The PEM files of a certificate and its private key."""
+
+    certificate: Path
+    key: Path
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return the modification times of both files, to detect a rotation; empty if a file is missing."""
+        try:
+            return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key))
+        except OSError:
+            return ()
+
+
+def self_signed_context(address: str, now: float) -> ssl.SSLContext:
+    """Return a TLS context with a self-signed certificate that is valid for one year.
+
+    Clients cannot verify this certificate against a CA.
+
+    Args:
+      address: The address that the server listens on.
+      now: Seconds since 1970.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # `ssl` loads certificates from files only, and the root file system of the container may be read-only.
+    # So the file is kept in memory where the system supports that.
+    memory = hasattr(os, "memfd_create")
+    with os.fdopen(os.memfd_create("certificate"), "wb") if memory else tempfile.NamedTemporaryFile() as file:
+        file.write(self_signed_pem(address, dt.datetime.fromtimestamp(now, dt.UTC), socket.gethostname()))
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}" if memory else file.name)
+    return context
+
+
+def operator_context(pair: KeyPair) -> ssl.SSLContext:
+    """Return a TLS context with the operator's certificate.
+
+    Raises:
+      UnusableInput: A file is missing, or certificate and key do not match.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load(context, pair)
+    return context
+
+
+async def reload_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
+    """Reload the files whenever they change, until cancelled.
+
+    If the new pair cannot be used, an error is logged and the previous certificate stays in use.
+    """
+    seen = pair.stamp()
+    while True:
+        await clock.sleep(_CHECK_SECONDS)
+        stamp = await asyncio.to_thread(pair.stamp)
+        if not stamp or stamp == seen:
+            continue
+        seen = stamp
+        try:
+            _load(context, pair)
+        except UnusableInput as error:
+            _LOG.error("%s; the old certificate stays", error)
+        else:
+            _LOG.info("the certificate was rotated")
+
+
+def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+    try:
+        context.load_cert_chain(pair.certificate, pair.key)
+    except (OSError, ssl.SSLError) as error:
+        raise UnusableInput(f"{pair.certificate} and {pair.key} cannot be used for TLS: {error}") from error
+
+
+def self_signed_pem(address: str, now: dt.datetime, host: str) -> bytes:
+    """Return a private key and a self-signed certificate as PEM, valid for the host name, localhost and `address`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{now.timestamp():.0f}"[:64])])
+    names: list[x509.GeneralName] = [x509.DNSName(one) for one in dict.fromkeys((host, "localhost"))]
+    names += [x509.IPAddress(ipaddress.ip_address(one)) for one in dict.fromkeys(("127.0.0.1", address))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + _VALIDITY)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)

@@ -1,22 +1,78 @@
-"""The routes of the scheduler's server. Health checks are public; all other paths need authorization by the cluster."""
+"""The routes of the scheduler's server. Health checks are public; all other paths need authorization by the cluster.
 
-from collections.abc import Callable
+Source: the healthz handlers of apiserver's server/healthz, for `verbose`, `exclude` and one path for each check.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration
-from batchsched.config.serving import Serving
+from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration, Serving
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.http import checks, page
 from batchsched.observability.http.access import Access
-from batchsched.observability.http.certificate import KeyPair, operator_context, self_signed_context
 from batchsched.observability.http.debug import DebugHandlers
-from batchsched.observability.http.server import Server
+from batchsched.observability.http.server import KeyPair, Server, operator_context, self_signed_context
+from batchsched.observability.http.status_page import StatusPage
+from batchsched.observability.logs import log_event
 from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
+
+_LOG: Final = logging.getLogger(__name__)
+Check = Callable[[], str]
+"""Returns the problem, "" if there is none.
+
+The paths need no authorization, so the text may contain names of kinds only.
+"""
+
+
+def ping() -> str:
+    """Report no problem: an answer is proof enough that the process serves requests."""
+    return ""
+
+
+def check_routes(name: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
+    """Return the routes `/NAME`, which runs all checks, and `/NAME/CHECK`, which runs one."""
+
+    async def all_checks(request: web.Request) -> web.Response:
+        return _answer(name, checks, request)
+
+    async def single_check(request: web.Request) -> web.Response:
+        check = request.match_info["check"]
+        if check not in checks:
+            return web.Response(status=404, text=f"there is no check {check!r}\n")
+        return _answer(f"{name}/{check}", {check: checks[check]}, request)
+
+    return [web.get(f"/{name}", all_checks), web.get(f"/{name}/{{check}}", single_check)]
+
+
+def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web.Response:
+    excluded = set(request.query.getall("exclude", []))
+    lines, failed = [], []
+    for check, ask in checks.items():
+        if check in excluded:
+            lines.append(f"[+]{check} excluded: ok")
+            continue
+        problem = ask()
+        if problem:
+            failed.append(f"{check}: {problem}")
+            lines.append(f"[-]{check} failed: {problem}")
+        else:
+            lines.append(f"[+]{check} ok")
+    unknown = sorted(excluded - checks.keys())
+    if unknown:
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
+    if failed:
+        log_event(_LOG, 2, "Health check failed", check=name, problems=failed)
+        return web.Response(status=500, text="\n".join([*lines, f"{name} check failed", ""]))
+    if "verbose" not in request.query:
+        return web.Response(text="ok")
+    return web.Response(text="\n".join([*lines, f"{name} check passed", ""]))
+
 
 Configuration = Callable[[], BatchSchedulerConfiguration]
 
@@ -28,7 +84,7 @@ def key_pair(serving: Serving) -> KeyPair | None:
     return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))
 
 
-def server(
+def build_server(
     service: SchedulerApp, observation: Observer, serving: Serving, configuration: Configuration
 ) -> Server:
     """Return the server of a scheduler, not yet started.
@@ -66,12 +122,12 @@ class Site:
 
     def routes(self) -> list[web.RouteDef]:
         """Return all routes."""
-        alive = {"ping": checks.ping}
+        alive = {"ping": ping}
         return [
-            *checks.routes("healthz", alive),
-            *checks.routes("livez", alive),
-            *checks.routes("readyz", {**alive, "informer-sync": self._unsynced}),
-            web.get(page.PATH, page.StatusPage(self._service, self._observation).answer),
+            *check_routes("healthz", alive),
+            *check_routes("livez", alive),
+            *check_routes("readyz", {**alive, "informer-sync": self._unsynced}),
+            web.get("/", StatusPage(self._service, self._observation).answer),
             web.get("/metrics", self._metrics),
             web.get("/configz", self._configz),
             *DebugHandlers(self._service, self._observation.sessions).routes(),

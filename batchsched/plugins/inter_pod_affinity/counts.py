@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from batchsched.api.core.affinity import PodAffinityTerm
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, PodAffinityTerm
 from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.nodes.pod_label_groups import AffinityGroup

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from batchsched.api.core.affinity import PodAffinityTerm
 from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, PodAffinityTerm
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.plugins.inter_pod_affinity.terms import affinity_of, anti_affinity_of
 

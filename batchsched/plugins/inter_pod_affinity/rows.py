@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from batchsched.api.core.affinity import PodAffinityTerm
+from batchsched.api.core.pod import PodAffinityTerm
 from batchsched.framework.constrain import Batch, Candidate, Row
 from batchsched.framework.nodes.label_index import LabelIndex, Selection, identity
 from batchsched.framework.nodes.node_table import NodeTable

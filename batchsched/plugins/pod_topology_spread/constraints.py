@@ -6,8 +6,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from batchsched.api.core.affinity import TopologySpreadConstraint
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.core.selector import LabelSelector
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.nodes.label_index import Selection

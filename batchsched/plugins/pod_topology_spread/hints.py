@@ -2,11 +2,10 @@
 
 from collections.abc import Hashable, Sequence
 
-from batchsched.api.core.affinity import TopologySpreadConstraint
 from batchsched.api.core.cluster_objects import ReplicaSet, ReplicationController, Service, StatefulSet
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.plugin_support.node_selection import selects_node

@@ -6,8 +6,7 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
-from batchsched.api.core.affinity import TopologySpreadConstraint
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import Batch, Row
 from batchsched.framework.cycle_state import CycleState, StateKey

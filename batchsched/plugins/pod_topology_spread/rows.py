@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from batchsched.api.core.affinity import TopologySpreadConstraint
+from batchsched.api.core.pod import TopologySpreadConstraint
 from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row, Sense
 from batchsched.framework.nodes.label_index import LabelIndex
 from batchsched.framework.nodes.node_table import NodeTable

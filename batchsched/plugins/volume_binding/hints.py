@@ -2,9 +2,15 @@
 
 from collections.abc import Sequence
 
-from batchsched.api.core.csi import CSIDriver, CSINode, CSIStorageCapacity
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.volume import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.plugin_support.csi_migration import migrated_on
 from batchsched.framework.plugin_support.volume_listers import claims, may_back

@@ -7,7 +7,6 @@ import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from batchsched.api.binding import NodeSelection, binding_of
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import SpecPart
 from batchsched.errors import PluginError
@@ -47,6 +46,7 @@ from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, c
 from batchsched.plugins.volume_binding.hints import helpful_events
 from batchsched.plugins.volume_binding.scoring import capacity_scores
 from batchsched.plugins.volume_binding.search import VolumeSearchResult, search
+from batchsched.ports.binder import NodeSelection, binding_of
 
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from batchsched.api.gang_identity import SINGLE_POD_PREFIX
+from batchsched.api.gang import SINGLE_POD_PREFIX
 from batchsched.api.snapshot import HeldGang
 from batchsched.framework.status import Code, Status
 from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement

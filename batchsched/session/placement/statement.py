@@ -16,7 +16,7 @@ from typing import Final, Self
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.gang_phase import GangPhase, PhaseChange, after
+from batchsched.api.gang import GangPhase, PhaseChange, phase_after
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.gang_counts import WaitingPod
@@ -223,9 +223,9 @@ class Statement:
         deadlines = [(until, plugin) for pod in waiting.of(identity) for plugin, until in pod.until.items()]
         if deadlines:
             placement.until, placement.held_by = min(deadlines)
-            placement.state = after(placement.state, PhaseChange.HOLD)
+            placement.state = phase_after(placement.state, PhaseChange.HOLD)
         else:
-            placement.state = after(placement.state, PhaseChange.ALLOW)
+            placement.state = phase_after(placement.state, PhaseChange.ALLOW)
             waiting.drop(identity)
 
     def apply_permit_verdicts(self) -> None:
@@ -240,7 +240,7 @@ class Statement:
                 self._roll_back(placement)
                 self.rejected.append(placement)
             elif waiting.released(identity):
-                placement.state, placement.held_by = after(placement.state, PhaseChange.ALLOW), ""
+                placement.state, placement.held_by = phase_after(placement.state, PhaseChange.ALLOW), ""
                 waiting.drop(identity)
 
     def _is_complete(self, placement: GangPlacement) -> bool:
@@ -381,7 +381,7 @@ class Statement:
         for pod, node in pod_nodes:
             count.count(pod, 1)
             placement.placed.append(PlacedPod(pod, node, pod_class, state))
-        placement.state = after(placement.state, PhaseChange.RESERVE)
+        placement.state = phase_after(placement.state, PhaseChange.RESERVE)
 
     def _permit(self, placement: GangPlacement, count: int) -> Status:
         """Ask Permit for the last `count` assumed pods; take back the first refused one and those after it."""
@@ -418,7 +418,7 @@ class Statement:
         """Unreserve all pods of a gang, the last one first, and take them off the tables."""
         first_error: PluginError | None = None
         if placement.state is not GangPhase.PENDING:
-            placement.state = after(placement.state, PhaseChange.ROLL_BACK)
+            placement.state = phase_after(placement.state, PhaseChange.ROLL_BACK)
         while placement.placed:
             # One failing Unreserve must not leave the other pods on the tables.
             try:

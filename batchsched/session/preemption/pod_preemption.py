@@ -15,7 +15,7 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction
-from batchsched.api.gang_identity import identity_of
+from batchsched.api.gang import identity_of
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass

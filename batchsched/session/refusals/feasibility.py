@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from batchsched.api.decision import Decision
-from batchsched.api.gang_identity import SINGLE_POD_PREFIX, identity_of
+from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard

@@ -11,7 +11,7 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import QUEUE_LABEL, SUB_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
 from batchsched.api.decision import Refusal
-from batchsched.api.gang_identity import identity_of, is_single_pod, key_of
+from batchsched.api.gang import identity_of, is_single_pod, key_of
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray

@@ -7,7 +7,7 @@ import numpy as np
 
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
 from batchsched.api.core.requests import resized
-from batchsched.api.gang_identity import identity_of
+from batchsched.api.gang import identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline

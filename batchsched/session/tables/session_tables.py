@@ -15,7 +15,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang_identity import identity_of
+from batchsched.api.gang import identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import LEADING, NodeTable

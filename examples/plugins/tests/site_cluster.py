@@ -9,7 +9,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node, NodeStatus
 from batchsched.api.core.pod import Container, Pod, PodSpec, ResourceRequirements
 from batchsched.api.decision import Decision
-from batchsched.config.defaults import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.framework.runtime.registry import Registry, found
 
 Schedule = Callable[..., Decision]

@@ -1,7 +1,7 @@
 import pytest
 
-from batchsched.api.core.affinity import PodAffinity, Toleration
 from batchsched.api.core.node import Taint
+from batchsched.api.core.pod import PodAffinity, Toleration
 
 TAINT = Taint(key="gpu", value="a100", effect="NoSchedule")
 

@@ -6,13 +6,13 @@ from typing import Any
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
-from batchsched.controllers.status.controller import (
+from batchsched.controllers.event_recorder import EventRecorder, WriteThrottle
+from batchsched.controllers.refusal_history import RefusalHistory
+from batchsched.controllers.status_controller import (
     MAX_WRITES_PER_PERIOD,
     POSITIONS_SECONDS,
     StatusController,
 )
-from batchsched.controllers.status.event_recorder import EventRecorder, WriteThrottle
-from batchsched.controllers.status.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, NotLeading, Unreachable
 from batchsched.state.cluster_state import ClusterState
 from tests.controllers.status.office import Desk, known, observed

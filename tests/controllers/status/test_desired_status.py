@@ -9,8 +9,8 @@ from batchsched.api.core.pod import PodStatus
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.api.crd.queue import QueueStatus
 from batchsched.api.decision import REASONS, Refusal, Waiting
-from batchsched.api.gang_phase import GangPhase
-from batchsched.controllers.status.desired_status import (
+from batchsched.api.gang import GangPhase
+from batchsched.controllers.desired_status import (
     PodCounts,
     QueueAllocation,
     of_group,
@@ -19,7 +19,7 @@ from batchsched.controllers.status.desired_status import (
     of_upstream,
     phase,
 )
-from batchsched.controllers.status.refusal_history import LastRefusal
+from batchsched.controllers.refusal_history import LastRefusal
 from tests.session.scenario import GPU, NOW, group, pod, queue
 
 BERT = group("bert", 3)

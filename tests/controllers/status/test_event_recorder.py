@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from batchsched.controllers.status import event_recorder as recording
-from batchsched.controllers.status.controller import OUR_QUEUES
-from batchsched.controllers.status.event_recorder import (
+from batchsched.controllers import event_recorder as recording
+from batchsched.controllers.event_recorder import (
     AT_ONCE,
     MAX_DELAY_SECONDS,
     REFRESH_SECONDS,
@@ -17,6 +16,7 @@ from batchsched.controllers.status.event_recorder import (
     WriteThrottle,
     reference,
 )
+from batchsched.controllers.status_controller import OUR_QUEUES
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.resources import PODS
 from tests.controllers.status.office import Desk

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.decision import Waiting
-from batchsched.api.gang_phase import TERMINAL_PHASES, GangPhase, after, changes_between
-from batchsched.controllers.status.desired_status import Json, PodCounts, of_group
-from batchsched.controllers.status.refusal_history import LastRefusal
+from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between, phase_after
+from batchsched.controllers.desired_status import Json, PodCounts, of_group
+from batchsched.controllers.refusal_history import LastRefusal
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
 from tests.session.scenario import NOW, group
@@ -78,7 +78,7 @@ def test_no_phase_changes_outside_the_table_and_terminal_phases_stay(happenings)
             assert later is phase
         reached = phase
         for change in changes_between(phase, later):
-            reached = after(reached, change)
+            reached = phase_after(reached, change)
         assert reached is later
         phase = later
 

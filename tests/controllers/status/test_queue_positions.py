@@ -1,6 +1,6 @@
 """Who stands where in a queue, and what queues hold."""
 
-from batchsched.controllers.status.queue_positions import holdings, positions
+from batchsched.controllers.queue_positions import holdings, positions
 from tests.controllers.status.office import observed
 from tests.session.scenario import gang, group, profile, queue
 from tests.state.objects import node, pod

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchsched.api.decision import Decision, Refusal, Reservation, Waiting
-from batchsched.controllers.status.refusal_history import (
+from batchsched.controllers.refusal_history import (
     ARRIVING_SECONDS,
     KEEP_SECONDS,
     MAX_KEEP_SECONDS,

@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.snapshot import Snapshot
-from batchsched.controllers.status.refusal_history import ARRIVING_SECONDS
-from batchsched.controllers.status.reporter import RESTART_SECONDS, Reporter
+from batchsched.controllers.refusal_history import ARRIVING_SECONDS
+from batchsched.controllers.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
 from docs.generate.events import EVENTS
 from tests.controllers.status.office import Desk, known

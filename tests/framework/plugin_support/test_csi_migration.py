@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from batchsched.api.core.csi import CSINode
 from batchsched.api.core.selector import NodeSelector
-from batchsched.api.core.volume import PersistentVolume, Volume
+from batchsched.api.core.volume import CSINode, PersistentVolume, Volume
 from batchsched.framework.plugin_support.csi_migration import (
     AZURE,
     EBS,

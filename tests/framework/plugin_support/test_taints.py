@@ -1,4 +1,4 @@
-from batchsched.api.core.affinity import Toleration
+from batchsched.api.core.pod import Toleration
 from batchsched.framework.plugin_support.taints import taint_groups, untolerated
 from tests.plugins.cluster import node, table
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from batchsched.api.crd.base import SpecPart
-from batchsched.config.defaults import DEFAULT_PLUGINS
+from batchsched.config.plugins import DEFAULT_PLUGINS
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, PluginError
 from batchsched.framework.runtime import registry

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from batchsched.api.core.affinity import Affinity, TopologySpreadConstraint
+from batchsched.api.core.pod import Affinity, TopologySpreadConstraint
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState

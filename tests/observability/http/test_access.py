@@ -8,12 +8,11 @@ import pytest
 from aiohttp import web
 from typing_extensions import override
 
-from batchsched.config.serving import Serving
+from batchsched.config.schema import Serving
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.observability.http.access import Access
-from batchsched.observability.http.certificate import self_signed_context
-from batchsched.observability.http.server import Server
+from batchsched.observability.http.server import Server, self_signed_context
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost
 from tests.kube.hurried import Hurried

@@ -8,9 +8,8 @@ import pytest
 from aiohttp import web
 
 from batchsched.errors import UnusableInput
-from batchsched.observability.http.bearer import Bearer, read_token
-from batchsched.observability.http.certificate import self_signed_context
-from batchsched.observability.http.server import Server
+from batchsched.observability.http.access import Bearer, read_token
+from batchsched.observability.http.server import Server, self_signed_context
 
 
 async def say(request):

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from batchsched.errors import UnusableInput
-from batchsched.observability.http.certificate import (
+from batchsched.observability.http.server import (
     KeyPair,
     operator_context,
     reload_on_change,

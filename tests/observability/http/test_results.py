@@ -7,7 +7,7 @@ import pytest
 from yarl import URL
 
 from batchsched.errors import InvalidInput
-from batchsched.observability.http.bearer import Bearer
+from batchsched.observability.http.access import Bearer
 from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import Server
 

@@ -1,7 +1,14 @@
 """What the page shows: who waits first, queues as a tree, nodes by their topology."""
 
 from batchsched.api.decision import Refusal
-from batchsched.observability.http import view
+from batchsched.observability.http.status_page import (
+    MAX_GANGS,
+    PendingRow,
+    QueueShare,
+    cluster_view,
+    pending_rows,
+    pod_counts,
+)
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, node, nodes, pod, queue, topology
@@ -11,14 +18,14 @@ def seen(snapshot, waits=None):
     state = ClusterState(["batchsched"])
     for found in (*snapshot.pod_groups, *snapshot.pods):
         state.put(found)
-    return view.cluster(snapshot, waits or {}, state.queue_usage.by_resource(), view.pod_counts(state.gangs))
+    return cluster_view(snapshot, waits or {}, state.queue_usage.by_resource(), pod_counts(state.gangs))
 
 
 async def test_gangs_that_wait_come_first_and_say_why():
     town = Town(cluster(nodes(1, gpu=2), gang("a", 2), gang("big", 3)))
     await town.turns(2)
     refusals = {one.pod_group: one for one in town.decisions[-1].refusals}
-    found = seen(town.cache.snapshot(), view.waiting([town.planner], refusals))
+    found = seen(town.cache.snapshot(), pending_rows([town.planner], refusals))
     first, second = found.gangs
     assert (first.key, first.placed, first.pods, first.least) == ("team/big", 0, 3, 3)
     assert first.waiting is not None
@@ -30,7 +37,7 @@ async def test_gangs_that_wait_come_first_and_say_why():
 async def test_pod_alone_is_shown_while_it_waits():
     town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await town.turns(2)
-    found = seen(town.cache.snapshot(), view.waiting([town.planner], {}))
+    found = seen(town.cache.snapshot(), pending_rows([town.planner], {}))
     assert [(one.key, one.pods) for one in found.gangs] == [("team/solo-1", 1)]
 
 
@@ -65,7 +72,7 @@ def test_nodes_are_together_by_the_levels_of_each_topology():
     assert [one.name for one in narrow.domains] == ["b0 / r0", "b0 / r1", "b1 / r2", "b1 / r3"]
     first, second = wide.domains
     gpus = seen(snapshot).resources.index("nvidia.com/gpu")
-    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, view.QueueShare("4", "16", 0.25))
+    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, QueueShare("4", "16", 0.25))
     assert second.shares[gpus].fraction == 0
 
 
@@ -76,10 +83,10 @@ def test_without_a_topology_all_nodes_are_one_row():
 
 def test_rows_that_are_left_out_are_counted():
     waits = {
-        f"team/g{at:04d}": view.PendingRow(
+        f"team/g{at:04d}": PendingRow(
             f"team/g{at:04d}", "Unschedulable", "", 1, "", Refusal("", "NoNodes", "")
         )
-        for at in range(view.MAX_GANGS + 5)
+        for at in range(MAX_GANGS + 5)
     }
     found = seen(cluster(()), waits)
-    assert (len(found.gangs), found.left_out) == (view.MAX_GANGS, 5)
+    assert (len(found.gangs), found.left_out) == (MAX_GANGS, 5)

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from batchsched.api.core.csi import CSIDriver, CSIStorageCapacity
+from batchsched.api.core.volume import CSIDriver, CSIStorageCapacity
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import storage_of
 from batchsched.plugins.volume_binding.claims import claims_of

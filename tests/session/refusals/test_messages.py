@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from batchsched.api.core.affinity import Affinity
+from batchsched.api.core.pod import Affinity
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.refusals.messages import RefusalMessages
 from batchsched.solver.relaxation.changes import CombinedChange, NodeChange, PodChange, QuotaChange

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from batchsched.api.core.affinity import Affinity
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Affinity, Pod
 from batchsched.api.decision import to_json
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile

@@ -1,17 +1,88 @@
-"""Validation that the API server performs and msgspec does not: amounts, selectors, ranges.
+"""What the API server does to an object before it stores it: it sets defaults, then validates.
 
-A manifest in a file was not validated by an API server. An object that passes these checks cannot break a session.
+Defaults: limits become requests where these are absent, for containers and for the pod as a whole; with hostNetwork,
+every container port is a host port. Validation: what msgspec does not check, such as amounts, selectors and ranges. A
+manifest in a file was not validated by an API server. An object that passes these checks cannot break a session.
+
+Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go for the defaults.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from batchsched.api.core.affinity import PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
+from msgspec.structs import replace
+
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Amounts, Container, PodSpec, PodStatus, ResourceRequirements
+from batchsched.api.core.pod import (
+    Amounts,
+    Container,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from batchsched.api.core.quantity import base_units
 from batchsched.api.core.selector import LabelSelector, NodeSelector, Requirement
+from batchsched.api.core.volume import StorageClass, Volume
 from batchsched.errors import InvalidInput, InvalidQuantity
+
+
+def with_defaults(spec: PodSpec) -> PodSpec:
+    """Return a pod's spec with the defaults of the API server, without volumes that scheduling ignores."""
+    containers = tuple(_container(one, spec.host_network) for one in spec.containers)
+    init = tuple(_container(one, spec.host_network) for one in spec.init_containers or ())
+    volumes = tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
+    return replace(
+        spec,
+        containers=containers,
+        init_containers=init or None,
+        volumes=volumes or None,
+        resources=_pod_level(spec.resources, (*containers, *init)),
+    )
+
+
+def with_binding_mode(storage_class: StorageClass) -> StorageClass:
+    """Return a StorageClass with its binding mode; the default is Immediate."""
+    if storage_class.volume_binding_mode is not None:
+        return storage_class
+    return replace(storage_class, volume_binding_mode="Immediate")
+
+
+def _container(container: Container, host_network: bool) -> Container:
+    resources = container.resources
+    if resources is not None:
+        resources = _requested(resources, resources.limits)
+    ports = container.ports
+    if host_network and ports:
+        ports = tuple(replace(port, host_port=port.host_port or port.container_port) for port in ports)
+    if resources is container.resources and ports is container.ports:
+        return container
+    return replace(container, resources=resources, ports=ports)
+
+
+def _requested(
+    resources: ResourceRequirements, limits: Mapping[str, str | int | float] | None
+) -> ResourceRequirements:
+    stated = resources.requests or {}
+    missing = {resource: amount for resource, amount in (limits or {}).items() if resource not in stated}
+    return replace(resources, requests={**stated, **missing}) if missing else resources
+
+
+def _pod_level(
+    resources: ResourceRequirements | None, containers: Iterable[Container]
+) -> ResourceRequirements | None:
+    """Set the pod-level requests from the pod-level limits, except for resources that a container requests."""
+    if resources is None:
+        return None
+    asked = {resource for one in containers if one.resources for resource in one.resources.requests or ()}
+    limits: Amounts = {
+        resource: amount for resource, amount in (resources.limits or {}).items() if resource not in asked
+    }
+    return _requested(resources, limits)
+
 
 LARGEST_INT32: Final = 2**31 - 1
 _LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")

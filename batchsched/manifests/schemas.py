@@ -1,21 +1,25 @@
-"""Generates the CustomResourceDefinitions from the pydantic models of the custom resources.
+"""Schemas that are generated from the models: CustomResourceDefinitions, and the JSON Schema of the input of `read`.
 
-The JSON Schema of pydantic becomes a structural schema: references are inlined, and `X or null` becomes X, because
-the API server drops nulls. Unknown fields are not listed: the API server prunes them, or rejects them under strict
-validation, the default of kubectl. Validation rules between fields are defined next to the validators of the models.
+In a CustomResourceDefinition, the JSON Schema of pydantic becomes a structural schema: references are inlined, and
+`X or null` becomes X, because the API server drops nulls. Unknown fields are not listed: the API server prunes them, or
+rejects them under strict validation, the default of kubectl. Validation rules between fields are defined next to the
+validators of the models.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import yaml
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from batchsched.api.crd.base import GROUP
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.topology import Topology
+from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind
 
 Json = dict[str, Any]
 CATEGORY: Final = "batchsched"
@@ -140,13 +144,7 @@ DEFINITIONS: Final = (
             Column("Memory", ".status.allocated.memory", "string", "Memory that its pods have."),
             Column("GPU", r".status.allocated.nvidia\.com/gpu", "string", "GPUs that its pods have."),
             Column("Pending", ".status.pending", "integer", "PodGroups that wait."),
-            Column(
-                "Active",
-                '.status.conditions[?(@.type=="Active")].status',
-                "string",
-                "Whether it takes part.",
-                wide=True,
-            ),
+            Column("Active", _ACTIVE, "string", "Whether it takes part.", wide=True),
             _AGE,
         ),
     ),
@@ -247,3 +245,56 @@ def _resolved(schema: Json, parts: Json) -> Json:
 
 def _types(schemas: Any) -> set[str]:
     return {one.get("type", "") for one in schemas}
+
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_REFERENCE: Final = "#/$defs/{name}"
+
+
+def snapshot_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the input: all kinds that are read, and lists of them."""
+    structs = [kind.type for kind in OBJECT_KINDS if not issubclass(kind.type, BaseModel)]
+    _, components = msgspec.json.schema_components(structs, schema_hook=_anything, ref_template=_REFERENCE)
+    models = [kind.type for kind in OBJECT_KINDS if issubclass(kind.type, BaseModel)]
+    _, custom = models_json_schema(
+        [(model, "validation") for model in models], by_alias=True, ref_template="#/$defs/{model}"
+    )
+    definitions = {**components, **custom["$defs"]}
+    items = [_typed(kind) for kind in OBJECT_KINDS]
+    return {
+        "$schema": DIALECT,
+        "title": "Snapshot",
+        "description": "Kubernetes manifests that batchsched reads: an object, or a List of objects.",
+        "anyOf": [*items, {"$ref": "#/$defs/List"}],
+        "$defs": {
+            **dict(sorted(definitions.items())),
+            "List": {
+                "type": "object",
+                "properties": {
+                    "apiVersion": {"const": "v1"},
+                    "kind": {"const": "List"},
+                    "items": {"type": "array", "items": {"anyOf": items}},
+                },
+                "required": ["apiVersion", "kind", "items"],
+            },
+        },
+    }
+
+
+def _anything(kind: type) -> dict[str, Any]:
+    """Return the schema of values that are passed through unread.
+
+    Raises:
+      NotImplementedError: the type is not `object`; msgspec then reports its own error.
+    """
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Anything; it is not looked at."}
+
+
+def _typed(kind: ObjectKind) -> dict[str, Any]:
+    return {
+        "allOf": [{"$ref": f"#/$defs/{kind.type.__name__}"}],
+        "properties": {"apiVersion": {"const": kind.api_version}, "kind": {"const": kind.name}},
+        "required": ["apiVersion", "kind", "metadata"],
+    }

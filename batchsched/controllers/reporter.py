@@ -9,11 +9,11 @@ from typing import Any, Final
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.external_podgroups import is_foreign
-from batchsched.api.gang_identity import key_of
+from batchsched.api.gang import key_of
 from batchsched.config.schema import Profile
-from batchsched.controllers.status.controller import OUR_POD_GROUPS, StatusController
-from batchsched.controllers.status.event_recorder import EventRecorder, PendingEvent, WriteThrottle, reference
-from batchsched.controllers.status.refusal_history import SURPLUS, RefusalHistory, sentence
+from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, reference
+from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, sentence
+from batchsched.controllers.status_controller import OUR_POD_GROUPS, StatusController
 from batchsched.kube.resources import PODS as RESOURCE
 from batchsched.kube.writer import Writer
 from batchsched.ports.clock import Clock

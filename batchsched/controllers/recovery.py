@@ -1,32 +1,78 @@
-"""Stale gangs: partially bound gangs that stay so for too long are rolled back.
+"""Recovery from incomplete bindings: overdue assumed pods, and partially bound gangs.
+
+An overdue assumed pod is read from the API server before it becomes pending.
 
 A gang is partially bound if some pods are bound, but fewer than minMember or the minimum of a subGroup: a leader was
 killed during the bindings, a binding failed, or a node was lost. Sessions complete such gangs before all others. A
 gang that is still partially bound after its scheduleTimeoutSeconds is rolled back: its pods are evicted. With
-`strandedPolicy: Rollback`, a new leader rolls back at once the partially bound gangs that it finds.
-
-A gang that had its minimum once is never rolled back: a finished pod or a lost node is no reason to stop the others.
+`strandedPolicy: Rollback`, a new leader rolls back at once the partially bound gangs that it finds. A gang that had its
+minimum once is never rolled back: a finished pod or a lost node is no reason to stop the others.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.gang_identity import is_single_pod
+from batchsched.api.gang import is_single_pod
 from batchsched.controllers.evictor import Evicted, silent
-from batchsched.errors import BatchschedError
+from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube import resources
 from batchsched.kube.connection import Connection
 from batchsched.kube.writer import Writer
-from batchsched.state.cluster_state import ClusterState
+from batchsched.state.assumed_pods import AssumedPod
+from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.podgroup_state import GangPods, missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
+_GONE: Final = 404
+
+
+class AssumedPodExpiry:
+    """Verifies overdue assumed pods; a `loop.Chore`.
+
+    Args:
+      cache: The state of the cluster.
+      read: Reads the pod `namespace/name` from the API server.
+      seen: Handles the pod that was read.
+    """
+
+    def __init__(
+        self, cache: ClusterState, read: Callable[[str], Awaitable[bytes]], seen: Callable[[bytes], None]
+    ) -> None:
+        self._cache = cache
+        self._read = read
+        self._seen = seen
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def turn(self, now: float) -> None:
+        """Start to read the pods that are overdue."""
+        for assumed in self._cache.overdue(now):
+            if assumed.pod not in self._asking:
+                self._asking[assumed.pod] = asyncio.create_task(self._look(assumed))
+
+    async def _look(self, assumed: AssumedPod) -> None:
+        try:
+            self._seen(await self._read(assumed.pod))
+        except BatchschedError as error:
+            if not isinstance(error, ApiError) or error.status != _GONE:
+                return  # the state of the pod is unknown, so it stays assumed
+            pod = self._cache.get(PODS, assumed.pod)
+            if pod is not None:
+                self._cache.remove(pod)
+        finally:
+            del self._asking[assumed.pod]
+        # If the pod was read with a node, `seen` has confirmed it, and `forget` changes nothing.
+        if self._cache.forget(assumed.pod, assumed.assumption.node):
+            _LOG.warning(
+                "%s is not bound to %s, though its binding was taken", assumed.pod, assumed.assumption.node
+            )
+
+
 RETRY_SECONDS: Final = 10.0
 """Seconds after which refused evictions are tried again."""
 REASON: Final = "RolledBack"

@@ -11,9 +11,9 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
-from batchsched.api.cross_checks import misplaced_queues
+from batchsched.api.crd.validation import misplaced_queues
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.controllers.status.desired_status import QueueAllocation
+from batchsched.controllers.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
 from batchsched.queues.gang_order.builtin import POLICIES

@@ -1,7 +1,8 @@
-"""The phases of a gang: one table says which change leads from which phase to which.
+"""Gangs: their identity, and the phases of their life.
 
-A change that the table does not have raises `IllegalMove` and changes nothing. The diagram and the table of the
-documentation are generated from this table.
+The identity is the key under which the scheduler knows a gang, whether it is a PodGroup or a single pod. For the
+phases, one table says which change leads from which phase to which. A change that the table does not have raises
+`IllegalMove` and changes nothing. The diagram and the table of the documentation are generated from this table.
 """
 
 from collections import deque
@@ -9,7 +10,28 @@ from enum import StrEnum
 from functools import cache
 from typing import Final
 
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.errors import IllegalMove
+
+SINGLE_POD_PREFIX: Final = "pod/"
+"""Prefix of the identity of a pod that belongs to no PodGroup and is a gang of one."""
+
+
+def identity_of(pod: Pod) -> str:
+    """Return the identity of the pod's gang: `namespace/podgroup`, or `pod/namespace/name` without a PodGroup."""
+    name = pod.metadata.labels.get(POD_GROUP_LABEL) if pod.metadata.labels else None
+    namespace = pod.metadata.namespace or "default"
+    return f"{namespace}/{name}" if name else f"{SINGLE_POD_PREFIX}{namespace}/{pod.metadata.name}"
+
+
+def is_single_pod(identity: str) -> bool:
+    """Return whether the identity is that of a pod without a PodGroup."""
+    return identity.startswith(SINGLE_POD_PREFIX)
+
+
+def key_of(identity: str) -> str:
+    """Return the `namespace/name` of the PodGroup or of the single pod."""
+    return identity.removeprefix(SINGLE_POD_PREFIX)
 
 
 class GangPhase(StrEnum):
@@ -68,7 +90,7 @@ MOVES: Final = {
 """(phase, change) → next phase. A pair that is not here is illegal."""
 
 
-def after(phase: GangPhase, change: PhaseChange) -> GangPhase:
+def phase_after(phase: GangPhase, change: PhaseChange) -> GangPhase:
     """Return the phase after a change.
 
     Raises:

@@ -9,8 +9,8 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import show
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
-from batchsched.api.gang_phase import TERMINAL_PHASES, GangPhase, changes_between
-from batchsched.controllers.status.refusal_history import LastRefusal, sentence
+from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between
+from batchsched.controllers.refusal_history import LastRefusal, sentence
 
 Json = dict[str, Any]
 Conditions = Sequence[Json]

@@ -1,21 +1,37 @@
-"""The rows of the status page: queues, gangs with the reasons why they are pending, and nodes by topology."""
+"""The status page: queues, gangs with the reasons why they are pending, and nodes by topology.
 
+It is one HTML file without scripts and external resources that reloads every 15 seconds.
+"""
+
+import asyncio
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
 
+from aiohttp import web
+
+from batchsched import __version__
 from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import show
 from batchsched.api.core.requests import requests
 from batchsched.api.crd.base import in_base_units
 from batchsched.api.decision import Refusal
-from batchsched.api.gang_identity import key_of
+from batchsched.api.gang import key_of
 from batchsched.api.snapshot import Snapshot
+from batchsched.observability.observer import Observer
 from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.scheduler.app import SchedulerApp
 from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import ResourceUsage
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 
 MAX_GANGS: Final = 300
 MAX_DOMAINS: Final = 300
@@ -114,7 +130,9 @@ class ClusterView:
     topologies: tuple[DomainNodes, ...]
 
 
-def waiting(planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]) -> dict[str, PendingRow]:
+def pending_rows(
+    planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
+) -> dict[str, PendingRow]:
     """Return the pending gangs and single pods by `namespace/name`. Call it in the event loop only."""
     rows: dict[str, PendingRow] = {}
     for planner in planners:
@@ -135,7 +153,7 @@ def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
     return {key_of(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
 
 
-def cluster(
+def cluster_view(
     snapshot: Snapshot,
     waits: Mapping[str, PendingRow],
     usage: ResourceUsage,
@@ -296,3 +314,55 @@ def _shares(
         )
         for resource in resources
     )
+
+
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class StatusPage:
+    """Renders the status page.
+
+    Args:
+      service: The scheduler.
+      observation: The latest refusals and sessions of the scheduler.
+    """
+
+    def __init__(self, service: SchedulerApp, observation: Observer) -> None:
+        self._service = service
+        self._observation = observation
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Handle a request for the page."""
+        return web.Response(text=await self.text(), content_type="text/html", headers=_HEADERS)
+
+    async def text(self) -> str:
+        """Return the HTML of the page for the present state of the cluster."""
+        service, observation = self._service, self._observation
+        snapshot = service.cache.snapshot()
+        pending = pending_rows(service.planners, observation.refusals)
+        # Usage and pod counts change with every event, so the thread gets copies.
+        usage = service.cache.queue_usage.by_resource()
+        counts = pod_counts(service.cache.gangs)
+        view_of_cluster = await asyncio.to_thread(cluster_view, snapshot, pending, usage, counts)
+        now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)
+        return _template().render(
+            version=__version__,
+            leads=service.leads,
+            profiles=", ".join(profile.scheduler_name for profile in service.profiles),
+            now=now.isoformat(sep=" ", timespec="seconds"),
+            cluster=view_of_cluster,
+            sessions=observation.sessions.summaries(),
+        )
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, StrictUndefined  # imported on first use: the import takes 60 ms
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    return environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))

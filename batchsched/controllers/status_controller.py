@@ -16,12 +16,12 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, is_foreign, source_of
-from batchsched.api.gang_identity import SINGLE_POD_PREFIX, identity_of, key_of
+from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of, key_of
 from batchsched.config.schema import Profile
-from batchsched.controllers.status import desired_status as status
-from batchsched.controllers.status.event_recorder import EventRecorder, PendingEvent, WriteThrottle, reference
-from batchsched.controllers.status.queue_positions import QUEUES, holdings, positions
-from batchsched.controllers.status.refusal_history import RefusalHistory
+from batchsched.controllers import desired_status as status
+from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, reference
+from batchsched.controllers.queue_positions import QUEUES, holdings, positions
+from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
 from batchsched.kube import resources
 from batchsched.kube.connection import MERGE_PATCH

@@ -1,14 +1,15 @@
-"""The gangs of pods, derived from their owners. Pods and owners may arrive, change and disappear in any order.
+"""The pod grouper: it assigns pods to gangs, which it derives from the owners of the pods.
 
-A pod names its owner, and the owner determines the needs of the gang. A pod receives the labels of its gang before it
-enters the cluster state, so that no session sees it without a gang. While its owner is unknown, the pod belongs to a
-PodGroup that does not exist, and is refused like other pods of missing PodGroups. `projection` writes the labels to the
-API later.
+Pods and owners may arrive, change and disappear in any order. A pod names its owner, and the owner determines the
+needs of the gang. A pod receives the labels of its gang before it enters the cluster state, so that no session sees
+it without a gang. While its owner is unknown, the pod belongs to a PodGroup that does not exist, and is refused like
+other pods of missing PodGroups. `projection` writes the labels to the API later.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -16,9 +17,18 @@ from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupSources
-from batchsched.podgrouper.owners import Owner, Owners, Ref, owner_of
-from batchsched.podgrouper.rules import Grouping
+from batchsched.api.external_podgroups import FOREIGN
+from batchsched.api.snapshot import ObjectKind
+from batchsched.kube.connection import Connection
+from batchsched.kube.reflector import Reflector, ReflectorTimes
+from batchsched.kube.resources import Resource, plural, resource
+from batchsched.manifests.decode import Decoder
+from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, ExternalGroups, NativeGroups, PodGroupSources
+from batchsched.podgrouper.owners import Owner, Owners, OwnerSink, Ref, owner_of, read
+from batchsched.podgrouper.rules import OWNERS, Grouping
+from batchsched.ports.clock import Clock
+from batchsched.runner.event_handlers import EventHandlers, ObjectStore
+from batchsched.runner.optional_kinds import WITHOUT_GROUPS, WITHOUT_OWNERS
 from batchsched.state.cluster_state import ClusterState
 
 
@@ -261,3 +271,45 @@ def _group(owner: Owner, grouping: Grouping, name: str) -> PodGroup:
         creation_timestamp=owner.created,
     )
     return PodGroup(metadata=meta, spec=grouping.spec)
+
+
+_TRANSLATED: Final = tuple(enumerate(FOREIGN))
+
+
+@dataclass(slots=True)
+class PodGrouper:
+    """Assigns pods to gangs before they enter the cluster state.
+
+    Args:
+      cache: receives pods and PodGroups.
+      scheduler_names: pods with these scheduler names are grouped.
+      changed: is called after each change of the cluster state.
+    """
+
+    cache: ClusterState
+    scheduler_names: Collection[str]
+    changed: Callable[[], None]
+    groups: PodGroupSources = field(init=False)
+    members: GangMembership = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.groups = PodGroupSources(self.cache, len(FOREIGN))
+        self.members = GangMembership(self.cache, self.groups, self.scheduler_names)
+
+    def store(self, kind: ObjectKind) -> ObjectStore:
+        """Return the store that receives the objects of a kind."""
+        if kind.type is Pod:
+            return self.members
+        return NativeGroups(self.groups) if kind.type is PodGroup else self.cache
+
+    def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
+        """Yield the reflectors for owners and external PodGroups. Kinds that are not installed are retried rarely."""
+        for number, kind in _TRANSLATED:
+            handlers = EventHandlers(kind, ExternalGroups(self.groups, number), decoder, self.changed)
+            terms = ReflectorTimes(without=WITHOUT_GROUPS)
+            yield Reflector(connection, resource(kind), handlers, clock, terms=terms, read=handlers.read)
+        for owner in OWNERS:
+            collection = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
+            sink = OwnerSink(self.members.owners, self.changed)
+            terms = ReflectorTimes(without=WITHOUT_OWNERS)
+            yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read, owner))

@@ -1,1 +1,0 @@
-"""What users see of the scheduler: status, conditions and Events. Writes wait while pods are being bound."""
