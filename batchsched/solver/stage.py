@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.ports.telemetry import Silence, Telemetry
-from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.objective import (
     compare_solutions,
@@ -15,8 +15,7 @@ from batchsched.solver.objective import (
     preferred_cost,
 )
 from batchsched.solver.problem import Budget, Problem, Solution
-from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas
-from batchsched.solver.subset import take_subset
+from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
 from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds
 from batchsched.solver.tiered.tier_solve import TierBudget
 from batchsched.solver.verify import verify_solution

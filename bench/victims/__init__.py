@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from batchsched.solver.victims.choose import VictimBudget, choose_victims, split_by_domain
-from batchsched.solver.victims.greedy import GREEDIES, restore_unneeded
+from batchsched.solver.victims.choose import GREEDIES, restore_unneeded
 from batchsched.solver.victims.verify import verify_victims
 from bench.victims.instances import Shape, draw
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Cut, Problem, Row, Sense, Solution
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems

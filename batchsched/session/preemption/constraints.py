@@ -9,7 +9,7 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.session.preemption.candidates import EvictionUnit
 from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.tables.gang import PendingGang
-from batchsched.solver.victims.problem import VictimProblem
+from batchsched.solver.problem import VictimProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

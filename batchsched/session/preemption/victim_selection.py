@@ -33,7 +33,7 @@ from batchsched.session.reservation.head import ReservedHead
 from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import UNLIMITED, IndexArray
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
-from batchsched.solver.victims.problem import VictimProblem, VictimSet
+from batchsched.solver.problem import VictimProblem, VictimSet
 from batchsched.solver.victims.verify import verify_victims
 
 MAX_GANGS_PER_SESSION: Final = 32

@@ -1,195 +1,468 @@
-"""What a solution leaves to the gangs that it refused, and one gang's part of a problem.
+"""Whether one gang fits by itself, and what its minimum lacks of quotas and capacity.
 
-Shapes: C classes, D domains, G gangs, N nodes, P placements, Q quotas, R resources, S subgroups.
+Shapes: C classes, D domains, N nodes, Q quotas, R resources.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.exact.nodewise import find_domains
+from batchsched.solver.exact import solve_exact
+from batchsched.solver.node_model import count_fitting
 from batchsched.solver.objective import required_pods
-from batchsched.solver.problem import (
-    NONE,
-    UNLIMITED,
-    BoolArray,
-    IntArray,
-    Problem,
-    ProblemQuotas,
-    Row,
-    Solution,
-    UsedDomains,
-)
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, FloatArray, IntArray, Problem
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
-    LevelChange,
     NodeChange,
     PodChange,
     QuotaChange,
     Relaxation,
-    RowChange,
+    added_nodes,
+    apply_change,
 )
-
-_NONE_OWNED: IntArray = np.zeros(0, np.int64)
-
-
-def subtract_placements(problem: Problem, solution: Solution) -> Problem:
-    """Return the problem after the solution's placements, which stay: only refused gangs may still be placed."""
-    request = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
-    free = problem.nodes.free.copy(order="F")  # column order: every question reads it resource by resource
-    np.subtract.at(free, solution.nodes, request)
-    return replace(
-        problem,
-        nodes=replace(problem.nodes, free=free, capacity=np.asfortranarray(problem.nodes.capacity)),
-        quotas=_remaining_quotas(problem, solution, request),
-        gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~solution.taken),
-        rows=tuple(_remaining_row(problem, solution, row) for row in problem.rows),
-        cuts=(),
-    )
-
-
-def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -> ProblemQuotas:
-    """The quotas after placements that request [P, R]."""
-    quotas, gangs = problem.quotas, problem.gangs
-    if not len(quotas.gangs):
-        return quotas
-    quota, gang = np.nonzero(quotas.covers)
-    by_gang = np.zeros((len(gangs.need), request.shape[1]), np.int64)
-    np.add.at(by_gang, problem.classes.gang[solution.classes], request)
-    used = np.zeros_like(quotas.free)
-    np.add.at(used, quota, by_gang[gang])
-    counted = solution.taken & gangs.fresh & (required_pods(problem) > 0)
-    taken = np.bincount(quota, counted[gang], minlength=len(quotas.gangs)).astype(np.int64)
-    # A quota that is exceeded already leaves nothing; UNLIMITED stays UNLIMITED.
-    free, gangs_left = np.maximum(quotas.free, 0), np.maximum(quotas.gangs, 0)
-    return replace(
-        quotas,
-        free=np.where(quotas.free < UNLIMITED, free - used, quotas.free),
-        gangs=np.where(quotas.gangs < UNLIMITED, gangs_left - taken, quotas.gangs),
-    )
-
-
-def _remaining_row(problem: Problem, solution: Solution, row: Row) -> Row:
-    """The row with the solution's terms moved to its right side."""
-    domain = find_domains(problem, row)[solution.nodes]
-    coefficient = np.zeros(len(problem.classes.gang), np.int64)
-    np.add.at(coefficient, row.classes, row.coefficients)
-    used = np.zeros(len(row.right), np.int64)
-    inside = domain >= 0
-    np.add.at(used, domain[inside], (coefficient[solution.classes] * solution.counts)[inside])
-    gang_coefficients = row.gang_coefficients
-    if len(row.gangs):
-        taken = solution.taken[row.gangs]
-        used += gang_coefficients[:, taken].sum(axis=1)
-        gang_coefficients = np.where(taken[None, :], 0, gang_coefficients)
-    return replace(row, right=row.right - used, gang_coefficients=gang_coefficients)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IsolatedGang:
-    """One gang's own problem, in which it has number 0, and the numbers in the problem that it comes from.
+class FitCounts:
+    """How many pods of a gang's minimum fit in each domain.
 
     Args:
-      problem: the gang's classes, quotas and rows; all nodes, and no cuts.
-      gang: its number in the whole problem.
-      classes, subgroups, quotas, rows: the numbers in the whole problem by the numbers in this one.
+      domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
+      placed: [D, C] pods that fit into each domain if the whole minimum is placed there.
+      minimum: [C] pods that make the minimum.
     """
 
-    problem: Problem
-    gang: int
-    classes: IntArray
-    subgroups: IntArray
-    quotas: IntArray
-    rows: IntArray
+    domains: IntArray
+    placed: IntArray
+    minimum: IntArray
 
-    def restore_numbers(self, relaxation: Relaxation) -> Relaxation:
-        """Return the same change in the numbers of the whole problem."""
-        match relaxation:
-            case LevelChange(_, level, subgroup):
-                number = NONE if subgroup == NONE else int(self.subgroups[subgroup])
-                return LevelChange(self.gang, level, number)
-            case NodeChange():
-                return replace(relaxation, passing=NONE if relaxation.passing == NONE else self.gang)
-            case QuotaChange():
-                return replace(relaxation, quota=int(self.quotas[relaxation.quota]))
-            case RowChange():
-                return replace(relaxation, row=int(self.rows[relaxation.row]))
-            case PodChange():
-                return replace(relaxation, pod_class=int(self.classes[relaxation.pod_class]))
-            case CombinedChange(parts):
-                return CombinedChange(tuple(self.restore_numbers(part) for part in parts))
+    @property
+    def short(self) -> IntArray:
+        """Pods that do not fit, [D, C]."""
+        return self.minimum - self.placed
+
+    @property
+    def fits(self) -> bool:
+        """Whether some domain takes the whole minimum."""
+        return bool((self.placed.sum(axis=1) >= self.minimum.sum()).any())
+
+    @property
+    def best_domain(self) -> int:
+        """Position among `domains` of the one that lacks the fewest pods."""
+        return int(np.argmin(self.short.sum(axis=1)))
 
 
-class GangProblems:
-    """Cuts the problems of single gangs out of one problem."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """Nodes that take a pod, by domain.
+
+    Args:
+      nodes: [n] the nodes, sorted by domain.
+      domains: [D] the domains.
+      first: [D] where in `nodes` each domain begins.
+    """
+
+    nodes: IntArray
+    domains: IntArray
+    first: IntArray
+
+
+class FitCounter:
+    """Counts the pods of a problem's only gang that fit.
+
+    Every figure is computed once and kept with the object. The arrays are shared: do not write to them.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+        """Take the problem of a single gang (`IsolatedGang.problem`)."""
+        self.problem = problem
 
     @cached_property
-    def _owned(self) -> tuple[dict[int, IntArray], ...]:
-        """Classes, subgroups and quotas by gang: one pass over the problem for all gangs that are explained."""
-        problem = self._problem
-        if len(problem.quotas.gangs):
-            member, quota = problem.quotas.covers.T.nonzero()
-        else:
-            member = quota = _NONE_OWNED
+    def min_pods(self) -> int:
+        """Pods that the gang still needs."""
+        return int(required_pods(self.problem)[0])
+
+    @cached_property
+    def minimum(self) -> IntArray:
+        """Pods of each class [C] that make the gang's minimum, the smallest pods first."""
+        classes, subgroups = self.problem.classes, self.problem.subgroups
+        chosen = np.zeros(len(classes.count), np.int64)
+        if self.min_pods >= int(classes.count.sum()):
+            return chosen + classes.count
+        order = np.argsort(self._pod_sizes, kind="stable")
+        for subgroup, need in enumerate(subgroups.need.tolist()):
+            chosen += self._first_pods(order[classes.subgroup[order] == subgroup], need, chosen)
+        return chosen + self._first_pods(order, self.min_pods - int(chosen.sum()), chosen)
+
+    def _first_pods(self, order: IntArray, need: int, chosen: IntArray) -> IntArray:
+        """Choose `need` pods [C] in this order of classes, of those that are not chosen yet."""
+        more = np.zeros(len(chosen), np.int64)
+        left = self.problem.classes.count[order] - chosen[order]
+        before = np.concatenate([[0], np.cumsum(left)[:-1]]) if len(left) else left
+        more[order] = np.clip(need - before, 0, left)
+        return more
+
+    @cached_property
+    def _pod_sizes(self) -> FloatArray:
+        """Dominant share of one pod of each class [C]; 0 if there is a single class, which needs no comparison."""
+        demand = self.problem.classes.demand
+        if len(demand) == 1:
+            return np.zeros(1)
+        total = np.maximum(self.problem.nodes.capacity.sum(axis=0), 1)
+        share: FloatArray = demand / total
+        return np.asarray(share.max(axis=1, initial=0.0), np.float64)
+
+    @cached_property
+    def _largest_first(self) -> list[int]:
+        order: list[int] = (-self._pod_sizes).argsort(kind="stable").tolist()
+        return order
+
+    @cached_property
+    def fit_counts(self) -> FitCounts:
+        """The minimum filled into every domain, the largest pods first.
+
+        Masks, free capacity, the gang's required level and its pinned domain count. Quotas, rows and levels of
+        subgroups do not. Exact for a gang of one class.
+        """
+        cells = self._cells
+        placed = _fill(self.problem, cells.nodes, cells.first, self.minimum, self._largest_first)
+        return FitCounts(cells.domains, placed, self.minimum)
+
+    def fits_with_nodes(self, added: Problem) -> bool:
+        """Whether the minimum fits once nodes are added that are all in one domain.
+
+        The new nodes are filled last, with the pods that the other nodes of their domain do not take.
+
+        Args:
+          added: the problem of the new nodes alone (`changes.added_nodes`).
+        """
+        counts = self.fit_counts
+        if counts.fits:
+            return True
+        level, pinned = int(self.problem.gangs.required[0]), int(self.problem.gangs.pinned[0])
+        domain = int(added.nodes.levels[level, 0]) if level != NONE else NONE
+        if level != NONE and (domain < 0 or pinned not in (NONE, domain)):
+            return False
+        position = (counts.domains == domain).nonzero()[0]
+        short = counts.short[position[0]] if len(position) else counts.minimum
+        nodes, first = np.arange(len(added.nodes.free)), np.zeros(1, np.int64)
+        placed = _fill(added, nodes, first, short, self._largest_first)
+        return bool(placed.sum() >= short.sum())
+
+    def may_fit(self) -> bool:
+        """Whether in some domain each class fits by itself and the sums of all resources suffice.
+
+        If not, the gang does not fit however it is packed, provided that it needs all of its pods.
+        """
+        cells = self._cells
+        if not len(cells.nodes):
+            return False
+        free = self.problem.nodes.free[cells.nodes]
+        request = self.minimum @ self.problem.classes.demand
+        result: BoolArray = np.all(np.add.reduceat(free, cells.first) >= request, axis=1)
+        for class_index in np.flatnonzero(self.minimum).tolist():
+            if result.any():
+                need = int(self.minimum[class_index])
+                fits = _pods_that_fit(self.problem, class_index, free, cells.nodes, need)
+                result = result & (np.add.reduceat(fits, cells.first) >= need)
+        return bool(result.any())
+
+    @cached_property
+    def _cells(self) -> _Cells:
+        """Nodes that take a pod of the minimum. Without such a node there is one domain: the pinned one or 0."""
+        level, pinned = int(self.problem.gangs.required[0]), int(self.problem.gangs.pinned[0])
+        usable = self._usable_nodes()
+        if level == NONE:
+            return _Cells(usable.nonzero()[0], np.full(1, NONE, np.int64), np.zeros(1, np.int64))
+        domain_of = self.problem.nodes.levels[level]
+        nodes = (usable & (domain_of >= 0 if pinned == NONE else domain_of == pinned)).nonzero()[0]
+        if not len(nodes):
+            return _Cells(nodes, np.full(1, max(pinned, 0), np.int64), np.zeros(1, np.int64))
+        nodes = nodes[domain_of[nodes].argsort(kind="stable")]
+        domains = domain_of[nodes]
+        first = np.r_[0, (domains[1:] != domains[:-1]).nonzero()[0] + 1]
+        return _Cells(nodes, domains[first].astype(np.int64), first)
+
+    def _usable_nodes(self) -> BoolArray:
+        """Which nodes [N] have room for a pod of a class that the minimum needs."""
+        problem = self.problem
+        usable = np.zeros(len(problem.nodes.free), np.bool_)
+        for class_index in self.minimum.nonzero()[0].tolist():
+            fits = problem.kinds.mask[problem.classes.kind[class_index]]
+            for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
+                if amount:
+                    fits = fits & (problem.nodes.free[:, resource] >= amount)
+            usable |= fits
+        return usable
+
+
+def _fill(
+    problem: Problem, nodes: IntArray, first: IntArray, pods: IntArray, order: Sequence[int]
+) -> IntArray:
+    """Fill each domain, class by class.
+
+    Args:
+      problem: the gang's problem.
+      nodes: [n] the nodes, sorted by domain.
+      first: [D] where in `nodes` each domain begins.
+      pods: [C] pods to place into each domain.
+      order: classes in the order of placing.
+
+    Returns:
+      [D, C] the pods that fit.
+    """
+    placed = np.zeros((len(first), len(pods)), np.int64)
+    if not len(nodes):
+        return placed
+    order = [class_index for class_index in order if pods[class_index]]
+    free = problem.nodes.free.T.take(
+        nodes, axis=1
+    ).T  # a copy in column order: it is read resource by resource
+    for class_index in order:
+        want = int(pods[class_index])
+        fits = _pods_that_fit(problem, class_index, free, nodes, want)
+        placed[:, class_index] = np.minimum(want, np.add.reduceat(fits, first))
+        if class_index == order[-1]:
+            break
+        # Pods on the earlier nodes of the same domain: a running sum that starts again with each domain.
+        before = fits.cumsum() - fits
+        if len(first) > 1:
+            before -= np.repeat(before[first], np.diff(first, append=len(nodes)))
+        take = (want - before).clip(0, fits)
+        used = take.nonzero()[0]  # at most as many nodes as pods, in each domain
+        for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
+            if amount:
+                free[used, resource] -= take[used] * amount
+    return placed
+
+
+def _pods_that_fit(
+    problem: Problem, class_index: int, free: IntArray, nodes: NDArray[np.integer], most: int
+) -> IntArray:
+    """How many pods of a class, at most `most`, fit into the free capacity [n, R] of nodes [n]."""
+    fits: IntArray = problem.kinds.mask[problem.classes.kind[class_index]][nodes] * np.int64(most)
+    for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
+        if amount:
+            np.minimum(fits, free[:, resource] // amount, out=fits)
+    return np.maximum(fits, 0, out=fits)
+
+
+_MAX_EXACT_NODES: Final = 100
+"""Up to this many nodes the exact model decides; beyond, the packing."""
+_MAX_EXACT_PAIRS: Final = 300
+"""The exact model also requires at most this many pairs of a class and a node."""
+_BUDGET: Final = Budget(deterministic=0.5)
+
+
+class Residual(FitCounter):
+    """One gang's own problem on what the other gangs leave, and everything that was computed about it.
+
+    Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
+    problem is another `Residual`.
+    """
+
+    def changed(self, parts: Sequence[Relaxation]) -> "Residual":
+        """Return the residual with these changes made; without changes it is this one, with its answers."""
+        return Residual(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
+
+    # ------------------------------------------------------------------------------------ admission
+
+    def fits(self) -> bool:
+        """Tell whether the gang can be taken.
+
+        True is always right: a placement was found. False is exact for gangs of one class without rows and without
+        levels of subgroups, and for small problems; otherwise it says that filling the largest pods first fails.
+        """
+        if np.any(self.missing_pods):
+            return False
+        if self.quota_gaps:
+            return self._has_choice and self._fits_exactly()
+        return self._is_placeable
+
+    def fits_with(self, change: Relaxation) -> bool:
+        """Tell whether the gang fits once the problem is changed.
+
+        Quotas come first. If the packing need not count against them, the nodes are not examined again for a change
+        of quotas alone.
+        """
+        parts = change.parts if isinstance(change, CombinedChange) else (change,)
+        quotas = [part for part in parts if isinstance(part, QuotaChange)]
+        with_pods = any(isinstance(part, PodChange | CombinedChange) for part in parts)
+        if not self.is_countable or with_pods or self._has_choice:
+            return self.changed((change,)).fits()
+        if not all(_close_gap(gap, quotas) for gap in self.quota_gaps):
+            return False
+        if self.missing_pods.any():
+            return False
+        others = tuple(part for part in parts if not isinstance(part, QuotaChange))
+        if others and isinstance(others[-1], NodeChange) and self._counting_decides():
+            before = self.changed(others[:-1])
+            return before.fits_with_nodes(added_nodes(before.problem, others[-1]))
+        return self.changed(others)._is_placeable
+
+    def fitted_before(self, before: "Residual") -> bool:
+        """Tell whether the gang fitted `before`, when nodes and quotas had more left.
+
+        What the nodes take now they took then, so `before` is examined only if the gang does not fit now.
+        """
+        if self._has_choice:
+            return before.fits()
+        if self._quota_gaps_of(before) or np.any(self.missing_pods):
+            return False
+        return (self.is_countable and self._is_placeable) or before._is_placeable
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether counting pods and resources suffices: there are no rows and no levels of subgroups."""
+        return not self.problem.rows and all(
+            level == NONE for level in self.problem.subgroups.required.tolist()
+        )
+
+    @cached_property
+    def _is_placeable(self) -> bool:
+        """Whether the nodes take the gang, provided that all its pods exist and its quotas admit it."""
+        countable, fits = self.is_countable, self.fit_counts.fits
+        if countable and (fits or self._counting_decides()):
+            return fits
+        rigid = self.min_pods == int(self.problem.classes.count.sum())
+        # With rows or inner levels it is harder still: what counting excludes stays excluded.
+        if not fits and (len(self.problem.classes.count) == 1 or (rigid and not self.may_fit())):
+            return False
+        if self._is_small():
+            return self._fits_exactly()
+        return fits if countable else Packing(self.problem).try_gang(0) is not None
+
+    def _counting_decides(self) -> bool:
+        """Whether counting is taken as the answer if only levels and free capacity matter."""
+        return len(self.problem.classes.count) == 1 or len(self.problem.nodes.free) > _MAX_EXACT_NODES
+
+    def _is_small(self) -> bool:
         return (
-            _group_by_owner(problem.classes.gang, np.arange(len(problem.classes.gang))),
-            _group_by_owner(problem.subgroups.gang, np.arange(len(problem.subgroups.gang))),
-            _group_by_owner(member, quota),
+            len(self.problem.nodes.free) <= _MAX_EXACT_NODES
+            and int(np.count_nonzero(count_fitting(self.problem))) <= _MAX_EXACT_PAIRS
         )
 
-    def isolate(self, gang: int) -> IsolatedGang:
-        """Return one gang's own problem."""
-        problem = self._problem
-        classes, subgroups, quotas = (owned.get(gang, _NONE_OWNED) for owned in self._owned)
-        rows = [number for number, row in enumerate(problem.rows) if _concerns(row, classes, gang)]
-        taken = problem.take_gangs(np.array([gang]), classes, subgroups)
-        # Only whether the gang fits is asked: scores, weights, order and preferred levels would not matter.
-        single = replace(
-            taken,
-            kinds=replace(taken.kinds, score=np.zeros_like(taken.kinds.score)),
-            classes=replace(taken.classes, weight=np.ones(len(classes))),
-            gangs=replace(
-                taken.gangs,
-                tier=np.zeros(1, np.int32),
-                rank=np.zeros(1, np.int32),
-                preferred=np.full(1, NONE, np.int32),
-                allowed=np.ones(1, np.bool_),
-            ),
-            subgroups=replace(taken.subgroups, preferred=np.full(len(subgroups), NONE, np.int32)),
-            used_domains=UsedDomains(),
-            quotas=taken.quotas.take(quotas),
-            rows=tuple(_own_terms(problem.rows[number], classes, gang) for number in rows),
-        )
-        return IsolatedGang(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
+    @cached_property
+    def _has_choice(self) -> bool:
+        """Whether the minimum may consist of other pods than the smallest, and the exact model can try them.
+
+        Quota gaps are computed for the smallest pods.
+        """
+        pods = self.problem.classes.count
+        return len(pods) > 1 and self.min_pods < int(pods.sum()) and self._is_small()
+
+    def _fits_exactly(self) -> bool:
+        return bool(solve_exact(self.problem, _BUDGET, seed=0).taken[0])
+
+    # ------------------------------------------------------------------------------------ what is missing
+
+    @cached_property
+    def missing_pods(self) -> IntArray:
+        """Pods that do not exist but would be needed to meet the minimum at all, by class [C]."""
+        classes, subgroups = self.problem.classes, self.problem.subgroups
+        missing = np.zeros(len(classes.count), np.int64)
+        for subgroup, need in enumerate(subgroups.need.tolist()):
+            members = np.flatnonzero(classes.subgroup == subgroup)
+            lacking = need - int(classes.count[members].sum())
+            if len(members) and lacking > 0:
+                missing[members[0]] += lacking
+        lacking = self.min_pods - int(classes.count.sum()) - int(missing.sum())
+        if len(missing) and lacking > 0:
+            missing[0] += lacking
+        return missing
+
+    @cached_property
+    def quota_gaps(self) -> tuple[QuotaChange, ...]:
+        """What the quotas lack for the minimum: one change for each quota that lacks something."""
+        return self._quota_gaps_of(self)
+
+    def _quota_gaps_of(self, other: "Residual") -> tuple[QuotaChange, ...]:
+        """What the quotas of `other`, the same gang's problem, lack for the minimum."""
+        quotas = other.problem.quotas
+        if not len(quotas.gangs):
+            return ()
+        request = (self.minimum @ self.problem.classes.demand).tolist()
+        counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.min_pods > 0
+        gaps = []
+        # There are few numbers: Python compares its own ints faster than small arrays.
+        for quota, (free, gangs_left) in enumerate(
+            zip(quotas.free.tolist(), quotas.gangs.tolist(), strict=True)
+        ):
+            lacking = tuple(
+                max(0, amount - max(0, left)) if amount > 0 and left < UNLIMITED else 0
+                for amount, left in zip(request, free, strict=True)
+            )
+            gangs = int(counts_as_gang and gangs_left < 1)
+            if gangs or any(lacking):
+                gaps.append(QuotaChange(quota, lacking, gangs))
+        return tuple(gaps)
+
+    def passing_nodes(self) -> BoolArray:
+        """[C, N] which nodes pass the filters of each class; classes that the minimum does not need pass none."""
+        needed = self.minimum > 0
+        passes: BoolArray = self.problem.kinds.mask[self.problem.classes.kind] & needed[:, None]
+        return passes
+
+    def capacity_short(self) -> IntArray:
+        """[R] what all nodes that pass a filter lack together for the minimum."""
+        usable = self.passing_nodes().any(axis=0)
+        request = self.minimum @ self.problem.classes.demand
+        total = self.problem.nodes.free[usable].sum(axis=0)
+        return np.where(request > 0, np.maximum(request - total, 0), 0)
+
+    def size_short(self) -> IntArray:
+        """[R] by how much the largest node that passes is too small, even empty, for a pod of the minimum."""
+        demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
+        short = np.zeros(demand.shape[1], np.int64)
+        for class_index, passes in enumerate(self.passing_nodes()):
+            sizes = capacity[passes]
+            lacking = np.maximum(demand[class_index] - sizes, 0)
+            if len(sizes) and np.all(lacking.any(axis=1)):
+                # The node that lacks the smallest part of the request.
+                best = np.argmin((lacking / np.maximum(demand[class_index], 1)).max(axis=1))
+                short = np.maximum(short, lacking[best])
+        return short
+
+    def resources_short(self) -> IntArray:
+        """[R] the amounts that the pods lack that do not fit in the best domain.
+
+        A resource counts for a class if more of its pods would fit without requesting it.
+        """
+        counts = self.fit_counts
+        best, demand = counts.best_domain, self.problem.classes.demand
+        amounts = np.zeros(demand.shape[1], np.int64)
+        for class_index in np.flatnonzero(counts.short[best] > 0).tolist():
+            request = demand[class_index]
+            scarce = self._scarce_resources(class_index)
+            amounts += (
+                np.where(scarce if scarce.any() else request > 0, request, 0)
+                * counts.short[best, class_index]
+            )
+        return amounts
+
+    def _scarce_resources(self, class_index: int) -> BoolArray:
+        """[R] resources without which more pods of the class would fit on some node."""
+        request = self.problem.classes.demand[class_index]
+        passes = self.problem.kinds.mask[self.problem.classes.kind[class_index]]
+        pods = np.full(
+            (len(request), len(self.problem.nodes.free)), UNLIMITED
+        )  # [R, N] by each resource alone
+        for resource in np.flatnonzero(request).tolist():
+            pods[resource] = self.problem.nodes.free[:, resource] // request[resource]
+        fewest = pods.min(axis=0)
+        # Without resource r a node takes as many pods as its next scarcest resource allows.
+        without = (np.delete(pods, r, 0).min(axis=0, initial=UNLIMITED) for r in range(len(request)))
+        return np.array([bool(np.any(passes & (next_fewest > fewest))) for next_fewest in without])
 
 
-def _group_by_owner(owner: NDArray[np.integer], owned: IntArray) -> dict[int, IntArray]:
-    """The items `owned` by owner, in their order."""
-    order = owner.argsort(kind="stable")
-    owners, first = np.unique(owner[order], return_index=True)
-    parts = np.split(owned[order], first[1:])
-    return dict(zip(owners.tolist(), parts, strict=False))
-
-
-def _concerns(row: Row, classes: IntArray, gang: int) -> bool:
-    """Whether a row has a term of the gang or of its classes."""
-    named = np.isin(row.classes, classes) & (row.coefficients != 0)
-    return bool(named.any()) or bool(np.any(row.gangs == gang))
-
-
-def _own_terms(row: Row, classes: IntArray, gang: int) -> Row:
-    """The row without other gangs' terms. `subtract_placements` has counted those that are placed."""
-    own_classes: BoolArray = np.isin(row.classes, classes)
-    own_gang: BoolArray = row.gangs == gang
-    return replace(
-        row,
-        classes=np.searchsorted(classes, row.classes[own_classes]).astype(np.int32),
-        coefficients=row.coefficients[own_classes],
-        gangs=np.zeros(int(own_gang.sum()), np.int32),
-        gang_coefficients=row.gang_coefficients[:, own_gang] if len(row.gangs) else row.gang_coefficients,
-    )
+def _close_gap(gap: QuotaChange, changes: Sequence[QuotaChange]) -> bool:
+    """Whether changes of quotas together close the gap of one quota."""
+    own = [change for change in changes if change.quota == gap.quota]
+    amounts = [sum(change.amounts[resource] for change in own) for resource in range(len(gap.amounts))]
+    enough = all(given >= lacking for given, lacking in zip(amounts, gap.amounts, strict=True))
+    return enough and sum(change.gangs for change in own) >= gap.gangs

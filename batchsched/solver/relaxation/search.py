@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.problem import NONE, IntArray, Problem
-from batchsched.solver.relaxation.admission import Residual
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
     LevelChange,
@@ -23,7 +22,7 @@ from batchsched.solver.relaxation.changes import (
     RowChange,
     halve,
 )
-from batchsched.solver.relaxation.fit_count import FitCounts
+from batchsched.solver.relaxation.residual import FitCounts, Residual
 
 QUOTA_STEPS: Final = 8
 """Quotas are raised in eighths of what is missing."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import SolveLimits, maximise
-from batchsched.solver.engine.linear import HIGHEST, scale_weights
+from batchsched.solver.cpsat import SolveLimits, maximise
+from batchsched.solver.linear_model import HIGHEST, scale_weights
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Budget, FloatArray, IntArray
 from batchsched.solver.tiered.model import TieredModel

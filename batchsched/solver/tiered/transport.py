@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import LinearProgram
-from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.cpsat import LinearProgram
+from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, FloatArray, IntArray, Sense
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.node_pools import split_row

@@ -14,8 +14,8 @@ variables.
 
 import numpy as np
 
-from batchsched.solver.engine.cpsat import CpSatAnswer, SolveLimits, maximise
-from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.cpsat import CpSatAnswer, SolveLimits, maximise
+from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
 from batchsched.solver.victims.victim_state import UNBOUNDED_FIT, VictimState, VictimTerms
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from batchsched.solver.problem import NONE, IntArray
-from batchsched.solver.victims.problem import VictimProblem, VictimSet
+from batchsched.solver.problem import NONE, IntArray, VictimProblem, VictimSet
 
 
 def verify_victims(problem: VictimProblem, answer: VictimSet) -> tuple[str, ...]:

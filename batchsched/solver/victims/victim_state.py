@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.solver.objective import required_pods
-from batchsched.solver.packing.gang_parts import group_by
-from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
-from batchsched.solver.victims.problem import VictimProblem
+from batchsched.solver.packing.packing import Packing, group_by
+from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem, VictimProblem
 
 UNBOUNDED_FIT = 2**40
 """Pods of a class that fit on a node if the class requests nothing: larger than any count."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Budget, Problem, Row, Solution
 from batchsched.solver.relaxation.changes import (
     LevelChange,

@@ -1,12 +1,13 @@
 """What a solution leaves, and one gang's own part of a problem."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, Budget, Problem, Row
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
@@ -15,8 +16,11 @@ from batchsched.solver.relaxation.changes import (
     PodChange,
     QuotaChange,
     RowChange,
+    added_nodes,
+    apply_change,
 )
-from batchsched.solver.relaxation.residual import GangProblems, subtract_placements
+from batchsched.solver.relaxation.explain import GangProblems, subtract_placements
+from batchsched.solver.relaxation.residual import FitCounter, Residual
 from tests.solver.instances import problem_of, problems
 
 BUDGET = Budget(deterministic=5.0)
@@ -123,3 +127,153 @@ def test_changes_get_their_old_numbers_back():
     assert other.restore_numbers(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
     assert other.restore_numbers(PodChange(0, 2)) == PodChange(1, 2)
     assert other.restore_numbers(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
+
+
+def test_every_domain_is_filled_by_itself():
+    levels = [[0, 0, 1, -1]]
+    problem = problem_of([[8], [3], [20], [99]], [{"pods": 9, "demand": [2], "required": 0}], levels=levels)
+    found = FitCounter(problem).fit_counts
+    assert found.domains.tolist() == [0, 1]
+    assert found.placed.tolist() == [[5], [9]]
+    assert found.short.tolist() == [[4], [0]]
+    assert found.fits
+
+
+def test_a_pin_leaves_one_domain_even_when_no_node_is_in_it():
+    gang = {"pods": 2, "demand": [2], "required": 0}
+    assert FitCounter(
+        problem_of([[8], [8]], [gang | {"pinned": 1}], levels=[[0, 1]])
+    ).fit_counts.domains.tolist() == [1]
+    nowhere = FitCounter(problem_of([[8], [8]], [gang | {"pinned": 7}], levels=[[0, 1]])).fit_counts
+    assert nowhere.domains.tolist() == [7]
+    assert not nowhere.fits
+
+
+def test_an_elastic_gangs_minimum_is_made_of_its_subgroups_and_its_smallest_pods():
+    problem = problem_of(
+        [[9]], [{"pods": 3, "demand": [4]}, {"pods": 3, "demand": [1]}, {"pods": 3, "demand": [2]}]
+    )
+    elastic = replace(
+        problem,
+        classes=replace(
+            problem.classes, gang=np.zeros(3, np.int32), subgroup=np.array([0, -1, -1], np.int32)
+        ),
+        gangs=replace(problem.gangs, need=np.array([6, 0, 0], np.int32)[:1]),
+        subgroups=replace(problem.subgroups, gang=np.zeros(1, np.int32), need=np.ones(1, np.int32)),
+    )
+    assert FitCounter(elastic).minimum.tolist() == [1, 3, 2]
+
+
+def test_a_new_node_takes_what_its_own_domain_leaves():
+    levels = [[0, 0, 1, -1]]
+    problem = problem_of([[8], [3], [2], [99]], [{"pods": 9, "demand": [2], "required": 0}], levels=levels)
+    for like, level, domain, fits in (
+        (0, -1, -1, True),
+        (0, 0, 1, False),
+        (0, 0, 2, False),
+        (3, -1, -1, False),
+    ):
+        change = NodeChange(1, like, level, domain)
+        assert FitCounter(problem).fits_with_nodes(added_nodes(problem, change)) is fits
+        assert FitCounter(apply_change(problem, change)).fit_counts.fits is fits
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem: Problem):
+    for gang in range(len(problem.gangs.need)):
+        single = GangProblems(problem).isolate(gang).problem
+        if len(single.classes.count) == 1:
+            for change in (
+                NodeChange(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
+            ):
+                beside = FitCounter(single).fits_with_nodes(added_nodes(single, change))
+                assert beside == FitCounter(apply_change(single, change)).fit_counts.fits
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_what_is_counted_to_fit_fits_and_what_is_not_hopeful_does_not(problem: Problem):
+    for gang in range(len(problem.gangs.need)):
+        single = GangProblems(problem).isolate(gang).problem
+        if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
+            continue
+        taken = bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
+        fits = FitCounter(single).fit_counts.fits
+        assert taken or not fits
+        if len(single.classes.count) == 1:
+            assert taken == fits
+        if single.gangs.need[0] == single.classes.count.sum():
+            assert FitCounter(single).may_fit() or not taken
+
+
+@pytest.mark.properties
+@given(problems())
+def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
+        single = GangProblems(problem).isolate(gang).problem
+        assert Residual(single).fits() == bool(
+            solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0]
+        )
+
+
+@pytest.mark.properties
+@given(problems())
+def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
+        single = GangProblems(problem).isolate(gang).problem
+        for quota in Residual(single).quota_gaps:
+            half = QuotaChange(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
+            for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
+                assert Residual(single).fits_with(change) == Residual(apply_change(single, change)).fits()
+
+
+@pytest.mark.properties
+@given(problems())
+def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(problem: Problem):
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
+        single = GangProblems(problem).isolate(gang).problem
+        for change in (
+            NodeChange(1, 0),
+            NodeChange(2, 0, passing=0),
+            CombinedChange((*Residual(single).quota_gaps, NodeChange(1, 0))),
+        ):
+            assert Residual(single).fits_with(change) == Residual(apply_change(single, change)).fits()
+
+
+@pytest.mark.properties
+@given(problems())
+def test_who_fits_on_what_is_left_fitted_when_more_was(problem: Problem):
+    for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
+        before = GangProblems(problem).isolate(gang).problem
+        if before.rows:
+            continue
+        now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
+        assert Residual(now).fitted_before(Residual(before)) == Residual(before).fits()
+
+
+def test_large_problems_with_rules_are_asked_of_the_packing():
+    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
+    gang = {"pods": 150, "demand": [1]}
+    problem = problem_of([[1]] * 200, [gang], rows=(row,))
+    assert Residual(problem).fits()
+    assert not Residual(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,))).fits()
+
+
+def test_what_is_short_is_named_in_its_own_measure():
+    member, limits = np.ones((1, 1), np.bool_), np.array([UNLIMITED])
+    quota: dict[str, Any] = {
+        "quota_covers": member,
+        "quota_free": np.array([[-2, UNLIMITED]]),
+        "quota_gangs": limits,
+    }
+    problem = problem_of(
+        [[4, 9], [5, 9]],
+        [{"pods": 3, "need": 5, "demand": [6, 1]}],
+        capacity=np.array([[4, 9], [5, 9]]),
+        **quota,
+    )
+    assert Residual(problem).missing_pods.tolist() == [2]
+    assert Residual(problem).quota_gaps == (QuotaChange(0, (18, 0)),)
+    assert Residual(problem).capacity_short().tolist() == [9, 0]
+    assert Residual(problem).size_short().tolist() == [1, 0]

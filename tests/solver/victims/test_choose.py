@@ -6,9 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.victims.choose import VictimBudget, choose_victims
-from batchsched.solver.victims.problem import VictimProblem
+from batchsched.solver.cpsat import SolveLimits
+from batchsched.solver.problem import VictimProblem
+from batchsched.solver.victims.choose import (
+    GREEDIES,
+    VictimBudget,
+    bound_cost,
+    choose_victims,
+    restore_unneeded,
+    shared_price,
+    split_by_domain,
+)
+from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.verify import verify_victims
+from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 from tests.solver.victims.instances import (
     allowed_sets,
     cheapest,
@@ -174,3 +185,116 @@ def _chosen(problem: VictimProblem):
     assert answer is not None
     assert verify_victims(problem, answer) == ()
     return answer
+
+
+@pytest.mark.properties
+@given(victim_problems())
+def test_what_a_greedy_lets_leave_makes_room_and_keeps_bonds_and_limits(problem):
+    for terms in split_by_domain(problem):
+        for one in GREEDIES:
+            ground = one(terms)
+            if ground is not None:
+                assert ground.enough()
+                restore_unneeded(ground)
+                assert ground.enough()
+                assert tuple(np.flatnonzero(ground.gone).tolist()) in allowed_sets(problem)
+
+
+@pytest.mark.properties
+@given(victim_problems(plain=True))
+def test_no_set_costs_less_than_the_least_cost(problem):
+    best = cheapest(problem)
+    for terms in split_by_domain(problem):
+        assert best is None or bound_cost(terms) <= best + 1e-9
+
+
+def test_a_gang_gives_an_equal_part_of_its_cost_to_every_node_that_it_holds_back():
+    problem = victims_of(
+        [[0]] * 3, {"pods": 2, "demand": [8]}, [(9, {0: [4], 1: [8], 2: [8]}), (1, {0: [4]})]
+    )
+    terms = next(split_by_domain(problem))
+    assert shared_price(terms, 0).tolist() == [4, 3, 3]
+    assert bound_cost(terms) == 6
+
+
+EFFORT = SolveLimits(4.0, 30.0)
+
+
+@pytest.mark.properties
+@given(victim_problems(plain=True))
+def test_the_model_by_itself_finds_the_cheapest_set(problem):
+    best = cheapest(problem)
+    for terms in split_by_domain(problem):
+        answer = VictimModel(terms).solve(None, int(problem.cost.sum()) + 1, EFFORT)
+        assert (None if answer.values is None else -answer.objective) == best
+
+
+def test_nothing_cheaper_than_the_cheapest_is_infeasible_and_a_cut_asks_for_somebody_else():
+    problem = victims_of([[0]] * 2, {"pods": 1, "demand": [8]}, [(1, {0: [8]}), (2, {1: [8]})])
+    terms = next(split_by_domain(problem))
+    model = VictimModel(terms)
+    assert model.solve(VictimState(terms), 1, EFFORT).infeasible
+    model.cut(np.array([True, False]))
+    answer = model.solve(None, 4, EFFORT)
+    assert answer.values is not None
+    assert -answer.objective == 2
+
+
+def test_the_model_frees_in_a_queue_what_its_limit_lacks_and_no_more():
+    problem = victims_of([[8], [8]], {"pods": 1, "demand": [8]}, [(1, {0: [4]}), (2, {0: [4]})])
+    quotas = replace(
+        problem.wanted.quotas,
+        covers=np.ones((1, 1), np.bool_),
+        free=np.zeros((1, 1), np.int64),
+        gangs=np.ones(1, np.int64),
+    )
+    problem = replace(
+        problem,
+        wanted=replace(problem.wanted, quotas=quotas),
+        quota_left=np.array([[4]]),
+        gangs_left=np.array([1]),
+        quota_unit=np.array([[True, True]]),
+    )
+    answer = VictimModel(next(split_by_domain(problem))).solve(None, 4, EFFORT)
+    assert answer.values is not None
+    assert -answer.objective == 1
+
+
+@pytest.mark.properties
+@given(victim_problems(plain=True))
+def test_counting_says_that_there_is_room_exactly_when_a_placement_is_found(problem):
+    terms = VictimTerms.of(problem)
+    for chosen in allowed_sets(problem):
+        ground = VictimState(terms)
+        assert ground.leave(chosen)
+        assert ground.enough() == fits_without(problem, chosen)
+
+
+@pytest.mark.properties
+@given(victim_problems())
+def test_units_that_come_back_leave_everything_as_it_was(problem):
+    for terms in split_by_domain(problem):
+        ground = VictimState(terms)
+        before = ground.fit.copy()
+        left = ground.leave(range(problem.units))
+        while left and ground.gone.any():
+            ground.restore(next(u for u in np.flatnonzero(ground.gone).tolist() if not ground.needed(u)))
+        assert not ground.gone.any()
+        assert np.array_equal(ground.fit, before)
+
+
+def test_a_limit_that_forbids_one_of_them_keeps_all_of_them():
+    problem = victims_of(
+        [[0]] * 2,
+        {"pods": 1, "demand": [8]},
+        [(1, {0: [8]}), (1, {1: [8]})],
+        limit=np.array([1]),
+        limit_row=np.zeros(2, np.int32),
+        limit_unit=np.array([0, 1], np.int32),
+        limit_amount=np.ones(2, np.int64),
+    )
+    ground = VictimState(VictimTerms.of(problem))
+    assert not ground.leave([0, 1])
+    assert not ground.gone.any()
+    assert ground.leave([1])
+    assert ground.cost == 1

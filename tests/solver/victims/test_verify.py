@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from batchsched.solver.problem import VictimProblem, VictimSet
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
-from batchsched.solver.victims.problem import VictimProblem, VictimSet
 from batchsched.solver.victims.verify import verify_victims
 from tests.solver.victims.instances import victims_of
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.exact.exact import solve_exact
-from batchsched.solver.objective import preferred_cost
-from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
+from batchsched.solver.exact import add_preferences, place_by_score, solve_exact
+from batchsched.solver.node_model import NodeModel, count_fitting
+from batchsched.solver.objective import list_preferences, preferred_cost
+from batchsched.solver.problem import ALL_NODES, Budget, Cut, Problem, Row, Solution
 from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
@@ -183,7 +184,7 @@ def test_memory_in_bytes_does_not_overflow():
 
 _DIGEST = """\
 import hashlib
-from batchsched.solver.exact.exact import solve_exact
+from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import Budget
 from tests.solver.instances import random_problem
 digest = hashlib.sha256()
@@ -208,3 +209,70 @@ def test_the_same_input_gives_the_same_bytes_in_every_process():
         for seed in ("0", "1", "4711")
     }
     assert len(seen) == 1
+
+
+@pytest.mark.properties
+@given(problems())
+def test_the_values_at_hand_stay_legal_and_count_gangs_before_preferred_cost(problem: Problem):
+    solution = solve_exact(problem, Budget(deterministic=0.0), seed=0)
+    best = solve_exact(problem, Budget(deterministic=5.0), seed=0)
+    seen = []
+    for placed in (solution, best):
+        model = NodeModel(problem)
+        triples = zip(placed.classes.tolist(), placed.nodes.tolist(), placed.counts.tolist(), strict=True)
+        values = model.assignment(triples)
+        assert values is not None
+        values, objective, _ = add_preferences(model, values)
+        assert model.model.admits(values)
+        seen.append((int(placed.taken.sum()), -preferred_cost(problem, placed), int(objective @ values)))
+        values, objective = place_by_score(model, values)
+        assert model.model.admits(values)
+        assert len(objective) == model.model.variables
+    if list_preferences(problem) and seen[0][:2] != seen[1][:2]:
+        assert (seen[0][:2] < seen[1][:2]) == (seen[0][2] < seen[1][2])
+
+
+@pytest.mark.properties
+@given(problems())
+def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
+    model = NodeModel(problem)
+    values = model.assignment((c, n, k) for (c, n), k in brute(problem).counts.items())
+    assert values is not None
+    assert model.model.admits(values)
+
+
+@pytest.mark.properties
+@given(problems())
+def test_what_the_model_admits_is_what_it_answers(problem: Problem):
+    model = NodeModel(problem)
+    solution = solve_exact(problem, Budget(deterministic=5.0), seed=0)
+    triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
+    values = model.assignment(triples)
+    assert values is not None
+    assert model.model.admits(values)
+
+
+def test_counts_exist_only_where_a_pod_fits():
+    gangs = [
+        {"pods": 3, "demand": [4]},
+        {"pods": 3, "demand": [1], "required": 0, "pinned": 1},
+        {"pods": 1, "demand": [1], "allowed": False},
+    ]
+    problem = problem_of([[8], [3]], gangs, levels=[[0, 1]])
+    assert count_fitting(problem).tolist() == [[2, 0], [0, 3], [0, 0]]
+    assert NodeModel(problem).assignment([(0, 1, 1)]) is None
+
+
+def test_a_cut_forbids_its_counts_and_nothing_else():
+    def one(value: int) -> np.ndarray:
+        return np.array([value], np.int32)
+
+    problem = problem_of(
+        [[2]], [{"pods": 2, "need": 1, "demand": [1]}], cuts=(Cut(0, one(0), one(0), one(2)),)
+    )
+    model = NodeModel(problem)
+    refused, other = model.assignment([(0, 0, 2)]), model.assignment([(0, 0, 1)])
+    assert refused is not None
+    assert other is not None
+    assert not model.model.admits(refused)
+    assert model.model.admits(other)

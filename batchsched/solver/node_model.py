@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
     ALL_NODES,

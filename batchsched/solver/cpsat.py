@@ -20,7 +20,7 @@ from ortools.linear_solver.python import model_builder_helper
 from ortools.sat.python import cp_model_helper as cp_sat
 
 from batchsched.errors import SolverFault
-from batchsched.solver.engine.linear import HIGHEST, LinearModel
+from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import FloatArray, IntArray
 
 

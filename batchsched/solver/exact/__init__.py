@@ -1,1 +1,0 @@
-"""The node-level model for small sessions: every tier proved, then preferred levels, scores and packing."""

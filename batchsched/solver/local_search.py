@@ -1,0 +1,534 @@
+"""Local search: before a class falls short of pods, other pods of the session are moved.
+
+No pod of this session is bound yet, so a move costs nothing. Three neighbourhoods are tried in turn, from the
+cheapest to the dearest:
+
+* *Relocation*: pods of other classes move to other nodes of their domains. For each other class the nodes are sought
+  where one, two or three of its pods leave just the amount that is missing. If these pods fit on other nodes, all
+  such moves are made in one batch.
+* *Clearing*: all pods of this session leave a node for a pod with devices.
+* *Exchange*: two pods swap their nodes, so that what is free on one node is the amount that a third pod lacks. If
+  nearly all CPU is allocated, no pod can be relocated any more; yet one node may have free memory and another one
+  free CPU. Devices do not change hands: only pods with equal device requests are exchanged. Several exchanges may be
+  needed for one pod.
+
+Shapes: C classes, H groups, N nodes, P partners of a group, R resources.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from batchsched.solver.packing.node_order import augmented_free
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
+
+Move = TypeVar("Move")
+
+
+@dataclass(slots=True)
+class RoomRequest:
+    """Pods of one class that do not fit as the packing is now.
+
+    Args:
+      class_index: the class.
+      left: pods that are not placed yet; `LocalSearch` counts down after each move.
+      nodes: ascending node numbers that the pods may use, None for all.
+    """
+
+    class_index: int
+    left: int
+    nodes: IntArray | None
+
+
+class Neighbourhood(Protocol[Move]):
+    """One kind of move that makes room for a pod by moving other pods of the session.
+
+    `LocalSearch` draws moves from `propose`, calls `apply` for each, and undoes those that fail.
+    """
+
+    def propose(self, request: RoomRequest) -> Iterator[Move]:
+        """Yield moves that may make room. The packing changes between two moves."""
+        ...
+
+    def apply(self, request: RoomRequest, move: Move) -> int | None:
+        """Make a move.
+
+        Returns:
+          how many pods of the request were placed; None if the move is impossible. Then the caller rolls the packing
+          back to the state before the call.
+        """
+        ...
+
+
+class PlacedPods:
+    """Table of the pods of a packing by class and node, which follows the packing's trail.
+
+    `refresh` reads the new entries of the trail. If entries that were read already have been rolled back or
+    withdrawn, it rebuilds the table: the packing reports both through `cut_back`, so that no caller has to.
+
+    A group is a set of classes with equal demand and kind. Their pods may be exchanged: neither a row, a required
+    level nor a cut concerns them.
+    """
+
+    def __init__(self, packing: Packing) -> None:
+        """Start with an empty table; the packing may hold pods already."""
+        problem, room = packing.problem, packing.room
+        self._room = room
+        self._read = 0
+        self._stale = False
+        self.rebuilds = 0
+        """How often the table was rebuilt. What was derived from the trail before a rebuild is no longer valid."""
+        self.by_class: IndexArray = np.zeros((len(problem.classes.count), len(problem.nodes.free)), np.int32)
+        """[C, N] pods of each class on each node."""
+        free_classes = np.array(_exchangeable(packing), np.int64)
+        keys = np.hstack(
+            [room.slots.demand[free_classes], problem.classes.kind[free_classes, None].astype(np.int64)]
+        )
+        distinct, group = np.unique(keys, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        self.group_demand: IntArray = distinct[:, :-1]
+        """[H, R] demand of one pod of each group."""
+        self.members = [free_classes[group == number] for number in range(len(distinct))]
+        """Classes of each group."""
+        self._group_of = np.full(len(problem.classes.count), NONE, np.int64)
+        self._group_of[free_classes] = group
+        self.by_group: IndexArray = np.zeros((len(distinct), len(problem.nodes.free)), np.int32)
+        """[H, N] pods of each group on each node."""
+        self._holders: dict[int, IntArray] = {}
+        room.trail_tables.append(self)
+
+    def cut_back(self, length: int) -> None:
+        """Note that only the first `length` entries of the trail are unchanged."""
+        self._stale |= length < self._read
+
+    def refresh(self) -> None:
+        """Bring the table up to date with the trail."""
+        if self._stale:
+            # Fresh zero pages are cheaper than clearing: most pages are never written.
+            self.by_class = np.zeros_like(self.by_class)
+            self.by_group = np.zeros_like(self.by_group)
+            self._holders.clear()
+            self._read, self._stale = 0, False
+            self.rebuilds += 1
+        trail = self._room.trail
+        for entry in trail[self._read :]:
+            if entry.class_index < 0:
+                continue
+            counts = entry.counts.astype(np.int32)
+            self.by_class[entry.class_index, entry.nodes] += counts
+            group = int(self._group_of[entry.class_index])
+            if group >= 0:
+                self.by_group[group, entry.nodes] += counts
+                self._holders.pop(group, None)
+        self._read = len(trail)
+
+    def holders(self, group: int) -> IntArray:
+        """Return the nodes that hold pods of a group, ascending."""
+        if group not in self._holders:
+            self._holders[group] = np.flatnonzero(self.by_group[group] > 0)
+        return self._holders[group]
+
+
+def _exchangeable(packing: Packing) -> list[int]:
+    """Classes without rows, cuts and required levels."""
+    problem, room = packing.problem, packing.room
+    classes, subgroups = problem.classes, problem.subgroups
+    inside = classes.subgroup != NONE
+    levelled: BoolArray = problem.gangs.required[classes.gang] != NONE
+    levelled[inside] |= subgroups.required[classes.subgroup[inside]] != NONE
+    return [
+        class_index
+        for class_index in np.flatnonzero(~levelled).tolist()
+        if class_index not in room.rows.of_class and class_index not in room.banned
+    ]
+
+
+MAX_PODS_PER_MOVE: Final = 3
+"""Maximum pods of one class that leave a node to make room for one pod."""
+MAX_CLASSES: Final = 64
+"""Maximum classes that are tried, the smallest pods first."""
+MAX_CLEARED_NODES: Final = 32
+"""Maximum nodes that are cleared, or tried, to make room for pods with devices."""
+
+
+class RelocationMove(NamedTuple):
+    """Pods of one class leave many nodes, equally many from each node."""
+
+    class_index: int
+    pods_per_node: int
+
+
+class RelocationNeighbourhood:
+    """The neighbourhood in which pods of one class move to other nodes, a batch at once."""
+
+    def __init__(self, packing: Packing, placed: PlacedPods) -> None:
+        self._packing, self._placed = packing, placed
+        self._small_first = _small_first(packing)
+
+    def propose(self, request: RoomRequest) -> Iterator[RelocationMove]:
+        """Yield every other movable class with 1, 2 and 3 pods a node."""
+        for pods_per_node in range(1, MAX_PODS_PER_MOVE + 1):
+            for other in self._movable(request.class_index)[:MAX_CLASSES]:
+                yield RelocationMove(other, pods_per_node)
+
+    def apply(self, request: RoomRequest, move: RelocationMove) -> int | None:
+        """Move the pods away from as many nodes as the request still needs."""
+        packing, room = self._packing, self._packing.room
+        other, each = move
+        sources = self._sources(request, move)
+        if not sources.size:
+            return None
+        fit = room.fit(other, None)
+        cell = _allowed_nodes(packing, other)
+        if cell is not None:
+            inside = np.zeros(len(fit), np.bool_)
+            inside[cell] = True
+            fit = fit * inside
+        # A source is no target. Sources that could take the fewest pods themselves are cleared first.
+        sources = sources[np.argsort(fit[sources], kind="stable")][: _admitted(packing, request)]
+        # fit_elsewhere[i]: pods that fit outside the first i + 1 sources.
+        fit_elsewhere = int(fit.sum()) - np.cumsum(fit[sources])
+        moves = int(np.count_nonzero(fit_elsewhere >= each * np.arange(1, len(sources) + 1)))
+        if moves <= 0:
+            return None
+        sources = np.sort(sources[:moves])
+        fit[sources] = 0
+        targets = np.flatnonzero(fit)
+        room.put(other, sources, np.full(moves, -each, np.int64))
+        # `fit` ignores rows and quotas of the other class; only placing tells whether all pods find a node.
+        if (
+            int(room.fit(other, targets).sum()) < moves * each
+            or room.place(other, moves * each, targets) < moves * each
+        ):
+            return None
+        room.put(request.class_index, sources, np.ones(moves, np.int64))
+        return moves
+
+    def _movable(self, class_index: int) -> list[int]:
+        """Other classes that have pods placed and no rows to respect, the smallest first."""
+        room, classes = self._packing.room, self._packing.problem.classes
+        waiting = np.array(room.waiting, np.int64)
+        placed = (classes.count - waiting)[self._small_first] > 0
+        return [
+            other
+            for other in self._small_first[placed].tolist()
+            if other != class_index and other not in room.rows.of_class
+        ]
+
+    def _sources(self, request: RoomRequest, move: RelocationMove) -> IntArray:
+        """Nodes where the class fits once the pods of the move have left."""
+        room, class_index = self._packing.room, request.class_index
+        self._placed.refresh()
+        counts = self._placed.by_class[move.class_index]
+        nodes = request.nodes
+        sources: IntArray = (
+            np.flatnonzero(counts >= move.pods_per_node)
+            if nodes is None
+            else nodes[counts[nodes] >= move.pods_per_node]
+        )
+        sources = sources[room.usable(class_index)[sources]]
+        demand = room.slots.demand[class_index]
+        gain = room.slots.demand[move.class_index] * move.pods_per_node
+        for resource, amount in room.slots.needs[class_index]:
+            sources = sources[room.free[resource][sources] + gain[resource] >= amount]
+        return sources if (demand > 0).any() else sources[:0]
+
+
+class ClearingMove(NamedTuple):
+    """A node and its pods of this session."""
+
+    node: int
+    pods: IndexArray  # [C]
+
+
+class ClearingNeighbourhood:
+    """The neighbourhood in which all pods of this session leave a node for a pod with devices."""
+
+    def __init__(self, packing: Packing, placed: PlacedPods) -> None:
+        self._packing, self._placed = packing, placed
+        self._empty = augmented_free(packing.problem)  # [R, N] free amounts before this session
+        self._small_first = _small_first(packing)
+
+    def propose(self, request: RoomRequest) -> Iterator[ClearingMove]:
+        """Yield nodes that would hold a pod of the class without the pods of this session, the fewest pods first."""
+        room, problem, class_index = self._packing.room, self._packing.problem, request.class_index
+        device = room.slots.device_of[class_index]
+        if device < 0:
+            return
+        self._placed.refresh()
+        goal = request.left - _admitted(self._packing, request)
+        usable = room.usable(class_index)
+        if request.nodes is not None:
+            usable = usable & np.isin(np.arange(len(problem.nodes.free)), request.nodes)
+        nodes = np.flatnonzero(usable)
+        for resource, amount in room.slots.needs[class_index]:
+            nodes = nodes[self._empty[resource][nodes] >= amount]
+        pods = self._placed.by_class[:, nodes]
+        # Only pods that ask for fewer devices leave: larger ones are harder to place than the pod that comes.
+        small = room.slots.demand[:, device] < room.slots.demand[class_index, device]
+        movable = small & np.array([other not in room.rows.of_class for other in range(len(small))])
+        clearable = ~(pods[~movable] > 0).any(axis=0)
+        pods, nodes = pods[:, clearable], nodes[clearable]
+        for column in np.argsort(pods.sum(axis=0), kind="stable")[:MAX_CLEARED_NODES].tolist():
+            if request.left <= goal:
+                return
+            yield ClearingMove(int(nodes[column]), pods[:, column])
+
+    def apply(self, request: RoomRequest, move: ClearingMove) -> int | None:
+        """Place a pod of the class on the node if all its pods find other nodes in their domains."""
+        room, class_index = self._packing.room, request.class_index
+        node = np.array([move.node])
+        # The largest pods first: they are the hardest to place elsewhere.
+        leaving = [(c, int(move.pods[c])) for c in self._small_first[::-1].tolist() if move.pods[c] > 0]
+        for other, count in leaving:
+            room.put(other, node, np.array([-count]))
+        if not room.fit(class_index, node)[0]:
+            return None
+        room.put(class_index, node, np.ones(1, np.int64))
+        for other, count in leaving:
+            if room.place(other, count, _allowed_nodes(self._packing, other), whole=True) < count:
+                return None
+        return 1
+
+
+def _small_first(packing: Packing) -> IntArray:
+    """Classes by the dominant share of one pod, the smallest first."""
+    slots = packing.room.slots
+    sizes = np.array([slots.dominant(c) for c in range(len(packing.problem.classes.count))])
+    return np.argsort(sizes, kind="stable")
+
+
+def _admitted(packing: Packing, request: RoomRequest) -> int:
+    """How many pods of the request the quotas of its gang admit."""
+    room, gang = packing.room, int(packing.problem.classes.gang[request.class_index])
+    return room.quotas.room(gang, room.slots.needs[request.class_index], request.left)
+
+
+def _allowed_nodes(packing: Packing, class_index: int) -> IntArray | None:
+    """Nodes of the domains that were chosen for the class, None if no level is required."""
+    problem = packing.problem
+    gang, subgroup = int(problem.classes.gang[class_index]), int(problem.classes.subgroup[class_index])
+    if problem.gangs.required[gang] == NONE and (
+        subgroup == NONE or problem.subgroups.required[subgroup] == NONE
+    ):
+        return None
+    return packing.cell_of(class_index)
+
+
+PASSES: Final = (False, True, True, True)
+"""Passes over all pairs of groups, by `partial`: first exchanges that make room at once, then partial ones."""
+BASE_NODES: Final = 4096
+"""Nodes that lack little are examined: this many, and one more for every pod that is to be placed."""
+MAX_LACK: Final = 1.01
+"""Nodes that lack this much of a request, summed over resources as fractions, are skipped: about one pod's worth."""
+MAX_RECENT_ENTRIES: Final = 64
+"""If no node could give a pod at most this many trail entries ago, only nodes of these entries are examined again."""
+
+
+class SwapMove(NamedTuple):
+    """Pods of one group leave the sources, pods of another group take their places."""
+
+    leaving: int
+    entering: int
+    sources: IntArray
+
+
+class SwapNeighbourhood:
+    """The neighbourhood of exchanges between two groups of classes."""
+
+    def __init__(self, packing: Packing, placed: PlacedPods) -> None:
+        self._packing, self._placed = packing, placed
+        demand = placed.group_demand
+        devices = demand[:, packing.room.slots.devices]
+        self._partners = [
+            np.flatnonzero((devices == own_devices).all(axis=1) & (demand != own).any(axis=1))
+            for own_devices, own in zip(devices, demand, strict=True)
+        ]
+        # By pair of groups, the length of the trail when no node could give a pod; valid until a rebuild.
+        self._exhausted: dict[tuple[int, int], int] = {}
+        self._rebuilds = 0
+        self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
+
+    def propose(self, request: RoomRequest) -> Iterator[SwapMove]:
+        """Yield exchanges of every pair of groups, pass by pass, until a pass changes nothing."""
+        room, class_index = self._packing.room, request.class_index
+        self._refresh()
+        usable = room.usable(class_index)
+        nodes = np.flatnonzero(usable) if request.nodes is None else request.nodes[usable[request.nodes]]
+        for partial in PASSES:
+            mark = room.mark()
+            yield from self._propose_pass(request, nodes, partial)
+            if partial and room.mark() == mark:
+                return
+
+    def _propose_pass(self, request: RoomRequest, nodes: IntArray, partial: bool) -> Iterator[SwapMove]:
+        """Yield exchanges of every pair of groups once; `partial`: also those that only reduce what a node lacks."""
+        room, by_group = self._packing.room, self._placed.by_group
+        demand = room.slots.demand[request.class_index]
+        near = self._near(demand, nodes)[: BASE_NODES + request.left]
+        for leaving in np.flatnonzero((by_group[:, near] > 0).any(axis=1)).tolist():
+            sources = near[by_group[leaving, near] > 0]
+            helped = self._helped(demand, leaving, sources, partial)
+            promising, partner = np.flatnonzero(helped.any(axis=1)).tolist(), -1
+            while promising:
+                partner = promising.pop(0)
+                mark = room.mark()
+                yield SwapMove(leaving, int(self._partners[leaving][partner]), sources[helped[partner]])
+                if room.mark() != mark:
+                    # The exchange changed what is free: what was computed for the next partners is outdated.
+                    sources = sources[by_group[leaving, sources] > 0]
+                    helped = self._helped(demand, leaving, sources, partial)
+                    promising = [p for p in np.flatnonzero(helped.any(axis=1)).tolist() if p > partner]
+
+    def apply(self, request: RoomRequest, move: SwapMove) -> int | None:
+        """Exchange as many pairs of pods as the request needs, and place its pods where enough is free then."""
+        room, placed, class_index = self._packing.room, self._placed, request.class_index
+        leaving, entering, sources = move
+        gain = placed.group_demand[leaving] - placed.group_demand[entering]
+        targets = self._givers((leaving, entering), gain)
+        if not targets.size:
+            return None
+        sources = sources[room.usable(int(placed.members[entering][0]))[sources]]
+        self._marked[sources] = True
+        targets = targets[~self._marked[targets]]
+        self._marked[sources] = False
+        pairs = min(len(sources), len(targets))
+        gang = int(self._packing.problem.classes.gang[class_index])
+        want = room.quotas.room(gang, room.slots.needs[class_index], request.left)
+        if not pairs or want <= 0:
+            return None
+        enough = np.ones(pairs, np.bool_)
+        for resource, amount in room.slots.needs[class_index]:
+            enough &= room.free[resource][sources[:pairs]] + gain[resource] >= amount
+        # No more pairs than it takes to place `want` pods.
+        pairs = min(pairs, int(enough.cumsum().searchsorted(want)) + 1)
+        sources, targets = sources[:pairs], targets[:pairs]
+        self._move_group(leaving, sources, targets)
+        self._move_group(entering, targets, sources)
+        into = sources[enough[:pairs]]
+        if into.size:
+            room.put(class_index, into, np.ones(len(into), np.int64))
+            placed.refresh()
+        return len(into)
+
+    def _refresh(self) -> None:
+        self._placed.refresh()
+        if self._rebuilds != self._placed.rebuilds:
+            self._exhausted.clear()
+            self._rebuilds = self._placed.rebuilds
+
+    def _near(self, demand: IntArray, nodes: IntArray) -> IntArray:
+        """Nodes that lack something but less than `MAX_LACK`, those that lack the least first."""
+        free, lack = self._packing.room.free, np.zeros(len(nodes))
+        for resource in np.flatnonzero(demand).tolist():
+            lack += np.maximum(0.0, 1.0 - free[resource][nodes] / demand[resource])
+        near = np.flatnonzero((lack > 0) & (lack < MAX_LACK))
+        return nodes[near[np.argsort(lack[near], kind="stable")]]
+
+    def _helped(self, demand: IntArray, group: int, nodes: IntArray, partial: bool) -> BoolArray:
+        """[P, n] whether a pod with this demand fits on a node once a pod of `group` left for one of each partner.
+
+        With `partial`, resources of which the node gains are not required to suffice.
+        """
+        free, partners = self._packing.room.free, self._partners[group]
+        group_demand = self._placed.group_demand
+        result = np.ones((len(partners), len(nodes)), np.bool_)
+        for resource in range(len(demand)):
+            gain = group_demand[group, resource] - group_demand[partners, resource]
+            if not demand[resource] and not gain.any():
+                continue
+            enough = free[resource][nodes] + gain[:, None] >= demand[resource]
+            if partial:
+                enough |= gain[:, None] > 0
+            result &= enough
+        return result
+
+    def _givers(self, pair: tuple[int, int], gain: IntArray) -> IntArray:
+        """Nodes that can give a pod of the second group for one of the first.
+
+        Once no node can, none can until something changes there: only nodes that the trail names since are examined.
+        """
+        trail, by_group = self._packing.room.trail, self._placed.by_group
+        none = np.zeros(0, np.int64)
+        exhausted_at = self._exhausted.get(pair)
+        if exhausted_at is not None and 0 <= len(trail) - exhausted_at <= MAX_RECENT_ENTRIES:
+            changed = np.concatenate([none, *(entry.nodes for entry in trail[exhausted_at:])])
+            changed = changed[by_group[pair[1], changed] > 0]
+            givers = self._able(pair, gain, changed) if changed.size else none
+            if not givers.size:
+                self._exhausted[pair] = len(trail)
+                return none
+        givers = self._able(pair, gain, self._placed.holders(pair[1]))
+        if givers.size:
+            self._exhausted.pop(pair, None)
+        else:
+            self._exhausted[pair] = len(trail)
+        return givers
+
+    def _able(self, pair: tuple[int, int], gain: IntArray, nodes: IntArray) -> IntArray:
+        """Those of `nodes`, holders of the second group, that have room for a pod of the first in its place."""
+        room = self._packing.room
+        nodes = nodes[room.usable(int(self._placed.members[pair[0]][0]))[nodes]]
+        for resource in np.flatnonzero(gain > 0).tolist():
+            nodes = nodes[room.free[resource][nodes] >= gain[resource]]
+        return nodes
+
+    def _move_group(self, group: int, leave: IntArray, enter: IntArray) -> None:
+        """Move one pod of a group from each node of `leave` to its counterpart in `enter`."""
+        members, by_class = self._placed.members[group], self._placed.by_class
+        movers = members[np.argmax(by_class[members[:, None], leave] > 0, axis=0)]
+        step = np.ones(len(leave), np.int64)
+        for class_index in np.unique(movers).tolist():
+            own = movers == class_index
+            nodes = np.concatenate([leave[own], enter[own]])
+            self._packing.room.put(class_index, nodes, np.concatenate([-step[own], step[own]]))
+        self._placed.refresh()
+
+
+class LocalSearch:
+    """The local search over one packing; it owns the tables that the neighbourhoods share."""
+
+    def __init__(self, packing: Packing) -> None:
+        """Start from a packing; it may hold pods already."""
+        self._packing = packing
+        placed = PlacedPods(packing)
+        self._neighbourhoods: tuple[Neighbourhood[Any], ...] = (
+            RelocationNeighbourhood(packing, placed),
+            ClearingNeighbourhood(packing, placed),
+            SwapNeighbourhood(packing, placed),
+        )
+
+    def make_room(self, class_index: int, want: int, nodes: IntArray | None) -> int:
+        """Place up to `want` pods of a class by moving others.
+
+        Args:
+          class_index: the class.
+          want: how many pods at most.
+          nodes: ascending node numbers that the pods may use, None for all.
+
+        Returns:
+          how many pods were placed.
+        """
+        if class_index in self._packing.room.rows.of_class:
+            return 0  # a move might break the row for pods that are placed already
+        request = RoomRequest(class_index, want, nodes)
+        for neighbourhood in self._neighbourhoods:
+            if request.left > 0:
+                self._try_moves(neighbourhood, request)
+        return want - request.left
+
+    def _try_moves(self, neighbourhood: Neighbourhood[Any], request: RoomRequest) -> None:
+        room = self._packing.room
+        for move in neighbourhood.propose(request):
+            mark = room.mark()
+            placed = neighbourhood.apply(request, move)
+            if placed is None:
+                room.rollback(mark)
+                continue
+            request.left -= placed
+            # Return before the next move is drawn: a generator computes it at once, and it would not be used.
+            if request.left <= 0:
+                return

@@ -1,0 +1,182 @@
+"""Pods of the session step aside, and never into a place that is not theirs."""
+
+import numpy as np
+
+from batchsched.solver.local_search import LocalSearch
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.tiered.rounding import GangEjection
+from batchsched.solver.verify import verify_solution
+from tests.solver.instances import problem_of
+
+BIG_AFTER_SMALL = [{"pods": 2, "demand": [2]}, {"pods": 1, "demand": [4]}]
+
+
+def split_small(**more) -> Packing:
+    """Two small pods on two nodes of four, so that the big one fits nowhere."""
+    packing = Packing(problem_of([[4], [4]], BIG_AFTER_SMALL, **more))
+    packing.room.take(0)
+    packing.taken[0] = True
+    packing.room.put(0, np.array([0, 1]), np.array([1, 1]))
+    packing.room.take(1)
+    packing.taken[1] = True
+    return packing
+
+
+def test_a_small_pod_steps_aside_for_a_big_one():
+    packing = split_small()
+    assert packing.room.place(1, 1) == 0
+    assert LocalSearch(packing).make_room(1, 1, None) == 1
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
+
+
+def test_nobody_moves_to_a_node_that_its_mask_forbids():
+    packing = split_small(mask=np.array([[True, True], [True, False]]), kind=np.array([0, 1], np.int32))
+    assert LocalSearch(packing).make_room(1, 1, None) == 1
+    assert packing.room.trail[-1].nodes.tolist() == [0]
+    fixed = split_small()
+    fixed.room.banned[0] = np.zeros(2, np.bool_)
+    assert LocalSearch(fixed).make_room(1, 1, None) == 0
+
+
+def test_nobody_leaves_the_domain_of_his_gang():
+    gangs = [{"pods": 2, "demand": [2], "required": 0}, {"pods": 1, "demand": [4]}]
+    packing = Packing(problem_of([[4], [4], [2]], gangs, levels=[[0, 0, 1]]))
+    packing.room.take(0)
+    packing.taken[0] = True
+    packing.domain_of[0] = 0
+    packing.room.put(0, np.array([0, 1]), np.array([1, 1]))
+    assert LocalSearch(packing).make_room(1, 1, None) == 1
+    nodes = packing.to_solution("aggregated")
+    assert nodes.nodes[nodes.classes == 0].tolist() in ([0], [1])
+
+
+def test_a_node_is_emptied_when_all_its_pods_find_another_place():
+    gangs = [{"pods": 4, "demand": [1]}, {"pods": 1, "demand": [3]}, {"pods": 1, "demand": [8]}]
+    packing = Packing(problem_of([[8], [7]], gangs, capacity=np.array([[8]] * 2)))
+    for gang in range(3):
+        packing.room.take(gang)
+        packing.taken[gang] = True
+    packing.room.put(0, np.array([0]), np.array([4]))
+    packing.room.put(1, np.array([0]), np.array([1]))
+    assert LocalSearch(packing).make_room(2, 1, None) == 1
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
+
+
+CAPACITY = np.array([[1000, 1000]] * 2)
+
+
+def crossed(gain: int, **more) -> Packing:
+    """CPU is left on the first node and memory on the second; pods of equal CPU stand on the wrong ones.
+
+    The heavy pods ask for `gain` more memory than the light ones.
+    """
+    gangs = [
+        {"pods": 2, "demand": [200, 100 + gain]},
+        {"pods": 2, "demand": [200, 100]},
+        {"pods": 1, "demand": [200, 250]},
+    ]
+    packing = Packing(problem_of([[600, 250 + 2 * gain], [400, 800]], gangs, capacity=CAPACITY, **more))
+    for gang in range(3):
+        packing.room.take(gang)
+        packing.taken[gang] = True
+    packing.room.put(0, np.array([0]), np.array([2]))
+    packing.room.put(1, np.array([1]), np.array([2]))
+    assert packing.room.place(2, 1) == 0
+    return packing
+
+
+def test_a_pod_with_more_memory_leaves_for_one_with_less():
+    packing = crossed(gain=200)
+    assert LocalSearch(packing).make_room(2, 1, None) == 1
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
+
+
+def test_several_exchanges_bring_what_one_does_not():
+    packing = crossed(gain=100)
+    assert LocalSearch(packing).make_room(2, 1, None) == 1
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
+
+
+def test_nobody_is_exchanged_to_a_node_that_its_mask_forbids():
+    mask = np.array([[True, True], [True, False]])
+    packing = crossed(gain=200, mask=mask, kind=np.array([1, 0, 0], np.int32))
+    assert LocalSearch(packing).make_room(2, 1, None) == 0
+    assert packing.room.waiting[2] == 1
+
+
+def test_nobody_bound_to_a_domain_is_exchanged():
+    packing = crossed(gain=200)
+    bound = problem_of(
+        [[600, 650], [400, 800]],
+        [
+            {"pods": 2, "demand": [200, 300], "required": 0},
+            {"pods": 2, "demand": [200, 100]},
+            {"pods": 1, "demand": [200, 250]},
+        ],
+        capacity=CAPACITY,
+        levels=[[0, 1]],
+    )
+    other = Packing(bound)
+    other.domain_of[0] = 0
+    for gang in range(3):
+        other.room.take(gang)
+        other.taken[gang] = True
+    for entry in packing.room.trail:
+        if entry.class_index >= 0:
+            other.room.put(entry.class_index, entry.nodes, entry.counts)
+    assert LocalSearch(other).make_room(2, 1, None) == 0
+
+
+def eject_for(packing: Packing, gang: int) -> list[int] | None:
+    return GangEjection(packing, LocalSearch(packing)).place_gang(gang, None)
+
+
+def full(tier: int) -> Packing:
+    gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 4, "demand": [1], "tier": 1},
+             {"pods": 3, "demand": [2], "tier": tier}]  # fmt: skip
+    packing = Packing(problem_of([[4], [4]], gangs))
+    packing.try_gang(0)
+    packing.try_gang(1)
+    return packing
+
+
+def test_gangs_of_a_lower_tier_give_way():
+    packing = full(tier=0)
+    assert eject_for(packing, 2) in ([0], [1], [0, 1], [1, 0])
+    assert packing.taken.tolist() == [False, False, True]
+
+
+def test_gangs_of_the_same_tier_stay_where_they_are():
+    packing = full(tier=1)
+    before = [row.tolist() for row in packing.room.free]
+    assert eject_for(packing, 2) is None
+    assert packing.taken.tolist() == [True, True, False]
+    assert [row.tolist() for row in packing.room.free] == before
+
+
+def test_when_even_all_of_them_are_not_enough_everybody_is_back():
+    gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 9, "demand": [1], "tier": 0}]
+    packing = Packing(problem_of([[4], [4]], gangs))
+    packing.try_gang(0)
+    assert eject_for(packing, 1) is None
+    assert packing.taken.tolist() == [True, False]
+
+
+def test_those_give_way_that_cost_least_and_hold_enough_together():
+    costs = [5.0, 1.0, 1.0]
+    gangs = [{"pods": 4, "demand": [1], "tier": 1, "weight": cost} for cost in costs]
+    packing = Packing(problem_of([[4], [4], [4]], [*gangs, {"pods": 2, "demand": [4], "tier": 0}]))
+    for gang in range(3):
+        packing.try_gang(gang)
+    assert eject_for(packing, 3) in ([1, 2], [2, 1])
+
+
+def test_nobody_gives_way_who_is_not_needed_beside_the_others():
+    gangs = [
+        {"pods": 1, "demand": [1], "tier": 1, "weight": 0.1},
+        {"pods": 4, "demand": [1], "tier": 1, "weight": 1.0},
+    ]
+    packing = Packing(problem_of([[1], [4]], [*gangs, {"pods": 1, "demand": [4], "tier": 0}]))
+    for gang in range(2):
+        packing.try_gang(gang)
+    assert eject_for(packing, 2) == [1]

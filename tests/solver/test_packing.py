@@ -1,0 +1,301 @@
+"""Placing single gangs: all or nothing, with a way back, in the right domains, in microseconds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.packing.free_capacity import FreeCapacity
+from batchsched.solver.packing.limits import QuotaLedger
+from batchsched.solver.packing.packing import Packing, group_by
+from batchsched.solver.problem import EVERY_NODE, Problem, Row, Sense
+from batchsched.solver.verify import verify_solution
+from tests.solver.instances import problem_of, problems
+
+RACKS = [[0, 0, 1, 1]]
+
+
+def state(packing: Packing) -> tuple:
+    room = packing.room
+    return (
+        [row.tolist() for row in room.free],
+        list(room.waiting),
+        room.quotas.left,
+        room.quotas.gangs_left,
+        [left.tolist() for left in room.rows.left_side],
+        packing.taken.tolist(),
+        dict(packing.domain_of),
+        dict(packing.domain_of_part),
+    )
+
+
+@pytest.mark.properties
+@given(problems(), st.data())
+def test_rollback_and_withdrawal_leave_everything_as_it_was(problem: Problem, data):
+    packing = Packing(problem)
+    gangs = len(problem.gangs.need)
+    packing.try_gang(0)
+    before, mark = repr(state(packing)), packing.mark()
+    for gang in range(1, gangs):
+        packing.try_gang(gang)
+    packing.rollback(mark)
+    assert repr(state(packing)) == before
+    chosen = data.draw(st.integers(0, gangs - 1))
+    packing.try_gang(chosen)
+    held = repr(state(packing))
+    packing.reinstate(packing.withdraw({chosen}))
+    assert repr(state(packing)) == held
+
+
+def test_a_gang_that_does_not_fit_changes_nothing():
+    packing = Packing(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
+    before = repr(state(packing))
+    assert packing.try_gang(0) is None
+    assert repr(state(packing)) == before
+
+
+def test_a_required_level_takes_the_domain_that_holds_the_gang_with_the_least_to_spare():
+    problem = problem_of([[4], [4], [3], [2]], [{"pods": 5, "demand": [1], "required": 0}], levels=RACKS)
+    entries = Packing(problem).try_gang(0)
+    assert entries is not None
+    assert {int(node) for entry in entries for node in entry.nodes} == {2, 3}
+
+
+def test_a_pinned_gang_stays_in_its_domain():
+    gang = {"pods": 5, "demand": [1], "required": 0, "pinned": 0}
+    problem = problem_of([[4], [4], [3], [2]], [gang], levels=RACKS)
+    entries = Packing(problem).try_gang(0)
+    assert entries is not None
+    assert {int(node) for entry in entries for node in entry.nodes} == {0, 1}
+
+
+def test_a_preferred_level_is_kept_when_one_domain_will_do_and_left_when_not():
+    for pods, domains in ((5, 1), (8, 2)):
+        gang = {"pods": pods, "demand": [1], "preferred": 0}
+        problem = problem_of([[1], [2], [3], [2]], [gang], levels=RACKS)
+        entries = Packing(problem).try_gang(0)
+        assert entries is not None
+        used = {int(problem.nodes.levels[0, node]) for entry in entries for node in entry.nodes}
+        assert len(used) == domains
+
+
+def test_surplus_stays_in_the_domain_of_its_gang():
+    gang = {"pods": 9, "need": 2, "demand": [1], "required": 0}
+    problem = problem_of([[2], [2], [2], [2]], [gang], levels=RACKS)
+    packing = Packing(problem)
+    packing.try_gang(0)
+    assert packing.add_surplus(0) == 2
+    nodes = np.concatenate([entry.nodes for entry in packing.room.trail if entry.class_index >= 0])
+    assert len(set(problem.nodes.levels[0, nodes].tolist())) == 1
+
+
+def test_a_gang_limit_of_one_admits_one_gang():
+    problem = problem_of(
+        [[8]],
+        [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [1]}],
+        quota_covers=np.ones((1, 2), np.bool_),
+        quota_free=np.full((1, 1), 8),
+        quota_gangs=np.ones(1, np.int64),
+    )
+    packing = Packing(problem)
+    assert packing.try_gang(0) is not None
+    assert packing.try_gang(1) is None
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.booleans())
+def test_equal_lone_pods_are_as_many_placed_as_one_as_one_by_one(seed: int, pods: int, spread: bool):
+    rng = np.random.default_rng(seed)
+    free, demand = rng.integers(0, 9, (4, 3)).tolist(), [*rng.integers(0, 4, 2).tolist(), 1]
+    problem = problem_of(free, [{"pods": 1, "demand": demand}] * pods, spread=spread)
+    one_by_one, together = Packing(problem), Packing(problem)
+    for gang in range(pods):
+        one_by_one.try_gang(gang)
+    together.try_equal_gangs(list(range(pods)))
+    assert together.taken.tolist() == one_by_one.taken.tolist()
+    assert together.room.waiting == one_by_one.room.waiting
+    assert all((row >= 0).all() for row in together.room.free)
+    together.rollback(0)
+    assert not together.taken.any()
+
+
+def test_placing_whole_places_nothing_when_not_all_go():
+    room = FreeCapacity(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
+    assert room.place(0, 5, whole=True) == 0
+    assert room.place(0, 5) == 4
+    assert room.waiting == [1]
+
+
+def test_no_more_nodes_are_looked_at_than_pods_and_the_last_takes_what_is_left():
+    room = FreeCapacity(problem_of([[2], [5], [4], [0]], [{"pods": 6, "demand": [1]}]), plain=True)
+    assert room.place(0, 3) == 3
+    assert room.free[0].tolist() == [0, 5, 3, 0]
+    assert room.place(0, 3) == 3
+    assert room.free[0].tolist() == [0, 5, 0, 0]
+
+
+def test_triples_add_up_and_leave_out_what_has_moved_away():
+    room = FreeCapacity(problem_of([[4], [4]], [{"pods": 3, "demand": [1]}]))
+    room.put(0, np.array([0]), np.array([2]))
+    room.put(0, np.array([0]), np.array([-2]))
+    room.put(0, np.array([1]), np.array([3]))
+    classes, nodes, counts = room.triples()
+    assert (classes.tolist(), nodes.tolist(), counts.tolist()) == ([0], [1], [3])
+
+
+def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
+    room = FreeCapacity(problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 1, "demand": [1]}]))
+    room.place(0, 2)
+    room.place(1, 1)
+    gone = room.withdraw({0})
+    assert room.free[0].tolist() == [3]
+    for entry in gone:
+        room.repeat(entry)
+    assert room.free[0].tolist() == [1]
+
+
+def test_only_the_given_nodes_are_used():
+    room = FreeCapacity(problem_of([[4], [4], [4]], [{"pods": 9, "demand": [1]}]))
+    assert room.place(0, 9, np.array([1, 2])) == 8
+    assert room.free[0].tolist() == [4, 0, 0]
+
+
+def test_large_pods_come_first_and_parts_with_a_required_level_before_others():
+    problem = problem_of(
+        [[8]],
+        [{"pods": 1, "demand": [size]} for size in (2, 8, 3)],
+        gang=np.zeros(3, np.int32),
+        subgroup=np.array([0, 1, -1], np.int32),
+        need=np.array([3], np.int32),
+        tier=np.zeros(1, np.int32),
+        rank=np.zeros(1, np.int32),
+        required=np.full(1, -1, np.int32),
+        preferred=np.full(1, -1, np.int32),
+        pinned=np.full(1, -1, np.int32),
+        fresh=np.ones(1, np.bool_),
+        allowed=np.ones(1, np.bool_),
+        sub_gang=np.zeros(2, np.int32),
+        sub_need=np.ones(2, np.int32),
+        sub_required=np.array([0, -1], np.int32),
+        sub_preferred=np.full(2, -1, np.int32),
+        sub_pinned=np.full(2, -1, np.int32),
+        levels=[[0]],
+    )
+    members = Packing(problem).members(0)
+    assert members.classes == (1, 2, 0)
+    assert [part.index for part in members.parts] == [0, 1, -1]
+    assert members.levelled
+
+
+def test_grouping_keeps_the_order_and_leaves_no_owner_out():
+    assert group_by(np.array([1, 0, 1], np.int32), 3) == [[1], [0, 2], []]
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def test_one_pod_a_node_uses_as_many_nodes_as_pods():
+    row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.ones(3, np.int64))
+    solution = solve_greedy(problem_of([[9], [9], [9]], [{"pods": 3, "demand": [1]}], rows=(row,)))
+    assert solution.counts.tolist() == [1, 1, 1]
+
+
+def test_a_spread_is_filled_to_its_lower_limits_before_the_rest():
+    zones = ints(0, 0, 1)
+    most, least = -np.full((2, 1), 3), -np.full((2, 1), 2)
+    rows = (
+        Row(0, ints(0), np.ones(1, np.int64), np.zeros(2, np.int64), Sense.AT_MOST, ints(0), most),
+        Row(0, ints(0), np.ones(1, np.int64), np.zeros(2, np.int64), Sense.AT_LEAST, ints(0), least),
+    )
+    gang = {"pods": 5, "demand": [1]}
+    problem = problem_of([[9], [9], [9]], [gang], rows=rows, partitions=(zones,))
+    solution = solve_greedy(problem)
+    assert solution.taken.all()
+    assert verify_solution(problem, solution) == ()
+
+
+def test_a_row_that_is_broken_already_is_not_broken_further():
+    row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.array([-1, 1]))
+    solution = solve_greedy(problem_of([[9], [9]], [{"pods": 1, "demand": [1]}], rows=(row,)))
+    assert solution.nodes.tolist() == [1]
+
+
+def test_a_quota_stops_a_gang_that_the_nodes_would_hold():
+    problem = problem_of(
+        [[9]],
+        [{"pods": 3, "demand": [1]}],
+        quota_covers=np.ones((1, 1), np.bool_),
+        quota_free=np.full((1, 1), 2),
+        quota_gangs=np.full(1, 9),
+    )
+    assert not solve_greedy(problem).taken.any()
+
+
+def test_a_quota_that_all_of_its_gangs_leave_room_in_is_not_counted():
+    gangs = [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
+    problem = problem_of(
+        [[9]],
+        gangs,
+        quota_covers=np.array([[True, True], [True, False]]),
+        quota_free=np.array([[3], [2]]),
+        quota_gangs=np.full(2, 9),
+    )
+    assert QuotaLedger(problem).binding.tolist() == [True, False]
+    assert QuotaLedger(
+        replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False])))
+    ).binding.tolist() == [False, False]
+
+
+def test_a_quota_suffices_until_it_is_used_up():
+    problem = problem_of(
+        [[9]],
+        [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}],
+        quota_covers=np.ones((1, 2), np.bool_),
+        quota_free=np.full((1, 1), 3),
+        quota_gangs=np.full(1, 9),
+    )
+    packing = Packing(problem)
+    assert packing.room.quotas.suffices(1)
+    packing.try_gang(0)
+    assert not packing.room.quotas.suffices(1)
+
+
+def nodes_of(*, free: list[list[int]], gangs: list[dict], class_index: int = 0, **more) -> list[int]:
+    solution = solve_greedy(problem_of(free, gangs, **more))
+    return [int(node) for node in solution.nodes[solution.classes == class_index]]
+
+
+def test_one_gpu_takes_the_odd_gpu_and_not_a_pair():
+    gangs = [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [2]}]
+    assert nodes_of(free=[[2], [4], [3]], gangs=gangs) == [2]
+
+
+def test_a_pair_takes_the_half_quad_and_not_a_whole_one():
+    gangs = [{"pods": 1, "demand": [2]}, {"pods": 2, "demand": [4]}]
+    assert nodes_of(free=[[8], [6]], gangs=gangs) == [1]
+
+
+def test_a_pod_without_gpus_leaves_the_cpus_that_gpus_need():
+    gangs = [{"pods": 1, "demand": [400, 0]}, {"pods": 1, "demand": [400, 4]}]
+    cpus = nodes_of(free=[[400, 4], [500, 0]], gangs=gangs, capacity=np.tile([800, 8], (2, 1)))
+    assert cpus == [1]
+
+
+def test_packing_prefers_the_fuller_node_and_spreading_the_emptier():
+    gangs = [{"pods": 1, "demand": [100, 100]}]
+    room = np.tile([1000, 1000], (2, 1))
+    assert nodes_of(free=[[900, 900], [300, 300]], gangs=gangs, capacity=room) == [1]
+    assert nodes_of(free=[[900, 900], [300, 300]], gangs=gangs, capacity=room, spread=True) == [0]
+
+
+def test_spreading_levels_pods_over_equal_nodes():
+    problem = problem_of([[1000, 1000]] * 3, [{"pods": 6, "demand": [100, 100]}], spread=True)
+    assert solve_greedy(problem).counts.tolist() == [2, 2, 2]
+
+
+def test_a_higher_score_decides_between_equal_nodes_and_then_the_lower_index():
+    gangs = [{"pods": 1, "demand": [100]}]
+    assert nodes_of(free=[[500]] * 3, gangs=gangs, score=np.array([[1, 5, 5]])) == [1]

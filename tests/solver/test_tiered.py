@@ -1,0 +1,349 @@
+"""Candidate domains: the tightest, some scattered, the incumbent's; rows nest only where domains do."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from batchsched.ports.telemetry import Silence
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, preferred_cost
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
+from batchsched.solver.tiered.model import (
+    MAX_BEST_FIT_DOMAINS,
+    MAX_SCATTERED_DOMAINS,
+    CandidateDomains,
+    TieredModel,
+)
+from batchsched.solver.tiered.node_pools import PoolSupply, build_pools
+from batchsched.solver.tiered.rounding import round_to_nodes
+from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds
+from batchsched.solver.tiered.tier_solve import TierBudget, TierSolver
+from batchsched.solver.tiered.transport import PoolTransport
+from batchsched.solver.verify import verify_solution
+from bench.solver.instances import generate
+from bench.solver.problems import to_problem
+from tests.solver.brute import brute
+from tests.solver.instances import problem_of, problems
+
+NODES = 40
+
+
+def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, keep: bool = True):
+    gang = {"pods": 1, "demand": [2], "required": required}
+    problem = problem_of([[room] for room in free], [gang], levels=levels)
+    packing = Packing(problem)
+    return CandidateDomains(packing, solve_greedy(problem) if keep else None), packing
+
+
+def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
+    free = [1 + index % 9 for index in range(NODES)]
+    domains, packing = domains_of(free, levels=[list(range(NODES))])
+    cells = domains.of_gang(0, packing.members(0))
+    assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_SCATTERED_DOMAINS + 1
+    assert all(free[cell.domain] >= 2 for cell in cells)
+    assert int(solve_greedy(packing.problem).nodes[0]) in {cell.domain for cell in cells}
+
+
+def test_for_bounds_one_cell_holds_every_domain_that_may_do():
+    domains, packing = domains_of([1, 2, 3], levels=[[0, 1, 2]], keep=False)
+    (cell,) = domains.of_gang(0, packing.members(0), every=True)
+    assert cell.nodes.tolist() == [1, 2]
+
+
+def test_a_racks_row_enters_a_zones_only_when_the_rack_lies_inside_it():
+    levels = [[0, 0, 0, 1], [0, 0, 1, 1]]
+    domains, _ = domains_of([9] * 4, levels=levels, required=1)
+    assert domains.areas(1, 0) == ((1, 0), (0, 0))
+    assert domains.areas(1, 1) == ((1, 1),)
+
+
+def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
+    gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
+    packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
+    assert CandidateDomains(packing, None).of_gang(0, packing.members(0)) == []
+    assert packing.try_gang(0) is None
+    assert np.array_equal(packing.domain_nodes(0, 7), [])
+
+
+def best(problem: Problem) -> list[int]:
+    """Pods of every class at the model's peak."""
+    aggregate = model(problem)
+    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(
+        np.zeros(aggregate.model.variables, np.int64), []
+    )
+    assert peak is not None
+    assert violated(aggregate, peak.values) == []
+    return [int(pods) for pods in aggregate.pods(peak.values)]
+
+
+def test_a_bound_gang_is_chosen_only_where_one_domain_holds_it():
+    gang = {"pods": 4, "demand": [1], "required": 0}
+    assert best(problem_of([[2], [2], [2]], [gang], levels=[[0, 1, 2]])) == [0]
+    assert best(problem_of([[2], [2], [2]], [gang], levels=[[0, 0, 1]])) == [4]
+
+
+def test_two_gangs_do_not_share_a_domain_that_holds_one():
+    gangs = [{"pods": 2, "demand": [1], "required": 0}, {"pods": 2, "demand": [1], "required": 0}]
+    assert sorted(best(problem_of([[3], [1]], gangs, levels=[[0, 1]]))) == [0, 2]
+
+
+def test_an_elastic_gang_takes_its_minimum_or_nothing():
+    gang = {"pods": 5, "need": 3, "demand": [1]}
+    assert best(problem_of([[4]], [gang])) == [4]
+    assert best(problem_of([[2]], [gang])) == [0]
+
+
+def test_a_quota_binds():
+    problem = problem_of(
+        [[9]],
+        [{"pods": 5, "need": 1, "demand": [1]}],
+        quota_covers=np.ones((1, 1), np.bool_),
+        quota_free=np.full((1, 1), 3),
+        quota_gangs=np.full(1, 9),
+    )
+    assert best(problem) == [3]
+
+
+def test_a_row_over_all_nodes_binds():
+    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([2]))
+    assert best(problem_of([[9]], [{"pods": 5, "need": 1, "demand": [1]}], rows=(row,))) == [2]
+
+
+def test_nodes_of_one_type_and_mask_share_a_pool_whatever_cpu_is_free_on_them():
+    capacity = np.array([[8000], [8000], [4000]])
+    problem = problem_of([[1000], [3000], [3000]], [{"pods": 1, "demand": [1000]}], capacity=capacity)
+    assert build_pools(Packing(problem)).of_node.tolist() == [1, 1, 0]
+
+
+def test_nodes_with_fewer_free_devices_are_a_pool_of_their_own():
+    problem = problem_of([[8], [3], [8]], [{"pods": 1, "demand": [1]}], capacity=np.array([[8]] * 3))
+    assert build_pools(Packing(problem)).of_node.tolist() == [1, 0, 1]
+
+
+@pytest.mark.properties
+@given(problems())
+def test_level_rows_admit_what_the_greedy_placed_on_any_set_of_nodes(problem: Problem):
+    solution = solve_greedy(problem)
+    supply = PoolSupply(Packing(problem))
+    classes = np.arange(len(problem.classes.count))
+    for nodes in (np.arange(len(problem.nodes.free)), np.arange(0, len(problem.nodes.free), 2)):
+        here = np.isin(solution.nodes, nodes)
+        placed = np.bincount(solution.classes[here], solution.counts[here], minlength=len(classes))
+        for row in supply.rows(classes, problem.classes.count.astype(np.int64), nodes):
+            assert int(row.factors @ placed) <= row.right
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Problem):
+    free, capacity, demand = (
+        one * 1000 for one in (problem.nodes.free, problem.nodes.capacity, problem.classes.demand)
+    )
+    problem = replace(
+        problem,
+        nodes=replace(problem.nodes, free=free, capacity=capacity),
+        classes=replace(problem.classes, demand=demand),
+    )
+    solution, classes = solve_greedy(problem), np.arange(len(problem.classes.count))
+    placed = np.bincount(solution.classes, solution.counts, minlength=len(classes))
+    supply = PoolSupply(Packing(problem))
+    for row in supply.rows(
+        classes, problem.classes.count.astype(np.int64), np.arange(len(problem.nodes.free))
+    ):
+        assert int(row.factors @ placed) <= row.right
+
+
+def test_cpu_on_one_node_and_memory_on_another_hold_nothing():
+    gangs = [{"pods": 4, "demand": [1000, 1000]}, {"pods": 4, "demand": [2000, 2000]}]
+    problem = problem_of([[9000, 500], [500, 9000]], gangs)
+    rows = PoolSupply(Packing(problem)).rows(
+        np.arange(2), problem.classes.count.astype(np.int64), np.arange(2)
+    )
+    assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
+
+
+def test_gpus_without_the_cpus_that_any_pod_takes_along_are_no_supply():
+    problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
+    supply = PoolSupply(Packing(problem))
+    assert supply.of(1, np.array([1]), np.array([0, 1])).tolist() == [2 + 8]
+
+
+def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
+    packing = Packing(problem)
+    return TieredModel(packing, build_pools(packing), None if relaxed else solve_greedy(problem), relaxed)
+
+
+def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
+    starts, columns, coefficients = aggregate.model.matrix()
+    lower, upper, _ = aggregate.model.sides()
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    left = np.bincount(rows, coefficients * values[columns], minlength=len(starts) - 1)
+    return np.flatnonzero((left < lower) | (left > upper)).tolist()
+
+
+@pytest.mark.properties
+@given(problems())
+def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Problem):
+    aggregate = model(problem)
+    values = aggregate.values_of(solve_greedy(problem))
+    assert violated(aggregate, values) == []
+    transport = PoolTransport(aggregate)
+    everything = aggregate.model.bounds()[1]
+    for gang in range(len(problem.gangs.need)):
+        some = everything.copy()
+        some[aggregate.y[gang]] = 0
+        transport.split(some)
+    transport.split(everything)
+    assert violated(aggregate, values) == []
+    assert transport.split(values)[0].short == 0.0
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_a_choice_that_does_not_fit_is_cut_off(problem: Problem):
+    aggregate = model(problem, relaxed=True)
+    everything = aggregate.model.bounds()[1]
+    before = aggregate.model.rows
+    split, fits = PoolTransport(aggregate).split(everything)
+    if split.short > 0 and not fits:
+        assert violated(aggregate, everything)[-1] >= before
+
+
+def test_a_tightened_pool_holds_less_until_it_is_loosened():
+    problem = problem_of([[4], [4]], [{"pods": 8, "demand": [1]}])
+    aggregate = model(problem)
+    transport = PoolTransport(aggregate)
+    values = aggregate.model.bounds()[1]
+    assert transport.split(values)[1]
+    transport.tighten(0, np.array([1.0]))
+    kept = transport.loosen()
+    assert transport.split(values)[0].short == 0.0
+    transport.restore(kept)
+
+
+def climber(problem: Problem, *, relaxed: bool = True) -> TierSolver:
+    return TierSolver(model(problem, relaxed=relaxed), TierBudget(Budget(), 0))
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
+    loose = climber(problem)
+    start = np.zeros(loose.aggregate.model.variables, np.int64)
+    peak = loose.climb(start, [])
+    assert peak is not None
+    best = np.array(brute(problem).tiers)
+    for tier in range(len(best)):
+        if np.allclose(peak.bound[:tier], best[:tier]):
+            assert peak.bound[tier] >= best[tier] - 1e-9
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
+    packing = Packing(problem)
+    complete = TierSolver(
+        TieredModel(packing, build_pools(packing), None, complete=True), TierBudget(Budget(), 0)
+    )
+    best = brute(problem)
+    placed = np.zeros(len(problem.classes.count), np.int64)
+    for (class_index, _), pods in best.counts.items():
+        placed[class_index] += pods
+    assert (complete.bounds(placed) >= np.array(best.tiers) - 1e-9).all()
+
+
+@pytest.mark.properties
+@given(problems(extras=False))
+def test_a_climb_does_not_fall_behind_its_floor(problem: Problem):
+    full = climber(problem, relaxed=False)
+    floor = solve_greedy(problem)
+    placed = count_placed(problem, floor.classes, floor.counts)
+    peak = full.climb(full.aggregate.values_of(floor), [placed])
+    assert peak is not None
+    pods = full.aggregate.pods(peak.values)
+    value = np.bincount(
+        problem.gangs.tier[problem.classes.gang],
+        problem.classes.weight * pods,
+        minlength=len(floor.objective),
+    )
+    assert compare_tiers(value.astype(float), floor.objective) >= 0
+
+
+def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
+    gangs = [{"pods": 4, "demand": [1], "tier": 0}, {"pods": 4, "demand": [1], "tier": 1}]
+    loose = climber(problem_of([[4]], gangs))
+    assert loose.bounds(np.array([4, 0])).tolist() == [4.0, 0.0]
+    assert loose.bounds(np.array([0, 4])).tolist() == [4.0, 4.0]
+
+
+def test_classes_that_take_nothing_do_not_limit_each_other():
+    gangs = [{"pods": 2, "demand": [0], "tier": 0}, {"pods": 3, "demand": [0], "tier": 0}]
+    problem = problem_of([[4]], gangs)
+    full = climber(problem, relaxed=False)
+    floor = solve_greedy(problem)
+    peak = full.climb(full.aggregate.values_of(floor), [count_placed(problem, floor.classes, floor.counts)])
+    assert peak is not None
+    assert full.aggregate.pods(peak.values).tolist() == [2, 3]
+
+
+@pytest.mark.properties
+@given(problems())
+def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
+    aggregate = model(problem)
+    start = np.zeros(aggregate.model.variables, np.int64)
+    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(start, [])
+    assert peak is not None
+    for prefer in (False, True):
+        realised = round_to_nodes(aggregate, peak.values, peak.split.pods, prefer)
+        assert verify_solution(problem, realised.packing.to_solution("aggregated")) == ()
+
+
+def test_room_that_the_choice_left_is_filled():
+    problem = problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}])
+    aggregate = model(problem)
+    nothing = np.zeros(aggregate.model.variables, np.int64)
+    realised = round_to_nodes(aggregate, nothing, np.zeros((2, 1)), prefer=False)
+    assert realised.packing.taken.all()
+    assert realised.shortages == ()
+
+
+def test_what_falls_short_is_reported():
+    problem = problem_of([[3], [3]], [{"pods": 3, "demand": [2]}])
+    aggregate = model(problem)
+    everything = np.ones(aggregate.model.variables, np.int64)
+    realised = round_to_nodes(aggregate, everything, np.full((1, 1), 3.0), prefer=False)
+    assert not realised.packing.taken.any()
+    assert [shortage.pods for shortage in realised.shortages] == [1]
+
+
+def run(problem: Problem, budget: Budget) -> Solution:
+    floor = solve_greedy(problem)
+    placed = count_placed(problem, floor.classes, floor.counts)
+    return TieredRounds(
+        problem, problem, TierBudget(budget, 0), PlacementFloors(floor, (placed,)), Silence()
+    ).run()
+
+
+def test_even_a_budget_of_nothing_falls_behind_no_floor_and_reports_bounds():
+    problem = to_problem(generate(200, 30, 0))
+    solution = run(problem, Budget(deterministic=0.0, rounds=1))
+    assert compare_solutions(solution, solve_greedy(problem)) >= 0
+    assert (solution.bound >= solution.objective - 1e-12).all()
+    assert verify_solution(problem, solution) == ()
+
+
+def test_more_rounds_are_never_worse():
+    problem = to_problem(generate(200, 30, 2))
+    one, three = (run(problem, Budget(rounds=rounds)) for rounds in (1, 3))
+    assert compare_solutions(three, one) >= 0
+
+
+def test_preferred_levels_are_kept_when_that_costs_no_pod():
+    gangs = [{"pods": 4, "demand": [1], "preferred": 0}, {"pods": 9, "demand": [1]}]
+    problem = problem_of([[2], [2], [2], [2]], gangs, levels=[[0, 1, 0, 1]])
+    solution = run(replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False]))), Budget())
+    assert solution.taken[0]
+    assert preferred_cost(problem, solution) == 0.0
