@@ -1,8 +1,8 @@
 """The exact stage: the node-level model solved tier by tier, for small problems and as the reference of the tests.
 
 Each tier is maximised while the tiers above keep their values. Among equal values the number of gangs, preferred
-levels, node scores and packing decide, in this order (`polish`): each step adds variables of its own to the model. The incumbent always satisfies everything fixed so far: if
-the budget ends, quality suffers but never validity.
+levels, node scores and packing decide, in this order (`polish`): each step adds variables of its own to the model.
+The incumbent always satisfies everything fixed so far: if the budget ends, quality suffers but never validity.
 
 Shapes: C classes, G gangs, N nodes, T tiers, V variables, X counts.
 """

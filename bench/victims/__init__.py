@@ -6,8 +6,13 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 
-from batchsched.solver.victims.choose import VictimBudget, choose_victims, split_by_domain
-from batchsched.solver.victims.choose import GREEDIES, restore_unneeded
+from batchsched.solver.victims.choose import (
+    GREEDIES,
+    VictimBudget,
+    choose_victims,
+    restore_unneeded,
+    split_by_domain,
+)
 from batchsched.solver.victims.verify import verify_victims
 from bench.victims.instances import Shape, draw
 

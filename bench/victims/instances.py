@@ -12,8 +12,14 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.problem import Problem, ProblemClasses, ProblemGangs, ProblemKinds, ProblemNodes
-from batchsched.solver.problem import VictimProblem
+from batchsched.solver.problem import (
+    Problem,
+    ProblemClasses,
+    ProblemGangs,
+    ProblemKinds,
+    ProblemNodes,
+    VictimProblem,
+)
 
 GIB: Final = 1 << 30
 NODE: Final = np.array([128_000, 1024 * GIB, 8, 110], np.int64)

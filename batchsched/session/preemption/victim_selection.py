@@ -31,9 +31,8 @@ from batchsched.session.preemption.constraints import EvictionConstraints, Evict
 from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.reservation.head import ReservedHead
 from batchsched.session.tables.gang import PendingGang
-from batchsched.solver.problem import UNLIMITED, IndexArray
+from batchsched.solver.problem import UNLIMITED, IndexArray, VictimProblem, VictimSet
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
-from batchsched.solver.problem import VictimProblem, VictimSet
 from batchsched.solver.victims.verify import verify_victims
 
 MAX_GANGS_PER_SESSION: Final = 32
