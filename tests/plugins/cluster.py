@@ -87,7 +87,17 @@ def table(
 
 def land(made: NodeTable, one: Pod, name: str) -> None:
     """Put a pod on a node."""
-    made.add([(one, made.index[name])], *made.read_requests(one))
+    put(made, one, made.index[name])
+
+
+def put(made: NodeTable, one: Pod, at: int) -> None:
+    """Put a pod on a node, given by its index."""
+    made.add([(one, at)], *made.read_requests(one))
+
+
+def take(made: NodeTable, one: Pod) -> None:
+    """Remove a pod from its node."""
+    made.remove([one])
 
 
 def class_of(made: NodeTable, one: Pod) -> PodClass:

@@ -18,7 +18,8 @@ from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Candida
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.status import BoolArray, Code, Verdict
+from batchsched.framework.status import BoolArray, Code
+from tests.plugins.cluster import class_of, filtered, put, take
 
 ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack"
 
@@ -84,31 +85,9 @@ def table_of(
     return table
 
 
-def put(table: NodeTable, one: Pod, at: int) -> None:
-    table.add([(one, at)], *table.read_requests(one))
-
-
-def take(table: NodeTable, one: Pod) -> None:
-    table.remove([one])
-
-
-def class_of(table: NodeTable, one: Pod) -> PodClass:
-    vector, nonzero = table.read_requests(one)
-    return PodClass.of(one, vector, (int(nonzero[0]), int(nonzero[1])))
-
-
-def verdict(plugin: Any, table: NodeTable, one: Pod) -> Verdict:
-    """What a plugin says afresh about all nodes."""
-    state, pod_class = CycleState(), class_of(table, one)
-    if plugin.prefilter(pod_class, table.all(), state).status.code == "Skip":
-        return Verdict.accept(len(table.nodes))
-    answer: Verdict = plugin.filter(pod_class, table.all(), state)
-    return answer
-
-
 def fits(plugin: Any, table: NodeTable, one: Pod) -> list[str]:
     """The names of the nodes that a plugin does not refuse."""
-    accepted = verdict(plugin, table, one).fits
+    accepted = filtered(plugin, one, table).fits
     return [name for name, good in zip(table.names, accepted, strict=True) if good]
 
 
@@ -159,7 +138,7 @@ def walk(plugin: Any, world: World, random: Random, reach: BoolArray) -> tuple[n
         stuck = None
         for number, c in enumerate(waiting):
             gang, one, _ = classes[c]
-            free = np.flatnonzero(verdict(plugin, table, one).fits & reach)
+            free = np.flatnonzero(filtered(plugin, one, table).fits & reach)
             if len(free):
                 at = int(random.choice(free.tolist()))
                 put(table, msgspec.structs.replace(one, metadata=_named(one, f"w{number}")), at)
@@ -264,7 +243,7 @@ SPREADS = st.fixed_dictionaries(
         "minDomains": st.integers(1, 4),
         "nodeAffinityPolicy": POLICY,
         "nodeTaintsPolicy": POLICY,
-        "matchLabelKeys": st.just(["rev"]),
+        "matchLabelKeys": st.sampled_from([["rev"], ["rev", "absent"]]),
     },
 )
 TERMS = st.fixed_dictionaries(

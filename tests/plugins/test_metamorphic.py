@@ -24,8 +24,8 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.session.tables.session_tables import SessionTables
-from tests.plugins.cluster import class_of
-from tests.plugins.worlds import clusters, pods, put, table_of, take
+from tests.plugins.cluster import class_of, put, take
+from tests.plugins.worlds import clusters, pods, table_of
 
 pytestmark = pytest.mark.properties
 # Twice as many clusters as the profile draws elsewhere, where it draws them afresh.

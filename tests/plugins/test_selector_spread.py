@@ -14,6 +14,7 @@ from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code
 from batchsched.plugins.selector_spread import SelectorSpread
 from tests.plugins import neighbours as nb
+from tests.plugins.cluster import class_of
 
 REGION = "topology.kubernetes.io/region"
 SERVICE = msgspec.convert(
@@ -31,7 +32,7 @@ def scored(nodes, bound, one=None) -> list[int]:
 
 
 def asked(table, one) -> list[int]:
-    wish, state, plugin = nb.class_of(table, one), CycleState(), SelectorSpread()
+    wish, state, plugin = class_of(table, one), CycleState(), SelectorSpread()
     assert plugin.prescore(wish, table.all(), state).code is Code.SUCCESS
     raw = plugin.score(wish, table.all(), state)
     return list(plugin.normalize(raw, wish, table.all(), state).tolist())
@@ -98,7 +99,7 @@ def test_the_selector_of_the_owner_counts():
 def test_a_pod_with_constraints_of_its_own_is_left_to_pod_topology_spread():
     table = nb.table_of(plain("", ""), [])
     one = nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(nb.ZONE, "a")])
-    assert SelectorSpread().prescore(nb.class_of(table, one), table.all(), CycleState()).code is Code.SKIP
+    assert SelectorSpread().prescore(class_of(table, one), table.all(), CycleState()).code is Code.SKIP
     assert SelectorSpread().signature(one) is None
 
 

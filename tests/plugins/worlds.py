@@ -11,12 +11,12 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.node_table import NodeTable
 from tests.conformance.runner import resource_names
-from tests.plugins.neighbours import HOST, POLICY, RACK, SELECTORS, ZONE
+from tests.plugins.cluster import put
+from tests.plugins.neighbours import HOST, RACK, SPREADS, TERMS, ZONE
 from tests.plugins.storage import DRIVER, attachment, claim, csi_node, storage_class, volume
 
 GPU, PAGES = "example.com/gpu", "hugepages-2Mi"
 REGION = "topology.kubernetes.io/region"
-KEYS = st.sampled_from([ZONE, ZONE, HOST, RACK])
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 
 STORAGE: dict[str, tuple[Any, ...]] = {
@@ -107,33 +107,6 @@ TOLERATIONS = st.fixed_dictionaries(
         "key": st.sampled_from(["own", "soft"]),
         "value": st.sampled_from(["v", "w"]),
         "effect": st.sampled_from(EFFECTS),
-    },
-)
-SPREADS = st.fixed_dictionaries(
-    {
-        "topologyKey": KEYS,
-        "maxSkew": st.integers(1, 3),
-        "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
-        "labelSelector": SELECTORS,
-    },
-    optional={
-        "minDomains": st.integers(1, 4),
-        "nodeAffinityPolicy": POLICY,
-        "nodeTaintsPolicy": POLICY,
-        "matchLabelKeys": st.sampled_from([["rev"], ["rev", "absent"]]),
-    },
-)
-TERMS = st.fixed_dictionaries(
-    {"topologyKey": KEYS, "labelSelector": SELECTORS},
-    optional={
-        "namespaces": st.sampled_from([["other"], ["default", "other"]]),
-        "namespaceSelector": st.sampled_from(
-            [
-                {},
-                {"matchLabels": {"team": "x"}},
-                {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
-            ]
-        ),
     },
 )
 WEIGHTED = st.tuples(st.integers(1, 100), TERMS).map(
@@ -330,11 +303,3 @@ def table_of(snapshot: Snapshot, *others: Pod) -> NodeTable:
         if one.node in made.index:
             put(made, one, made.index[one.node])
     return made
-
-
-def put(made: NodeTable, one: Pod, at: int) -> None:
-    made.add([(one, at)], *made.read_requests(one))
-
-
-def take(made: NodeTable, one: Pod) -> None:
-    made.remove([one])

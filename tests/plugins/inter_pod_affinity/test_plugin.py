@@ -15,6 +15,7 @@ from batchsched.plugins.inter_pod_affinity.plugin import (
     EXISTING_ANTI_AFFINITY,
 )
 from tests.plugins import neighbours as nb
+from tests.plugins.cluster import class_of, filtered
 
 PLUGIN = InterPodAffinity()
 NODES = [
@@ -38,7 +39,7 @@ def plain(app: str, name: str = "e", **fields) -> Pod:
 
 
 def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
-    one, state = nb.class_of(table, pod), CycleState()
+    one, state = class_of(table, pod), CycleState()
     if plugin.prescore(one, table.all(), state).code is Code.SKIP:
         return None
     raw = plugin.score(one, table.all(), state)
@@ -46,20 +47,20 @@ def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
 
 
 def test_a_pod_keeps_out_of_the_zone_of_its_foe():
-    answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(plain("b"), 0)]), apart("a", "b"))
+    answer = filtered(PLUGIN, apart("a", "b"), nb.table_of(NODES, [(plain("b"), 0)]))
     assert answer.fits.tolist() == [False, False, True, True]
     assert answer.reasons_at(1) == (ANTI_AFFINITY_MATCH,)
     assert not answer.unresolvable[1]
 
 
 def test_a_pod_keeps_out_of_the_zone_of_a_pod_that_does_not_want_it():
-    answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(apart("b", "a"), 2)]), plain("a"))
+    answer = filtered(PLUGIN, plain("a"), nb.table_of(NODES, [(apart("b", "a"), 2)]))
     assert answer.fits.tolist() == [True, True, False, True]
     assert answer.reasons_at(2) == (EXISTING_ANTI_AFFINITY,)
 
 
 def test_a_pod_goes_only_where_its_friends_are():
-    answer = nb.verdict(PLUGIN, nb.table_of(NODES, [(plain("b"), 2)]), together("a", "b"))
+    answer = filtered(PLUGIN, together("a", "b"), nb.table_of(NODES, [(plain("b"), 2)]))
     assert answer.fits.tolist() == [False, False, True, False]
     assert answer.reasons_at(3) == (AFFINITY_MISMATCH,)
     assert answer.unresolvable[[0, 1, 3]].all()
@@ -109,9 +110,7 @@ def test_terms_mean_their_own_namespace_unless_they_name_others():
 
 def test_a_pod_for_which_nothing_stands_skips_the_filter():
     table = nb.table_of(NODES, [(apart("b", "c"), 0)])
-    assert (
-        PLUGIN.prefilter(nb.class_of(table, plain("a")), table.all(), CycleState()).status.code is Code.SKIP
-    )
+    assert PLUGIN.prefilter(class_of(table, plain("a")), table.all(), CycleState()).status.code is Code.SKIP
 
 
 def test_preferred_terms_pull_and_push():
@@ -156,7 +155,7 @@ def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, ra
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)
     for _ in nb.come_and_go(PLUGIN, world, table, one, state, random):
-        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, pod)
+        kept, afresh = PLUGIN.filter(one, table.all(), state), filtered(PLUGIN, pod, table)
         assert kept.fits.tolist() == afresh.fits.tolist()
 
 

@@ -11,6 +11,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
 from tests.plugins import neighbours as nb
+from tests.plugins.cluster import class_of
 
 NODES = [nb.node("n0", {nb.ZONE: "x"}), nb.node("n1", {nb.ZONE: "y"})]
 
@@ -67,12 +68,12 @@ def test_system_defaults_only_score_and_a_node_without_a_zone_still_spreads_by_h
     plugin = PodTopologySpread()
     nodes = [*NODES, nb.node("bare")]
     table = nb.table_of(nodes, [(nb.pod("e", {"app": "a"}), 0)], services=[service({"app": "a"})])
-    one, state = nb.class_of(table, nb.pod("w", {"app": "a"})), CycleState()
+    one, state = class_of(table, nb.pod("w", {"app": "a"})), CycleState()
     assert plugin.prefilter(one, table.all(), state).status.code is Code.SKIP
     assert plugin.prescore(one, table.all(), state).code is Code.SUCCESS
     scores = plugin.normalize(plugin.score(one, table.all(), state), one, table.all(), state)
     assert scores[2] > scores[1] > scores[0]
-    assert plugin.prescore(nb.class_of(table, nb.pod("w")), table.all(), state).code is Code.SKIP
+    assert plugin.prescore(class_of(table, nb.pod("w")), table.all(), state).code is Code.SKIP
 
 
 @pytest.mark.parametrize(

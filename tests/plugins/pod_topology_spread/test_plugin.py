@@ -12,6 +12,7 @@ from batchsched.framework.status import Code
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
 from batchsched.plugins.pod_topology_spread.plugin import NO_LABEL, NOT_SPREAD, SPREADS
 from tests.plugins import neighbours as nb
+from tests.plugins.cluster import class_of, filtered
 
 PLUGIN = PodTopologySpread()
 
@@ -31,14 +32,14 @@ def existing(*places: int) -> list[tuple[Pod, int]]:
 def test_a_zone_with_one_more_than_the_emptiest_is_refused():
     table = nb.table_of(zones("x", "y", "y"), existing(0))
     assert nb.fits(PLUGIN, table, wants()) == ["n1", "n2"]
-    answer = nb.verdict(PLUGIN, table, wants())
+    answer = filtered(PLUGIN, wants(), table)
     assert answer.reasons_at(0) == (NOT_SPREAD,)
     assert not answer.unresolvable[0]
 
 
 def test_a_node_without_the_label_is_refused_for_good():
     table = nb.table_of([*zones("x"), nb.node("bare")])
-    answer = nb.verdict(PLUGIN, table, wants())
+    answer = filtered(PLUGIN, wants(), table)
     assert answer.reasons_at(1) == (NO_LABEL,)
     assert answer.unresolvable.tolist() == [False, True]
 
@@ -99,15 +100,15 @@ def test_policies_say_which_nodes_count():
 def test_soft_constraints_skip_the_filter_and_hard_ones_the_score():
     table = nb.table_of(zones("x"))
     state = CycleState()
-    soft = nb.class_of(table, wants(whenUnsatisfiable="ScheduleAnyway"))
+    soft = class_of(table, wants(whenUnsatisfiable="ScheduleAnyway"))
     assert PLUGIN.prefilter(soft, table.all(), state).status.code is Code.SKIP
     assert PLUGIN.prescore(soft, table.all(), state).code is Code.SUCCESS
-    assert PLUGIN.prescore(nb.class_of(table, wants()), table.all(), state).code is Code.SKIP
+    assert PLUGIN.prescore(class_of(table, wants()), table.all(), state).code is Code.SKIP
 
 
 def test_the_emptiest_zone_scores_highest_and_unlabelled_nodes_nothing():
     table = nb.table_of([*zones("x", "y"), nb.node("bare")], existing(0, 0, 1))
-    one, state = nb.class_of(table, wants(whenUnsatisfiable="ScheduleAnyway")), CycleState()
+    one, state = class_of(table, wants(whenUnsatisfiable="ScheduleAnyway")), CycleState()
     PLUGIN.prescore(one, table.all(), state)
     scores = PLUGIN.normalize(PLUGIN.score(one, table.all(), state), one, table.all(), state)
     assert scores.tolist() == [33, 100, 0]
@@ -128,14 +129,14 @@ def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, ra
     assume(not any(spread.constraint.selection.empty for spread in state.read(SPREADS)))
     staying = replace(world, bound=tuple(place for place in world.bound if not place[0].terminating))
     for _ in nb.come_and_go(PLUGIN, staying, table, one, state, random):
-        kept, afresh = PLUGIN.filter(one, table.all(), state), nb.verdict(PLUGIN, table, pod)
+        kept, afresh = PLUGIN.filter(one, table.all(), state), filtered(PLUGIN, pod, table)
         assert kept.refused.tolist() == afresh.refused.tolist()
 
 
 def test_quirk_a_terminating_pod_is_subtracted_though_it_was_never_counted():
     gone = nb.pod("gone", {"app": "a"}, terminating=True)
     table = nb.table_of(zones("x", "y"), [(gone, 0)])
-    one, state = nb.class_of(table, wants()), CycleState()
+    one, state = class_of(table, wants()), CycleState()
     PLUGIN.prefilter(one, table.all(), state)
     PLUGIN.remove_pod(one, gone, 0, table, state)
     assert PLUGIN.filter(one, table.all(), state).fits.tolist() == [True, False]
