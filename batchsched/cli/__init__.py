@@ -10,13 +10,25 @@ May import: every floor.
 import os
 import sys
 import traceback
+from enum import IntEnum
 from typing import Final
 
-from batchsched.cli.exit import ExitCode
 from batchsched.errors import BatchschedError, SolverFault
 
 TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
 """Environment variable. If it is set to 1, an error message includes the Python traceback."""
+
+
+class ExitCode(IntEnum):
+    """Exit code of a command; docs/reference/exit-codes.md describes the cases."""
+
+    OK = 0
+    UNUSABLE = 1
+    USAGE = 2
+    SET_ASIDE = 3
+    DIFFERS = 4
+    DEFECT = 70
+    INTERRUPTED = 130
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable
 
 import typer
@@ -19,7 +20,6 @@ from batchsched.cli import (
     run,
     schema,
     simulate,
-    version,
     what_if,
 )
 
@@ -35,6 +35,13 @@ def _group(commands: Iterable[tuple[Callable[..., None], str]]) -> typer.Typer:
     for command, examples in commands:
         group.command(help=help_text(command), epilog=examples)(command)
     return group
+
+
+def version() -> None:
+    """Print the version of batchsched."""
+    from batchsched import __version__
+
+    sys.stdout.write(f"batchsched {__version__}\n")
 
 
 app = typer.Typer(
@@ -61,4 +68,4 @@ app.command(help=help_text(get.get), epilog=get.EXAMPLES)(get.get)
 app.command(help=help_text(queues.queues), epilog=queues.EXAMPLES)(queues.queues)
 app.command(help=help_text(install.install), epilog=install.EXAMPLES)(install.install)
 app.command(help=help_text(demo.demo), epilog=demo.EXAMPLES)(demo.demo)
-app.command(help=help_text(version.version))(version.version)
+app.command(help=help_text(version))(version)

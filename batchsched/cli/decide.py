@@ -51,11 +51,11 @@ def decide(
 
         write_session(session, record)
     if timings:
-        from batchsched.cli.tables import print_timings
+        from batchsched.cli.printing import print_timings
 
         print_timings(session.timings)
     if output is Output.TABLE:
-        from batchsched.cli.tables import print_decision
+        from batchsched.cli.printing import print_decision
 
         print_decision(session)
     else:

@@ -26,24 +26,16 @@ NOW: Final = 1_767_603_600.0
 GANGS: Final = 800
 
 
-@dataclass(frozen=True, slots=True)
-class DemoWorkload:
-    """Parameters of the generated workload of the simulated day.
+SEED: Final = 3
+"""Seed of the generated workload of the simulated day."""
+LOAD: Final = 2.33
+"""Requested GPU time divided by available GPU time.
 
-    Args:
-      seed: seed of the generator.
-      load: requested GPU time divided by available GPU time. At 2.33, 800 gangs of this seed arrive within 24 hours
-        and bring work for more than two days.
-      overestimate: mean excess of the estimate over the run time, as a share of the run time. With exact estimates,
-        backfill looks better than it is in practice.
-    """
+At 2.33, 800 gangs of this seed arrive within 24 hours and bring work for more than two days."""
+OVERESTIMATE: Final = 1.0
+"""Mean excess of the estimate over the run time, as a share of the run time.
 
-    seed: int = 3
-    load: float = 2.33
-    overestimate: float = 1.0
-
-
-DEMO_WORKLOAD: Final = DemoWorkload()
+With exact estimates, backfill looks better than it is in practice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +104,17 @@ def demo(
     served, and under batchsched's own policy. It ends with a table and the path of an HTML report.
     """
     from batchsched.cli.printing import console
+    from batchsched.simulator.generator import generate
 
     out = console()
     out.rule("1. One session: gangs are placed whole, or refused with the reason", align="left")
     _run_session(examples or _examples_directory())
-    workload = _workload(gangs)
+    workload = generate(recipe(gangs), SEED)
+    hours = (workload.arrivals[-1].at - workload.arrivals[0].at) / 3600
     out.rule("2. A day on 64 nodes with 8 GPUs each", align="left")
     out.print(
-        f"{len(workload.arrivals)} gangs of 1 to 128 GPUs arrive in {_hours(workload):.0f} hours and request "
-        f"{DEMO_WORKLOAD.load:.1f} times the GPU time of the cluster in that period.\n"
+        f"{len(workload.arrivals)} gangs of 1 to 128 GPUs arrive in {hours:.0f} hours and request "
+        f"{LOAD:.1f} times the GPU time of the cluster in that period.\n"
     )
     results = [_run_policy(contender, workload) for contender in DEMO_POLICIES]
     _print_results(report, results, workload)
@@ -128,9 +122,8 @@ def demo(
 
 def _run_session(examples: Path) -> None:
     """Decide one session over the examples, and print the command that explains a refused PodGroup."""
-    from batchsched.cli.printing import console
+    from batchsched.cli.printing import console, print_decision
     from batchsched.cli.session import run_session
-    from batchsched.cli.tables import print_decision
 
     session = run_session([examples], None, None, 0, NOW)
     print_decision(session)
@@ -145,7 +138,7 @@ def _run_session(examples: Path) -> None:
 def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
     """Simulate the day under one policy; on a terminal, with a progress bar."""
     from batchsched.cli.printing import console
-    from batchsched.cli.stopwatch import Stopwatch
+    from batchsched.cli.session import Stopwatch
     from batchsched.lab.simulation import simulate
     from batchsched.simulator.run import RunSettings
 
@@ -155,7 +148,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
             result = simulate(
                 workload,
                 contender.profile,
-                RunSettings(contender.name, DEMO_WORKLOAD.seed),
+                RunSettings(contender.name, SEED),
                 lambda done, total: stopwatch.progress(done, total, contender.name),
             )
     finally:
@@ -180,16 +173,14 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     print_side_by_side([PolicyRuns(item.policy, (item,)) for item in results], "")
     out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.")
     facts = (
-        ("Load", f"{DEMO_WORKLOAD.load:g} times the GPU time of the cluster during the arrivals"),
-        ("Estimates", f"exceed run times by {DEMO_WORKLOAD.overestimate:.0%} on average"),
+        ("Load", f"{LOAD:g} times the GPU time of the cluster during the arrivals"),
+        ("Estimates", f"exceed run times by {OVERESTIMATE:.0%} on average"),
         *((item.name, item.description) for item in DEMO_POLICIES),
     )
     write(
         report,
         results,
-        ReportFacts(
-            "a generated day of machine-learning jobs", DEMO_WORKLOAD.seed, workload.cluster.nodes, facts
-        ),
+        ReportFacts("a generated day of machine-learning jobs", SEED, workload.cluster.nodes, facts),
     )
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 
@@ -202,19 +193,9 @@ def recipe(gangs: int) -> "Recipe":
         gangs,
         node_count=64,
         gpus_per_node=8,
-        load=DEMO_WORKLOAD.load,
-        overestimate=DEMO_WORKLOAD.overestimate,
+        load=LOAD,
+        overestimate=OVERESTIMATE,
     )
-
-
-def _workload(gangs: int) -> "Workload":
-    from batchsched.simulator.generator import generate
-
-    return generate(recipe(gangs), DEMO_WORKLOAD.seed)
-
-
-def _hours(workload: "Workload") -> float:
-    return (workload.arrivals[-1].at - workload.arrivals[0].at) / 3600
 
 
 def _examples_directory() -> Path:

@@ -1,10 +1,14 @@
-"""`batchsched explain`: why a PodGroup is placed, waits or is refused."""
+"""`batchsched explain`: why a PodGroup is placed, waits or is refused, as data and as text."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 
+from batchsched.api.core.pod import POD_GROUP_LABEL
+from batchsched.api.decision import REASONS, Assignment, Refusal, Waiting
 from batchsched.cli.options import (
     Config,
     Context,
@@ -16,10 +20,15 @@ from batchsched.cli.options import (
     Seed,
     check_files_exist,
 )
+from batchsched.cli.printing import add_row, amounts_text, console, nodes_text, print_data, table
 
 if TYPE_CHECKING:
-    from batchsched.cli.session import DecidedSession
+    from rich.console import Console
 
+    from batchsched.cli.session import DecidedSession
+    from batchsched.session.refusals.feasibility import GangFeasibility, LevelFeasibility, PartFeasibility
+
+_MAX_DOMAINS: Final = 8
 EXAMPLES = """Examples:
 
 batchsched explain podgroup/bert -n team-a
@@ -71,21 +80,18 @@ def explain(
     It also counts the refused nodes by reason, and prints the free room of each topology domain after all other
     placements.
     """
-    from batchsched.cli.explanation import explain_gang, print_explanation
-    from batchsched.cli.live import ClusterAccess, live_session
-    from batchsched.cli.printing import print_data
-    from batchsched.cli.session import run_session
+    from batchsched.cli.session import ClusterAccess, live_session, run_session
 
-    named = _cluster_object_name(subject)
+    named, files = _cluster_object_name(subject), [Path(path) for path in subject]
     if named:
         access = ClusterAccess(kubeconfig, context, config, profile)
         named = named if "/" in named else f"{namespace or access.namespace}/{named}"
         session = live_session(access, seed)
     elif pod_group is None:
-        check_files_exist([Path(path) for path in subject])
+        check_files_exist(files)
         raise typer.BadParameter("name the PodGroup of the files to explain with --pod-group NS/NAME")
     else:
-        session = run_session(check_files_exist([Path(path) for path in subject]), config, profile, seed, now)
+        session = run_session(files, config, profile, seed, now)
     explanation = explain_gang(session, _checked_key(named or pod_group or "", session))
     if output is Output.TABLE:
         print_explanation(explanation)
@@ -109,13 +115,129 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
       BadParameter: the input has no such PodGroup or pod.
     """
     from batchsched.api.crd.validation import nearest
+    from batchsched.cli.session import check_not_set_aside
 
     key = name if "/" in name else f"default/{name}"
     pod_groups = [group.key for group in session.snapshot.pod_groups]
     refused = [record.pod_group for record in session.decision.refusals]
     if key in pod_groups or key in refused or any(pod.key == key for pod in session.snapshot.pods):
         return key
-    for record in session.decision.set_aside:
-        if record.object in (f"PodGroup {key}", f"Pod {key}"):
-            raise typer.BadParameter(f"{record.object} was set aside: {record.field}: {record.message}")
+    check_not_set_aside(session, f"PodGroup {key}", f"Pod {key}")
     raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {nearest(key, pod_groups)}")
+
+
+class State(StrEnum):
+    """Result of the session for a gang."""
+
+    PLACED = "Placed"
+    WAITING = "Waiting"
+    REFUSED = "Refused"
+    BOUND = "Bound"
+    EMPTY = "Empty"
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The result of the session for one PodGroup, and the nodes that are open to its pods.
+
+    Args:
+      pod_group: namespace/name.
+      state: the result for the gang.
+      assignments: the pods of the gang that are to be bound.
+      refusal, waiting: the entries of the decision; None if the decision has none.
+      outlook: open nodes and room after all other placements; None if the gang has no pods.
+    """
+
+    pod_group: str
+    state: State
+    assignments: tuple[Assignment, ...] = ()
+    refusal: Refusal | None = None
+    waiting: Waiting | None = None
+    outlook: "GangFeasibility | None" = None
+
+
+def explain_gang(session: "DecidedSession", key: str) -> Explanation:
+    """Return the explanation of one PodGroup, or of a pod without a PodGroup."""
+    from batchsched.session.refusals.feasibility import report_feasibility
+
+    decision = session.decision
+    view = report_feasibility(session.snapshot, decision, session.profile, key)
+    refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
+    waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
+    pod_keys = {
+        pod.key
+        for pod in session.snapshot.pods
+        if f"{pod.namespace}/{pod.labels.get(POD_GROUP_LABEL, pod.name)}" == key
+    }
+    assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
+    if assigned:
+        state = State.PLACED
+    elif waiting is not None:
+        state = State.WAITING
+    elif refusal is not None:
+        state = State.REFUSED
+    else:
+        state = State.BOUND if view is not None and view.bound else State.EMPTY
+    return Explanation(
+        pod_group=key, state=state, assignments=assigned, refusal=refusal, waiting=waiting, outlook=view
+    )
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Print an explanation as text."""
+    out = console()
+    out.print(f"PodGroup {explanation.pod_group}: {_headline(explanation)}", style="bold")
+    if explanation.outlook is not None:
+        view = explanation.outlook
+        out.print(f"minMember {view.min_member}; {view.bound} members run, {view.pending} wait")
+    if explanation.assignments:
+        pairs = ((assignment.pod, assignment.node) for assignment in explanation.assignments)
+        out.print(f"to be bound: {nodes_text(pairs, most=40)}")
+    if explanation.refusal is not None:
+        _print_refusal(explanation.refusal, out)
+    for part in explanation.outlook.parts if explanation.outlook else ():
+        _print_part(part, out)
+
+
+def _headline(explanation: Explanation) -> str:
+    match explanation.state:
+        case State.PLACED:
+            return f"placed, {len(explanation.assignments)} pods"
+        case State.WAITING if explanation.waiting is not None:
+            return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
+        case State.REFUSED if explanation.refusal is not None:
+            return f"refused, {explanation.refusal.reason}"
+        case State.BOUND:
+            return "no pod is pending"
+        case _:
+            return "it has no pods"
+
+
+def _print_refusal(refusal: Refusal, out: "Console") -> None:
+    out.print(f"what binds:   {REASONS.get(refusal.reason, refusal.reason)}")
+    out.print(f"in detail:    {refusal.message}")
+    if refusal.missing:
+        out.print(f"missing:      {amounts_text(refusal.missing)}")
+    out.print(f"would help:   {refusal.relaxation or 'no small change was found'}")
+
+
+def _print_part(part: "PartFeasibility", out: "Console") -> None:
+    name = f"subGroup {part.sub_group}: " if part.sub_group else ""
+    out.print(
+        f"\n{name}{part.members} members of {amounts_text(part.requests) or 'no request'}", style="bold"
+    )
+    out.print(
+        f"{part.open_nodes} of {part.nodes} nodes are open to a member, with room for {part.room} members"
+    )
+    for reason, count in sorted(part.reasons.items(), key=lambda item: -item[1]):
+        out.print(f"  {count} nodes: {reason}")
+    for level in part.levels:
+        _print_level(level, out)
+
+
+def _print_level(level: "LevelFeasibility", out: "Console") -> None:
+    made = table("", f"{level.level}", "Nodes", "Open", "Room for")
+    for domain in level.domains[:_MAX_DOMAINS]:
+        add_row(made, domain.value, str(domain.nodes), str(domain.open_nodes), str(domain.room))
+    if len(level.domains) > _MAX_DOMAINS:
+        add_row(made, f"and {len(level.domains) - _MAX_DOMAINS} more", "", "", "")
+    out.print(made)

@@ -1,17 +1,19 @@
 """`batchsched get`: list the PodGroups and Queues of a cluster."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from batchsched.api.core.metadata import seconds
 from batchsched.cli.options import Context, Kubeconfig, Output
+from batchsched.cli.printing import duration, print_aligned, print_data
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from batchsched.cli.listing import ListedKind
+    from batchsched.kube.credentials import Credentials
 
 EXAMPLES = """Examples:
 
@@ -23,6 +25,136 @@ batchsched get podgroup bert -n team-a -o yaml
 
 batchsched get queues
 """
+
+
+Object = Mapping[str, Any]
+NONE: Final = "<none>"
+UNKNOWN: Final = "<unknown>"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the list.
+
+    Args:
+      title: the heading, in capitals.
+      cell: returns the text for an object at a time, in seconds since 1970.
+      wide: true if only `-o wide` shows the column.
+    """
+
+    title: str
+    cell: Callable[[Object, float], str]
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListedKind:
+    """A kind that `batchsched get` lists.
+
+    Args:
+      plural: the name in API paths.
+      kind: the kind of the objects.
+      names: the names and short names that the command accepts.
+      namespaced: true if the objects belong to namespaces.
+      columns: the columns after NAME.
+    """
+
+    plural: str
+    kind: str
+    names: tuple[str, ...]
+    namespaced: bool
+    columns: tuple[Column, ...]
+
+
+def value_at(content: Any, *path: str) -> Any:
+    """Return the value at a path of nested mappings; None if a key is missing."""
+    for part in path:
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
+
+
+def _text(*path: str, missing: str = NONE) -> Callable[[Object, float], str]:
+    def cell(content: Object, _: float) -> str:
+        field = value_at(content, *path)
+        return missing if field in (None, "") else str(field)
+
+    return cell
+
+
+def _amounts(*path: str) -> Callable[[Object, float], str]:
+    def cell(content: Object, _: float) -> str:
+        amounts = value_at(content, *path)
+        return ",".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) if amounts else NONE
+
+    return cell
+
+
+def _condition(kind: str, *fields: str) -> Callable[[Object, float], str]:
+    def cell(content: Object, _: float) -> str:
+        for condition in value_at(content, "status", "conditions") or ():
+            if condition.get("type") == kind:
+                return ": ".join(str(condition[name]) for name in fields if condition.get(name)) or NONE
+        return UNKNOWN
+
+    return cell
+
+
+def _min_member(content: Object, _: float) -> str:
+    """Return minMember: the larger of the stated number and the sum over the subgroups."""
+    spec = value_at(content, "spec") or {}
+    total = sum(sub.get("minMember", 1) for sub in spec.get("subGroups") or ())
+    return str(max(spec.get("minMember", 0), total) or 1)
+
+
+def _age(content: Object, now: float) -> str:
+    created = seconds(value_at(content, "metadata", "creationTimestamp"), default=-1.0)
+    return UNKNOWN if created < 0 else duration(now - created)
+
+
+def _start(content: Object, now: float) -> str:
+    """Return the time until the estimated start of a gang."""
+    start = seconds(value_at(content, "status", "estimatedStartTime"), default=-1.0)
+    if start < 0:
+        return NONE
+    return f"in {duration(start - now)}" if start > now else "now"
+
+
+AGE: Final = Column("AGE", _age)
+POD_GROUPS: Final = ListedKind(
+    "podgroups",
+    "PodGroup",
+    ("podgroups", "podgroup", "pg"),
+    namespaced=True,
+    columns=(
+        Column("PHASE", _text("status", "phase", missing=UNKNOWN)),
+        Column("MIN", _min_member),
+        Column("PLACED", _text("status", "placed", missing="0")),
+        Column("RUNNING", _text("status", "running", missing="0")),
+        Column("QUEUE", _text("spec", "queue", missing="default")),
+        AGE,
+        Column("POSITION", _text("status", "queuePosition"), wide=True),
+        Column("START", _start, wide=True),
+        Column("SCHEDULED", _condition("Scheduled", "reason", "message"), wide=True),
+    ),
+)
+QUEUES: Final = ListedKind(
+    "queues",
+    "Queue",
+    ("queues", "queue", "bq"),
+    namespaced=False,
+    columns=(
+        Column("PARENT", _text("spec", "parent")),
+        Column("WEIGHT", _text("spec", "weight", missing="1")),
+        Column("PENDING", _text("status", "pending", missing="0")),
+        Column("ALLOCATED", _amounts("status", "allocated")),
+        AGE,
+        Column("GUARANTEE", _amounts("spec", "guarantee"), wide=True),
+        Column("LIMIT", _amounts("spec", "limit"), wide=True),
+        Column("FAIR-SHARE", _amounts("status", "fairShare"), wide=True),
+        Column("ACTIVE", _condition("Active", "reason", "message"), wide=True),
+    ),
+)
+KINDS: Final = (POD_GROUPS, QUEUES)
 
 
 class View(StrEnum):
@@ -70,7 +202,7 @@ def get(
     """
     import asyncio
 
-    from batchsched.cli.listing import KINDS
+    from batchsched.kube.credentials import Credentials
 
     listed = next((known_kind for known_kind in KINDS if kind.lower() in known_kind.names), None)
     if listed is None:
@@ -81,86 +213,81 @@ def get(
         )
     if names and selector:
         raise typer.BadParameter("names and --selector exclude each other; remove one of them")
-    source = _Source(kubeconfig, context, namespace, all_namespaces and not names)
-    answer = asyncio.run(source.read(listed, names or (), {"labelSelector": selector} if selector else {}))
-    _show(answer, listed, output, source)
+    credentials = Credentials(kubeconfig, context)
+    everywhere = not listed.namespaced or (all_namespaces and not names)
+    where = "" if everywhere else namespace or credentials.preferred_namespace
+    query = {"labelSelector": selector} if selector else {}
+    answer = asyncio.run(_read(credentials, listed, where, names or (), query))
+    if output in (View.JSON, View.YAML):
+        print_data(answer, Output(output.value))
+        return
+    objects = answer.get("items", ()) if answer["kind"].endswith("List") else [answer]
+    if objects:
+        wide, namespaces = output is View.WIDE, listed.namespaced and everywhere
+        print_aligned(rows(listed, objects, time.time(), wide=wide, namespaces=namespaces))
+    else:
+        typer.echo(f"No {listed.plural} found{f' in {where} namespace' if where else ''}.", err=True)
 
 
-class _Source:
-    """A cluster and the namespaces to read.
+async def _read(
+    credentials: "Credentials",
+    listed: ListedKind,
+    namespace: str,
+    names: Sequence[str],
+    query: Mapping[str, str],
+) -> Any:
+    """Return one object if one name is given, otherwise a list.
 
-    Args:
-      kubeconfig, context: the cluster, as for kubectl.
-      namespace: the value of --namespace; None: the namespace of the context.
-      everywhere: true to read all namespaces.
+    Raises:
+      UnusableInput: the API server does not serve this kind.
     """
+    import msgspec
 
-    def __init__(
-        self, kubeconfig: "Path | None", context: str | None, namespace: str | None, everywhere: bool
-    ) -> None:
-        from batchsched.kube.credentials import Credentials
+    from batchsched.api.crd.base import API_VERSION
+    from batchsched.errors import ApiError, UnusableInput
+    from batchsched.kube.clock import SystemClock
+    from batchsched.kube.connection import Connection
+    from batchsched.kube.resources import Resource
 
-        self._credentials = Credentials(kubeconfig, context)
-        self.everywhere = everywhere
-        self.namespace = namespace or self._credentials.preferred_namespace
-
-    async def read(self, listed: "ListedKind", names: Sequence[str], query: Mapping[str, str]) -> Any:
-        """Return one object if one name is given, otherwise a list.
-
-        Raises:
-          UnusableInput: the API server does not serve this kind.
-        """
-        from batchsched.errors import ApiError, UnusableInput
-
-        try:
-            return await self._read(listed, names, query)
-        except ApiError as error:
-            # A 404 for a missing object has a reason in its Status; a 404 for an unknown kind has none.
-            if error.status != 404 or (names and error.reason):
-                raise
-            raise UnusableInput(
-                f"the cluster does not know {listed.plural} of batchsched; `batchsched install` adds the CRDs"
-            ) from error
-
-    async def _read(self, listed: "ListedKind", names: Sequence[str], query: Mapping[str, str]) -> Any:
-        import msgspec
-
-        from batchsched.api.crd.base import API_VERSION
-        from batchsched.kube.clock import SystemClock
-        from batchsched.kube.connection import Connection
-        from batchsched.kube.resources import Resource
-
-        resource = Resource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
-        where = "" if self.everywhere else self.namespace
-        async with Connection(self._credentials, SystemClock()) as connection:
+    resource = Resource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
+    try:
+        async with Connection(credentials, SystemClock()) as connection:
             if not names:
-                raw = await connection.request("GET", resource.path(where), query=query, deadline=60.0)
+                raw = await connection.request("GET", resource.path(namespace), query=query, deadline=60.0)
                 return msgspec.json.decode(raw)
             objects = [
-                msgspec.json.decode(await connection.request("GET", resource.path(where, name)))
+                msgspec.json.decode(await connection.request("GET", resource.path(namespace, name)))
                 for name in names
             ]
-        if len(objects) == 1:
-            return objects[0]
-        return {"apiVersion": "v1", "kind": "List", "items": objects}
+    except ApiError as error:
+        # A 404 for a missing object has a reason in its Status; a 404 for an unknown kind has none.
+        if error.status != 404 or (names and error.reason):
+            raise
+        raise UnusableInput(
+            f"the cluster does not know {listed.plural} of batchsched; `batchsched install` adds the CRDs"
+        ) from error
+    return objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}
 
 
-def _show(answer: Any, listed: "ListedKind", view: View, source: _Source) -> None:
-    if view in (View.JSON, View.YAML):
-        from batchsched.cli.printing import print_data
+def rows(
+    kind: ListedKind, objects: Iterable[Object], now: float, *, wide: bool, namespaces: bool
+) -> list[list[str]]:
+    """Return the cells of a table, headings first.
 
-        print_data(answer, Output(view.value))
-        return
-    import time
-
-    from batchsched.cli.listing import aligned, rows
-
-    objects = answer.get("items", ()) if answer["kind"].endswith("List") else [answer]
-    if not objects:
-        where = "" if source.everywhere or not listed.namespaced else f" in {source.namespace} namespace"
-        typer.echo(f"No {listed.plural} found{where}.", err=True)
-        return
-    namespaces = listed.namespaced and source.everywhere
-    table = rows(listed, objects, time.time(), wide=view is View.WIDE, namespaces=namespaces)
-    for line in aligned(table):
-        typer.echo(line)
+    Args:
+      kind: the kind of the objects.
+      objects: the objects, one per row.
+      now: seconds since 1970.
+      wide: true to include the columns of `-o wide`.
+      namespaces: true to add the NAMESPACE column.
+    """
+    columns = [column for column in kind.columns if wide or not column.wide]
+    titles = ["NAMESPACE"] * namespaces + ["NAME", *(column.title for column in columns)]
+    return [
+        titles,
+        *(
+            [str(value_at(content, "metadata", "namespace") or NONE)] * namespaces
+            + [str(value_at(content, "metadata", "name")), *(column.cell(content, now) for column in columns)]
+            for content in objects
+        ),
+    ]

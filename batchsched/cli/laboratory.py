@@ -30,7 +30,7 @@ def check_lab_installed() -> None:
 def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
     """Run those runs of a scenario that have no result in the folder yet."""
     check_lab_installed()
-    from batchsched.cli.stopwatch import Stopwatch
+    from batchsched.cli.session import Stopwatch
     from batchsched.lab.plan import plan
     from batchsched.lab.results import write_plan
     from batchsched.lab.sweep import missing, sweep
@@ -56,7 +56,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
 def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
     """Search a scenario's parameters, write the report of the check, and return the result of the search."""
     check_lab_installed()
-    from batchsched.cli.stopwatch import Stopwatch
+    from batchsched.cli.session import Stopwatch
     from batchsched.lab.tuning import TuningEnvironment, tune
     from batchsched.lab.workers import workers
 

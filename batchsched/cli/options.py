@@ -1,6 +1,7 @@
 """Arguments that several commands share."""
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -41,7 +42,7 @@ def parse_time(text: str) -> float:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
-def check_files_exist(files: list[Path]) -> list[Path]:
+def check_files_exist(files: Sequence[Path]) -> Sequence[Path]:
     """Check that the files exist; `-` is standard input and always exists.
 
     Raises:

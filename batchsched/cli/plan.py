@@ -46,7 +46,7 @@ def _run(plan: Plan, detailed: int) -> tuple[PolicyRuns, ...]:
       plan: the workloads and policies.
       detailed: number of workloads, counted from the first, that keep the detail which drawing requires.
     """
-    from batchsched.cli.stopwatch import Stopwatch
+    from batchsched.cli.session import Stopwatch
     from batchsched.lab.simulation import Experiment, simulate_all, window_of
     from batchsched.simulator.run import RunSettings
 

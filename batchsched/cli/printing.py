@@ -1,17 +1,29 @@
-"""Output on standard output: JSON and YAML of any data, and tables that fit the terminal."""
+"""Output on standard output: any data as JSON or YAML, tables that fit the terminal, and decisions as tables."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from batchsched.api.core.pod import POD_GROUP_LABEL
+from batchsched.api.core.quantity import show
+from batchsched.api.decision import Decision, Refusal
+from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import Output
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from batchsched.cli.session import DecidedSession, Timings
+
 INDENT = 2
+MAX_ROWS: Final = 60
+"""Maximum rows of one table of a decision; -o json prints all of them."""
+_MAX_NODES: Final = 6
+_COLUMN_GAP: Final = 3
 
 
 def print_data(data: Any, output: Output) -> None:
@@ -57,3 +69,151 @@ def add_row(made: "Table", *cells: str) -> None:
     from rich.text import Text
 
     made.add_row(*(Text(cell) for cell in cells))
+
+
+def print_aligned(rows: Sequence[Sequence[str]], indent: str = "") -> None:
+    """Print the lines of a table, with at least three spaces between columns, as kubectl does."""
+    widths = [max(map(len, column)) + _COLUMN_GAP for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(indent + line.rstrip())
+
+
+def duration(passed: float) -> str:
+    """Return a time span as kubectl formats it: the longer the span, the coarser the unit.
+
+    Source: `HumanDuration` of k8s.io/apimachinery/pkg/util/duration.
+    """
+    whole = int(passed)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 120:
+        return f"{max(0, whole)}s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
+    for below, large, small in (
+        (10, (minutes, "m"), (whole % 60, "s")),
+        (180, (minutes, "m"), (0, "s")),
+        (480, (hours, "h"), (minutes % 60, "m")),
+        (2880, (hours, "h"), (0, "m")),
+        (11_520, (days, "d"), (hours % 24, "h")),
+        (2880 * 365, (days, "d"), (0, "h")),
+        (11_520 * 365, (days // 365, "y"), (days % 365, "d")),
+    ):
+        if minutes < below:
+            return f"{large[0]}{large[1]}" + (f"{small[0]}{small[1]}" if small[0] else "")
+    return f"{days // 365}y"
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """Return amounts as text: `16 nvidia.com/gpu, 64Gi memory`."""
+    return ", ".join(f"{show(resource, amount)} {resource}" for resource, amount in amounts.items())
+
+
+def nodes_text(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
+    """Return the nodes of (pod, node) pairs with counts: `n1 ×8, n2 ×4`."""
+    counts = Counter(node for _, node in pods)
+    shown = [node if count == 1 else f"{node} ×{count}" for node, count in list(counts.items())[:most]]
+    more = len(counts) - most
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def print_decision(session: "DecidedSession") -> None:
+    """Print the decision: placed, waiting, refused and evicted, and the gap to the solver's bound."""
+    decision = session.decision
+    gangs = placed_pods(decision, session.snapshot)
+    out = console()
+    for title, columns, rows in _decision_tables(decision, gangs):
+        if rows:
+            out.print(_filled(title, columns, rows))
+    out.print(_summary(decision, len(gangs), len(session.snapshot.nodes)))
+    out.print(_account(decision))
+
+
+def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
+    """Return the (pod, node) pairs to bind, by PodGroup; a pod without a PodGroup has its own key."""
+    groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
+    placed: dict[str, list[tuple[str, str]]] = {}
+    for assignment in decision.assignments:
+        pod = f"{assignment.namespace}/{assignment.pod}"
+        group = groups.get(pod, "")
+        placed.setdefault(f"{assignment.namespace}/{group}" if group else pod, []).append(
+            (assignment.pod, assignment.node)
+        )
+    return placed
+
+
+_Rows = list[tuple[str, ...]]
+
+
+def _decision_tables(
+    decision: Decision, gangs: dict[str, list[tuple[str, str]]]
+) -> Iterable[tuple[str, tuple[str, ...], _Rows]]:
+    """Yield the title, the columns and the rows of each part of a decision."""
+    placed: _Rows = [(group, str(len(pods)), nodes_text(pods)) for group, pods in gangs.items()]
+    yield "Placed", ("PodGroup", "Pods", "Nodes"), placed
+    held: _Rows = [(entry.pod_group, entry.plugin, entry.until) for entry in decision.waiting]
+    yield "Waiting at Permit", ("PodGroup", "Held by", "Until"), held
+    refused: _Rows = [(f"{entry.pod_group}\n{entry.reason}", _why(entry)) for entry in decision.refusals]
+    yield "Refused", ("PodGroup, and reason", "Explanation, and what would help"), refused
+    evicted: _Rows = [
+        (f"{entry.namespace}/{entry.pod}", entry.for_, entry.reason) for entry in decision.evictions
+    ]
+    yield "Evicted", ("Pod", "For", "Reason"), evicted
+    nominated: _Rows = [(f"{entry.namespace}/{entry.pod}", entry.node) for entry in decision.nominations]
+    yield "Nominated", ("Pod", "Reserved node"), nominated
+    reserved: _Rows = [(entry.pod_group, entry.start) for entry in decision.reservations]
+    yield "Reserved", ("PodGroup", "Earliest start"), reserved
+    aside: _Rows = [(entry.object or entry.file, entry.field, entry.message) for entry in decision.set_aside]
+    yield "Set aside", ("Object", "Field", "Why"), aside
+
+
+def print_timings(timings: "Timings") -> None:
+    """Print the durations of plugin calls on standard error, the longest first."""
+    from rich.console import Console
+
+    slowest = sorted(timings.items(), key=lambda item: -item[1][1])
+    rows = [
+        (plugin, point, str(calls), f"{seconds * 1e3:.2f}", f"{seconds / calls * 1e6:.0f}")
+        for (plugin, point), (calls, seconds) in slowest
+    ]
+    columns = ("Plugin", "Point", "Calls", "ms", "µs a call")
+    Console(stderr=True).print(_filled("Plugins, in a tenth of the cycles", columns, rows))
+
+
+def _filled(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "Table":
+    made = table(title, *columns)
+    for row in rows[:MAX_ROWS]:
+        add_row(made, *row)
+    if len(rows) > MAX_ROWS:
+        add_row(made, f"and {len(rows) - MAX_ROWS} more", *("" for _ in columns[1:]))
+    return made
+
+
+def _why(refusal: Refusal) -> str:
+    parts = [refusal.message]
+    if refusal.missing:
+        parts.append(f"missing: {amounts_text(refusal.missing)}")
+    if refusal.relaxation:
+        parts.append(f"would help: {refusal.relaxation}")
+    return "\n".join(parts)
+
+
+def _summary(decision: Decision, gangs: int, nodes: int) -> str:
+    parts = [f"{gangs} placed ({len(decision.assignments)} pods)"]
+    if decision.waiting:
+        parts.append(f"{len(decision.waiting)} waiting")
+    parts.append(f"{len(decision.refusals)} refused")
+    if decision.set_aside:
+        parts.append(f"{len(decision.set_aside)} set aside")
+    return f"PodGroups: {', '.join(parts)}; {nodes} nodes"
+
+
+def _account(decision: Decision) -> str:
+    account = decision.solver
+    sentence = f"Solved in {account.seconds:.2f} s"
+    if account.tiers:
+        count = len(account.tiers)
+        sentence += f", {count} {'tier' if count == 1 else 'tiers'}, {account.gap:.2%} from the bound"
+    if account.guard:
+        sentence += "; the wall-clock guard fired, the decision may not repeat"
+    return sentence

@@ -1,10 +1,14 @@
 """`batchsched queues`: the amounts and entitlements of queues, and the reasons why their gangs wait."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 
+from batchsched.api.core.quantity import show
+from batchsched.api.decision import Decision, Refusal
 from batchsched.cli.options import (
     Config,
     Context,
@@ -14,12 +18,12 @@ from batchsched.cli.options import (
     Output,
     ProfileName,
     Seed,
-    check_files_exist,
 )
+from batchsched.cli.printing import amounts_text, duration, print_aligned, print_data
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
-    from batchsched.session.queue_report import QueuesReport
+    from batchsched.session.queue_report import Amounts, PendingGangReport, QueueReport, QueuesReport
 
 EXAMPLES = """Examples:
 
@@ -32,6 +36,18 @@ batchsched queues explain team-a
 batchsched queues explain research examples/ -o json
 """
 EXPLAIN = "explain"
+WIDTH = 24
+"""Characters of a bar; the full bar is the capacity of the cluster."""
+OWN, BORROWED, PENDING, FAIR = "█", "▓", "░", "│"
+MOST_GANGS = 10
+LEGEND = f"{OWN} allocated  {BORROWED} above the guarantee  {PENDING} pending  {FAIR} fair share"
+SHARES = {
+    "guarantee": "inside the guarantee of its queue or of an ancestor: it is scheduled before all borrowing gangs",
+    "fair": "inside the fair share of its queue: it is scheduled before all borrowing gangs",
+    "borrowing": "beyond the fair share of its queue: it uses capacity that no entitled queue requests",
+    "all": "no queue has an entitlement: priority and age decide",
+}
+_AMOUNT_TITLES: Final = ("ALLOCATED", "GUARANTEE", "FAIR", "BORROWED", "PENDING", "LIMIT")
 
 
 def queues(
@@ -66,15 +82,12 @@ def queues(
     Without files the command lists the cluster in its current state and writes nothing. Use the configuration of the
     running scheduler. A full bar is the capacity of the cluster.
     """
-    from batchsched.cli.live import ClusterAccess, live_session
-    from batchsched.cli.printing import print_data
-    from batchsched.cli.queue_tables import explain_queue, print_queue_explanation, print_queues
-    from batchsched.cli.session import run_session
+    from batchsched.cli.session import ClusterAccess, live_session, run_session
     from batchsched.session.queue_report import report_queues
 
     name, files = _split_arguments(subject or [])
     if files:
-        session = run_session(check_files_exist([Path(path) for path in files]), config, profile, seed, now)
+        session = run_session([Path(path) for path in files], config, profile, seed, now)
     else:
         session = live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
     view = report_queues(session.snapshot, session.profile, session.now)
@@ -116,11 +129,195 @@ def _check_queue_name(name: str, view: "QueuesReport", session: "DecidedSession"
       BadParameter: there is no queue of that name, or it was set aside.
     """
     from batchsched.api.crd.validation import nearest
+    from batchsched.cli.session import check_not_set_aside
 
     names = [queue.name for queue in view.queues]
     if name in names:
         return name
-    for aside in session.decision.set_aside:
-        if aside.object == f"Queue {name}":
-            raise typer.BadParameter(f"{aside.object} was set aside: {aside.field}: {aside.message}")
+    check_not_set_aside(session, f"Queue {name}")
     raise typer.BadParameter(f"there is no Queue {name!r}; {nearest(name, names)}")
+
+
+class WaitingGang(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A pending gang and its refusal. Without a refusal the next session places the gang."""
+
+    gang: "PendingGangReport"
+    refusal: Refusal | None = None
+
+
+class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Why the gangs of a queue wait.
+
+    Args:
+      queue: the queue, including the queues below it.
+      above: the ancestors of the queue, its parent first.
+      waiting: pending gangs of the queue and of the queues below it, in scheduling order.
+      over_share: by leaf queue, the amounts above its fair share.
+    """
+
+    queue: "QueueReport"
+    above: "tuple[QueueReport, ...]"
+    waiting: tuple[WaitingGang, ...]
+    over_share: "dict[str, Amounts]"
+
+
+def most_demanded_resource(view: "QueuesReport") -> str:
+    """Return the resource with the highest demand, allocated and pending, relative to its capacity."""
+    roots = [queue for queue in view.queues if not queue.parent]
+
+    def load(resource: str) -> float:
+        demand = sum(queue.allocated.get(resource, 0) + queue.pending.get(resource, 0) for queue in roots)
+        return demand / view.capacity[resource]
+
+    return max(sorted(view.capacity), key=load, default="cpu")
+
+
+def bar(queue: "QueueReport", resource: str, capacity: int) -> str:
+    """Draw the allocated, borrowed and pending amounts of a queue and its fair share."""
+
+    def cells(amount: int) -> int:
+        """Return the length of an amount in characters; an amount above 0 has at least one."""
+        return max(amount > 0, round(WIDTH * min(amount, capacity) / max(1, capacity)))
+
+    allocated = queue.allocated.get(resource, 0)
+    borrowed = queue.borrowed.get(resource, 0)
+    own, held = cells(allocated - borrowed), cells(allocated)
+    requested = cells(allocated + queue.pending.get(resource, 0))
+    drawn = list((OWN * own + BORROWED * (held - own) + PENDING * (requested - held)).ljust(WIDTH + 1))
+    drawn[cells(queue.fair_share.get(resource, 0))] = FAIR
+    return "".join(drawn)
+
+
+def print_queues(view: "QueuesReport", resource: str | None) -> None:
+    """Print the tree of queues."""
+    chosen = resource or most_demanded_resource(view)
+    capacity = view.capacity.get(chosen, 0)
+    rows = [["QUEUE", "", *_AMOUNT_TITLES, "GANGS", "WAIT"]]
+    for branch, queue in zip(tree_prefixes(view.queues), view.queues, strict=True):
+        rows.append(
+            [
+                branch + queue.name,
+                bar(queue, chosen, capacity),
+                *_amount_cells(queue, chosen),
+                f"{queue.running}+{queue.waiting}",
+                duration(queue.longest_wait) if queue.waiting else "-",
+            ]
+        )
+    typer.echo(f"{chosen}: {show(chosen, capacity)} in the cluster")
+    print_aligned(rows)
+    typer.echo(LEGEND)
+
+
+def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
+    """Return the amounts of a queue in the order of `_AMOUNT_TITLES`."""
+    parts = (queue.allocated, queue.guarantee, queue.fair_share, queue.borrowed, queue.pending, queue.limit)
+    return ["-" if resource not in part else show(resource, part[resource]) for part in parts]
+
+
+def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
+    """Return the branch characters before each queue's name; parents precede their children."""
+    listed = list(queues)
+    last = {queue.parent: queue.name for queue in listed}
+    names: list[str] = []
+    prefixes = []
+    for queue in listed:
+        names[queue.depth :] = [queue.name]
+        lines = ""
+        parents = ["", *names]
+        for depth in range(1, queue.depth + 1):
+            name, parent = names[depth], parents[depth]
+            ends = last[parent] == name
+            if depth == queue.depth:
+                lines += "└─ " if ends else "├─ "
+            else:
+                lines += "   " if ends else "│  "
+        prefixes.append(lines)
+    return prefixes
+
+
+def explain_queue(name: str, view: "QueuesReport", decision: Decision) -> QueueExplanation:
+    """Return why the gangs of a queue wait; the queue must be part of the view."""
+    by_name = {entry.name: entry for entry in view.queues}
+    above, parent = [], by_name[name].parent
+    while parent:
+        above.append(by_name[parent])
+        parent = by_name[parent].parent
+    below = {name}
+    for entry in view.queues:  # parents come first
+        if entry.parent in below:
+            below.add(entry.name)
+    refusals = {entry.pod_group: entry for entry in decision.refusals}
+    waiting = [
+        WaitingGang(gang=entry, refusal=refusals.get(entry.pod_group))
+        for entry in view.waiting
+        if entry.queue in below
+    ]
+    parents = {entry.parent for entry in view.queues}
+    over = {
+        entry.name: _over(entry)
+        for entry in view.queues
+        if entry.name not in parents and entry.name not in below
+    }
+    return QueueExplanation(
+        queue=by_name[name],
+        above=tuple(above),
+        waiting=tuple(waiting),
+        over_share={queue: amounts for queue, amounts in over.items() if amounts},
+    )
+
+
+def _over(queue: "QueueReport") -> "Amounts":
+    return {
+        resource: amount - queue.fair_share.get(resource, 0)
+        for resource, amount in queue.allocated.items()
+        if amount > queue.fair_share.get(resource, 0)
+    }
+
+
+def print_queue_explanation(explanation: QueueExplanation) -> None:
+    """Print why the gangs of a queue wait."""
+    queue = explanation.queue
+    waits = (
+        f"{queue.waiting} wait, the longest for {duration(queue.longest_wait)}"
+        if queue.waiting
+        else "none waits"
+    )
+    typer.echo(f"Queue {queue.name}: gangs: {queue.running} run, {waits}")
+    for related in (queue, *explanation.above):
+        _print_amounts(related, "" if related is queue else f"ancestor {related.name}: ")
+    if not explanation.waiting:
+        return
+    typer.echo("\npending gangs in scheduling order:")
+    for waiting in explanation.waiting[:MOST_GANGS]:
+        _print_gang(waiting)
+    if len(explanation.waiting) > MOST_GANGS:
+        typer.echo(f"and {len(explanation.waiting) - MOST_GANGS} more (-o json prints all)")
+    entitled = any(related.gang.share in ("guarantee", "fair") for related in explanation.waiting)
+    if entitled and explanation.over_share:
+        typer.echo("\nother queues above their fair share:")
+        for name, amounts in explanation.over_share.items():
+            typer.echo(f"  {name}: {amounts_text(dict(sorted(amounts.items())))}")
+
+
+def _print_amounts(queue: "QueueReport", before: str) -> None:
+    resources = sorted({*queue.allocated, *queue.guarantee, *queue.limit, *queue.pending})
+    if not resources:
+        return
+    titles = [before + "RESOURCE", *_AMOUNT_TITLES]
+    rows = [[resource, *_amount_cells(queue, resource)] for resource in resources]
+    print_aligned([titles, *rows], indent="  ")
+
+
+def _print_gang(waiting: WaitingGang) -> None:
+    gang, refusal = waiting.gang, waiting.refusal
+    request = amounts_text(dict(sorted(gang.wanted.items())))
+    typer.echo(f"  {gang.pod_group} ({gang.queue}, for {duration(gang.waited)}) requests {request}")
+    typer.echo(f"    {SHARES[gang.share]}")
+    if refusal is None:
+        typer.echo("    it is placed by the next session")
+        return
+    typer.echo(f"    {refusal.reason}: {refusal.message}")
+    if not all(resource in refusal.message for resource in refusal.missing):
+        typer.echo(f"    missing: {amounts_text(refusal.missing)}")
+    if refusal.relaxation:
+        typer.echo(f"    would help: {refusal.relaxation}")

@@ -6,7 +6,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from batchsched.cli.exit import ExitCode
+from batchsched.cli import ExitCode
 from batchsched.cli.options import Format, Output
 
 _MOST_SHOWN = 50
@@ -35,8 +35,7 @@ def replay(
     is printed, and the differences go to standard error.
     """
     from batchsched.cli.printing import print_data
-    from batchsched.cli.session import with_timings
-    from batchsched.cli.stopwatch import Stopwatch
+    from batchsched.cli.session import Stopwatch, with_timings
     from batchsched.record.file import read
     from batchsched.record.replay import differences
     from batchsched.session.decide import decide

@@ -1,26 +1,36 @@
-"""One session of a command: read the input, decide, and return the decision with timings and extender answers."""
+"""The session of a command over files or over a running cluster, with timings and the answers of extenders."""
 
+import asyncio
 import gc
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+from typing_extensions import override
 
 from batchsched.api.crd.validation import nearest
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
-from batchsched.cli.exit import ExitCode
-from batchsched.cli.stopwatch import Stopwatch
+from batchsched.cli import ExitCode
+from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, Profile
 from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import read, sentence
+from batchsched.ports.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from batchsched.record.answers import Answers
+    from batchsched.scheduler.app import SchedulerApp
 
 Timings = Mapping[tuple[str, str], tuple[int, float]]
 
@@ -52,27 +62,105 @@ class DecidedSession:
         return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """The cluster that a command reads, and the profile that it uses.
+
+    Args:
+      kubeconfig, context: values of the options `--kubeconfig` and `--context`; None: the defaults of kubectl.
+      config, profile: the configuration file and the name of the profile; None: the default profile.
+    """
+
+    kubeconfig: Path | None
+    context: str | None
+    config: Path | None
+    profile: str | None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context."""
+        from batchsched.kube.credentials import Credentials
+
+        return Credentials(self.kubeconfig, self.context).preferred_namespace
+
+
 def run_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
     """Read manifests and decide one session over them; print set-aside objects on standard error.
 
     Raises:
+      BadParameter: a file does not exist.
       UnusableInput: the files contain nothing usable.
       InvalidInput: the configuration cannot be used.
     """
+    check_files_exist(files)
     profile = profile_of(config, profile_name)
-    stopwatch = Stopwatch()
     moment = time.time() if now is None else now
-    with _without_garbage_collection():
-        try:
-            reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
-            decision, answers = decide_with_timings(reading.snapshot, profile, moment, seed, stopwatch)
-        finally:
-            stopwatch.close()
-    print_warnings([f"set aside: {sentence(record)}" for record in decision.set_aside])
+    with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
+        reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
+        session = _decide(reading.snapshot, profile, moment, seed, stopwatch)
+    print_warnings([f"set aside: {sentence(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
-    return DecidedSession(reading.snapshot, profile, moment, seed, decision, answers, stopwatch.calls)
+    return session
+
+
+def live_session(access: ClusterAccess, seed: int) -> DecidedSession:
+    """Decide one session over the current state of a cluster.
+
+    Raises:
+      UnusableInput: no cluster can be reached, or the API server does not list a required resource.
+      InvalidInput: the configuration cannot be used.
+    """
+    profile = profile_of(access.config, access.profile)
+    return _decide_live(asyncio.run(_list_cluster(access, profile)), profile, time.time(), seed)
+
+
+def what_if_sessions(
+    access: ClusterAccess, files: Sequence[Path], seed: int
+) -> tuple[DecidedSession, DecidedSession, list[str]]:
+    """Decide one session over the cluster, and a second one with the objects of the files added.
+
+    Returns:
+      Both sessions, and the keys of the gangs in the files.
+
+    Raises:
+      UnusableInput: as `live_session`, or the files contain nothing to schedule.
+      InvalidInput: the configuration or an object cannot be used.
+    """
+    from batchsched.scheduler.what_if import WhatIf
+
+    profile = profile_of(access.config, access.profile)
+    service = asyncio.run(_list_cluster(access, profile))
+    now = time.time()
+    before = _decide_live(service, profile, now, seed)
+    supposed = WhatIf(service, profile.scheduler_name, now, access.namespace)
+    supposed.put(files)
+    print_warnings([f"warning: {line}" for line in supposed.warnings])
+    return before, _decide_live(service, profile, now, seed), supposed.gangs()
+
+
+def _decide_live(service: "SchedulerApp", profile: Profile, now: float, seed: int) -> DecidedSession:
+    """Decide a session over the listed objects."""
+    from batchsched.scheduler.live_snapshot import set_aside
+
+    snapshot = service.cache.snapshot()
+    snapshot = replace(snapshot, set_aside=(*snapshot.set_aside, *set_aside(service)))
+    with closing(Stopwatch()) as stopwatch:
+        return _decide(snapshot, profile, now, seed, stopwatch)
+
+
+def _decide(
+    snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: "Stopwatch"
+) -> DecidedSession:
+    """Decide with extenders and time limits."""
+    from batchsched.runner.session_runner import SessionRunner
+
+    runner = SessionRunner(profile)
+    with stopwatch.stage("session"):
+        decision = runner.decide(snapshot, now, seed, stopwatch)
+    decision = with_timings(decision, stopwatch)
+    return DecidedSession(snapshot, profile, now, seed, decision, runner.answers, stopwatch.calls)
 
 
 def profile_of(config: Path | None, name: str | None) -> Profile:
@@ -81,56 +169,44 @@ def profile_of(config: Path | None, name: str | None) -> Profile:
     Raises:
       InvalidInput: the file cannot be used, or it has no profile of that name.
     """
-    if config is None:
-        return profile_named(BatchSchedulerConfiguration(), name, None)
-    from batchsched.framework.runtime.registry import standard
+    configuration, warnings = (
+        (BatchSchedulerConfiguration(), ()) if config is None else load_with_warnings(config)
+    )
+    profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
+    if name is not None and name not in profiles:
+        raise InvalidInput(
+            f"there is no profile {name!r}; {nearest(name, list(profiles))}",
+            file=str(config or ""),
+            field="profiles",
+        )
+    profile = configuration.profiles[0] if name is None else profiles[name]
+    if config is not None:
+        from batchsched.framework.runtime.registry import standard
 
-    configuration, warnings = load_with_warnings(config)
-    profile = profile_named(configuration, name, config)
-    absent = standard().passed_over(profile)
-    lines = [
-        *warnings,
-        *([f"{config}: not installed, and ignored: {', '.join(absent)}"] if absent else []),
-    ]
-    print_warnings([f"warning: {line}" for line in lines])
+        absent = standard().passed_over(profile)
+        if absent:
+            warnings = (*warnings, f"{config}: not installed, and ignored: {', '.join(absent)}")
+        print_warnings([f"warning: {line}" for line in warnings])
     return profile
 
 
-def profile_named(configuration: BatchSchedulerConfiguration, name: str | None, file: Path | None) -> Profile:
-    """Return the profile with a scheduler name; without a name, the first profile.
+def with_timings(decision: Decision, stopwatch: "Stopwatch") -> Decision:
+    """Return the decision with the seconds of the session and of its stages."""
+    account = msgspec.structs.replace(
+        decision.solver, seconds=stopwatch.seconds("session"), stages=stopwatch.stages
+    )
+    return msgspec.structs.replace(decision, solver=account)
+
+
+def check_not_set_aside(session: DecidedSession, *objects: str) -> None:
+    """Check that none of these objects, given as `Kind name`, was set aside.
 
     Raises:
-      InvalidInput: there is no profile of that name.
+      BadParameter: an object was set aside.
     """
-    if name is None:
-        return configuration.profiles[0]
-    for profile in configuration.profiles:
-        if profile.scheduler_name == name:
-            return profile
-    names = [profile.scheduler_name for profile in configuration.profiles]
-    raise InvalidInput(
-        f"there is no profile {name!r}; {nearest(name, names)}", file=str(file or ""), field="profiles"
-    )
-
-
-def decide_with_timings(
-    snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: Stopwatch
-) -> "tuple[Decision, Answers]":
-    """Decide with extenders and time limits; return the decision and the recorded answers."""
-    from batchsched.runner.session_runner import SessionRunner
-
-    runner = SessionRunner(profile)
-    with stopwatch.stage("session"):
-        decision = runner.decide(snapshot, now, seed, stopwatch)
-    return with_timings(decision, stopwatch), runner.answers
-
-
-def with_timings(decision: Decision, stopwatch: Stopwatch) -> Decision:
-    """Return the decision with the seconds of the session and of its stages."""
-    from msgspec.structs import replace
-
-    account = replace(decision.solver, seconds=stopwatch.seconds("session"), stages=stopwatch.stages)
-    return replace(decision, solver=account)
+    for record in session.decision.set_aside:
+        if record.object in objects:
+            raise typer.BadParameter(f"{record.object} was set aside: {record.field}: {record.message}")
 
 
 @contextmanager
@@ -151,3 +227,105 @@ def print_warnings(lines: Sequence[str]) -> None:
         print(line, file=sys.stderr)
     if len(lines) > _MOST_SHOWN:
         print(f"and {len(lines) - _MOST_SHOWN} more", file=sys.stderr)
+
+
+async def _list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
+    from batchsched.api.crd.base import API_VERSION
+    from batchsched.kube.clock import SystemClock
+    from batchsched.kube.connection import Connection
+    from batchsched.kube.credentials import Credentials
+    from batchsched.scheduler.live_snapshot import list_cluster
+
+    clock = SystemClock()
+    async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
+        service = await list_cluster(connection, clock, [profile])
+    own_kinds = [
+        reflector for reflector in service.reflectors if reflector.resource.api_version == API_VERSION
+    ]
+    unknown = ", ".join(sorted(reflector.resource.plural for reflector in own_kinds if not reflector.lists))
+    if unknown:
+        print_warnings(
+            [
+                f"warning: the cluster does not know {unknown} of batchsched; `batchsched install` adds the CRDs"
+            ]
+        )
+    return service
+
+
+_BAR_DELAY_SECONDS = 0.5
+"""Seconds before a progress bar appears; shorter work shows none."""
+_DIGITS = 6
+
+
+class Stopwatch(Telemetry):
+    """Adds up the seconds of each stage, and draws a progress bar if standard error is a terminal.
+
+    The time of a nested stage counts for both stages.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._begun = perf_counter()
+        self._bar: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self.calls: dict[tuple[str, str], tuple[int, float]] = {}
+        """By plugin and point: the number of sampled calls, and their duration in seconds."""
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """Seconds by stage, in the order in which the stages first ended."""
+        return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
+
+    def seconds(self, stage: str) -> float:
+        """Return the seconds of one stage, 0 if the stage did not run."""
+        return round(self._seconds.get(stage, 0.0), _DIGITS)
+
+    @override
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        begun = perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - begun
+
+    @override
+    def progress(self, done: int, total: int, what: str) -> None:
+        if self._bar is None:
+            if not sys.stderr.isatty() or perf_counter() - self._begun < _BAR_DELAY_SECONDS:
+                return
+            self._bar = _progress_bar()
+            self._bar.start()
+        if what not in self._tasks:
+            self._tasks[what] = self._bar.add_task(what, total=total or None)
+        self._bar.update(self._tasks[what], completed=done, total=total or None)
+
+    @override
+    @contextmanager
+    def call(self, plugin: str, point: str) -> Iterator[None]:
+        begun = perf_counter()
+        try:
+            yield
+        finally:
+            calls, seconds = self.calls.get((plugin, point), (0, 0.0))
+            self.calls[plugin, point] = (calls + 1, seconds + perf_counter() - begun)
+
+    def close(self) -> None:
+        """Remove the progress bar."""
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = None
+
+
+def _progress_bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

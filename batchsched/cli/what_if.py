@@ -1,11 +1,13 @@
 """`batchsched what-if`: predict the placement of a job if it were created now."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
+from batchsched.api.decision import Eviction
+from batchsched.cli.explain import Explanation, explain_gang, print_explanation
 from batchsched.cli.options import (
     Config,
     Context,
@@ -16,10 +18,7 @@ from batchsched.cli.options import (
     Seed,
     check_files_exist,
 )
-
-if TYPE_CHECKING:
-    from batchsched.api.decision import Eviction
-    from batchsched.cli.explanation import Explanation
+from batchsched.cli.printing import console, placed_pods, print_data
 
 EXAMPLES = """Examples:
 
@@ -40,8 +39,8 @@ class Outcome(msgspec.Struct, frozen=True, rename="camel"):
       displaced: gangs that the next session places only without the added objects.
     """
 
-    gangs: "tuple[Explanation, ...]"
-    evictions: "tuple[Eviction, ...]"
+    gangs: tuple[Explanation, ...]
+    evictions: tuple[Eviction, ...]
     displaced: tuple[str, ...]
 
 
@@ -69,13 +68,9 @@ def what_if(
     For each gang of the files, the command prints its nodes, or why it would wait. It also prints the pods that would
     be evicted, and the pending gangs that would wait longer. Use the configuration of the running scheduler.
     """
-    from batchsched.cli.explanation import explain_gang
-    from batchsched.cli.live import ClusterAccess, what_if_sessions
-    from batchsched.cli.printing import print_data
+    from batchsched.cli.session import ClusterAccess, what_if_sessions
 
     before, after, gangs = what_if_sessions(ClusterAccess(kubeconfig, context, config, profile), files, seed)
-    from batchsched.cli.tables import placed_pods
-
     placed = placed_pods(before.decision, before.snapshot).keys()
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()
     evicted_before = {(eviction.namespace, eviction.pod) for eviction in before.decision.evictions}
@@ -95,9 +90,6 @@ def what_if(
 
 
 def _print(outcome: Outcome) -> None:
-    from batchsched.cli.explanation import print_explanation
-    from batchsched.cli.printing import console
-
     out = console()
     for explanation in outcome.gangs:
         print_explanation(explanation)

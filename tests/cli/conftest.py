@@ -23,6 +23,11 @@ class Result:
     def data(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def complaint(self) -> str:
+        """The error message without the box around it."""
+        return " ".join(self.err.replace("│", " ").split())
+
 
 @pytest.fixture
 def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
@@ -40,18 +45,14 @@ def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
 def cluster(tmp_path: Path) -> Path:
     """Two nodes of 8 CPUs and a gang of two that fits."""
     file = tmp_path / "cluster.yaml"
-    file.write_text(
-        "\n---\n".join(
-            [
-                node("n1"),
-                node("n2"),
-                group("good", "{minMember: 2}"),
-                pod("good-0", "good"),
-                pod("good-1", "good"),
-            ]
-        )
-    )
+    gang = [group("good", "{minMember: 2}"), pod("good-0", "good"), pod("good-1", "good")]
+    file.write_text(manifests(node("n1"), node("n2"), *gang))
     return file
+
+
+def manifests(*documents: str) -> str:
+    """Join YAML documents to one file."""
+    return "\n---\n".join(documents)
 
 
 def node(name: str) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.cli import exit_code
-from batchsched.cli.demo import DEMO_POLICIES, DEMO_WORKLOAD, GANGS, recipe
+from batchsched.cli.demo import DEMO_POLICIES, GANGS, SEED, recipe
 from batchsched.simulator.generator import generate
 
 
@@ -35,7 +35,7 @@ def test_demo_prints_nothing_beyond_a_terminal_of_80_columns_but_what_one_copies
 
 
 def test_demo_day_is_a_day_on_64_nodes_of_8_gpus():
-    workload = generate(recipe(GANGS), DEMO_WORKLOAD.seed)
+    workload = generate(recipe(GANGS), SEED)
     hours = (workload.arrivals[-1].at - workload.arrivals[0].at) / 3600
     assert len(workload.cluster.nodes) == 64
     assert hours == pytest.approx(24, abs=1)

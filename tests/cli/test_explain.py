@@ -2,7 +2,15 @@ from pathlib import Path
 
 import pytest
 
+from batchsched.cli.explain import Explanation, State, print_explanation
+from batchsched.session.refusals.feasibility import (
+    DomainFeasibility,
+    GangFeasibility,
+    LevelFeasibility,
+    PartFeasibility,
+)
 from tests.cli.conftest import NOW, group
+from tests.cli.test_printing import EVERYTHING, REFUSAL
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -70,14 +78,14 @@ def test_pod_group_without_pods_is_told_so(command, cluster, tmp_path):
 def test_unknown_pod_group_is_wrong_usage_with_the_name_that_was_meant(command):
     result = explain(command, "research/longcontext")
     assert result.code == 2
-    words = " ".join(result.err.replace("│", " ").split())
+    words = result.complaint
     assert "there is no PodGroup or pod 'research/longcontext'; did you mean research/long-context?" in words
 
 
 def test_file_that_is_not_there_is_named(command):
     result = command("explain", "podgrup/bert")
     assert result.code == 2
-    assert "there is no file 'podgrup/bert'" in " ".join(result.err.replace("│", " ").split())
+    assert "there is no file 'podgrup/bert'" in result.complaint
 
 
 def test_pod_group_that_was_set_aside_says_why(command, cluster, tmp_path):
@@ -85,3 +93,51 @@ def test_pod_group_that_was_set_aside_says_why(command, cluster, tmp_path):
     result = command("explain", cluster, tmp_path / "bad.yaml", "--pod-group", "team-a/bad")
     assert result.code == 2
     assert "spec.minMember" in result.err
+
+
+@pytest.mark.parametrize(
+    "found, headline",
+    [
+        (Explanation(pod_group="a/g", state=State.EMPTY), "PodGroup a/g: it has no pods"),
+        (Explanation(pod_group="a/g", state=State.BOUND), "PodGroup a/g: no pod is pending"),
+        (Explanation(pod_group="a/g", state=State.PLACED), "PodGroup a/g: placed, 0 pods"),
+        (
+            Explanation(pod_group="a/g", state=State.WAITING, waiting=EVERYTHING.waiting[0]),
+            "PodGroup a/g: held at Permit by Quota until 2026-01-01T00:10:00Z",
+        ),
+        (
+            Explanation(pod_group="a/g", state=State.REFUSED, refusal=REFUSAL),
+            "PodGroup a/g: refused, InsufficientResources",
+        ),
+    ],
+)
+def test_explanation_begins_with_what_became_of_the_gang(found, headline, capsys):
+    print_explanation(found)
+    assert capsys.readouterr().out.splitlines()[0] == headline
+
+
+def test_explanation_of_a_refusal_says_what_is_missing_and_what_would_help(capsys):
+    print_explanation(Explanation(pod_group="a/g", state=State.REFUSED, refusal=REFUSAL))
+    out = capsys.readouterr().out
+    assert "missing:      16 nvidia.com/gpu, 64Gi memory" in out
+    assert "would help:   two more nodes" in out
+
+
+def test_many_domains_are_cut_and_say_so(capsys):
+    domains = tuple(DomainFeasibility(value=f"r{at}", nodes=1, open_nodes=1, room=9 - at) for at in range(10))
+    part = PartFeasibility(
+        sub_group="workers",
+        members=3,
+        requests={},
+        nodes=10,
+        open_nodes=10,
+        room=45,
+        reasons={"too small": 2},
+        levels=(LevelFeasibility(level="rack", domains=domains),),
+    )
+    view = GangFeasibility(pod_group="a/g", min_member=3, bound=0, pending=3, parts=(part,))
+    print_explanation(Explanation(pod_group="a/g", state=State.EMPTY, outlook=view))
+    out = capsys.readouterr().out
+    assert "subGroup workers: 3 members of no request" in out
+    assert "  2 nodes: too small" in out
+    assert "and 2 more" in out

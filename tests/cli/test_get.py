@@ -12,6 +12,9 @@ import pytest
 import yaml
 from typing_extensions import override
 
+from batchsched.api.core.metadata import timestamp
+from batchsched.cli.get import POD_GROUPS, QUEUES, rows
+
 GROUPS = "/apis/scheduling.batchsched.dev/v1alpha1"
 BERT = {"metadata": {"name": "bert", "namespace": "team"}, "spec": {"minMember": 2}}
 
@@ -160,4 +163,69 @@ def test_labels_are_asked_of_the_server(api, get):
 def test_what_makes_no_sense_is_refused(get, arguments, complaint):
     result = get(*arguments)
     assert result.code == 2
-    assert complaint in " ".join(result.err.replace("│", " ").split())
+    assert complaint in result.complaint
+
+
+NOW = 1_700_000_000.0
+WAITING = {
+    "metadata": {"name": "bert", "namespace": "team", "creationTimestamp": timestamp(NOW - 300)},
+    "spec": {"minMember": 9, "queue": "ml", "subGroups": [{"name": "a"}, {"name": "b", "minMember": 8}]},
+    "status": {
+        "phase": "Pending",
+        "placed": 3,
+        "queuePosition": 2,
+        "estimatedStartTime": timestamp(NOW + 90),
+        "conditions": [
+            {"type": "Other", "reason": "x"},
+            {"type": "Scheduled", "status": "False", "reason": "QueueLimit", "message": "2 over"},
+        ],
+    },
+}
+
+
+def cells(kind, one, wide=False, namespaces=False):
+    titles, row = rows(kind, [one], NOW, wide=wide, namespaces=namespaces)
+    return dict(zip(titles, row, strict=True))
+
+
+def test_gang_that_waits():
+    assert cells(POD_GROUPS, WAITING) == {
+        "NAME": "bert",
+        "PHASE": "Pending",
+        "MIN": "9",
+        "PLACED": "3",
+        "RUNNING": "0",
+        "QUEUE": "ml",
+        "AGE": "5m",
+    }
+
+
+def test_wide_says_where_it_stands_and_why():
+    found = cells(POD_GROUPS, WAITING, wide=True, namespaces=True)
+    assert found["NAMESPACE"] == "team"
+    assert (found["POSITION"], found["START"]) == ("2", "in 90s")
+    assert found["SCHEDULED"] == "QueueLimit: 2 over"
+
+
+def test_gang_that_nobody_looked_at_and_that_says_nothing():
+    found = cells(POD_GROUPS, {"metadata": {"name": "x"}}, wide=True)
+    assert found["PHASE"] == found["SCHEDULED"] == found["AGE"] == "<unknown>"
+    assert (found["MIN"], found["QUEUE"], found["START"]) == ("1", "default", "<none>")
+
+
+def test_least_number_is_what_the_subgroups_need_where_it_is_not_stated():
+    assert (
+        cells(POD_GROUPS, {"metadata": {"name": "x"}, "spec": {"subGroups": [{}, {"minMember": 3}]}})["MIN"]
+        == "4"
+    )
+
+
+def test_queue_says_what_it_holds():
+    one = {
+        "metadata": {"name": "ml"},
+        "spec": {"parent": "research", "limit": {"cpu": "8"}},
+        "status": {"allocated": {"memory": "1Gi", "cpu": "2"}, "pending": 1},
+    }
+    found = cells(QUEUES, one, wide=True)
+    assert (found["PARENT"], found["WEIGHT"], found["PENDING"]) == ("research", "1", "1")
+    assert (found["ALLOCATED"], found["LIMIT"], found["GUARANTEE"]) == ("cpu=2,memory=1Gi", "cpu=8", "<none>")

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from batchsched import __version__
-from batchsched.cli import app
-from batchsched.cli.exit import ExitCode
+from batchsched.cli import ExitCode, app
 
 COMMANDS = ("decide", "explain", "record", "replay", "schema", "version")
 

@@ -1,7 +1,23 @@
 """`batchsched queues` over files; the cluster is asked as `explain` asks it."""
 
+from typing import Any
+
 import pytest
 
+from batchsched.api.decision import Decision, Refusal
+from batchsched.cli.queues import (
+    BORROWED,
+    FAIR,
+    OWN,
+    PENDING,
+    WIDTH,
+    bar,
+    explain_queue,
+    most_demanded_resource,
+    print_queue_explanation,
+    tree_prefixes,
+)
+from batchsched.session.queue_report import PendingGangReport, QueueReport, QueuesReport
 from tests.cli.conftest import NOW, group, node, pod, queue
 
 
@@ -29,11 +45,6 @@ def queues(command, files):
     return lambda *arguments: command("queues", *arguments, files, "--now", NOW)
 
 
-def said(error):
-    """What stands in the box of a complaint."""
-    return " ".join(error.replace("│", " ").split())
-
-
 def test_tree_shows_what_is_asked_for_most(queues):
     result = queues()
     assert result.code == 0
@@ -52,7 +63,7 @@ def test_another_resource_may_be_asked_for(queues):
     assert queues("-r", "memory").out.startswith("memory: 64Gi ")
     result = queues("-r", "nonsense")
     assert result.code == 2
-    assert "no node has 'nonsense'" in said(result.err)
+    assert "no node has 'nonsense'" in result.complaint
 
 
 def test_data_have_every_resource(queues):
@@ -83,19 +94,19 @@ def test_explanation_as_data_has_the_refusals_of_the_decision(queues, command, f
 def test_queue_that_is_not_there_is_missed_by_name(queues):
     result = queues("explain", "reserch")
     assert result.code == 2
-    assert "research" in said(result.err)
+    assert "research" in result.complaint
 
 
 def test_queue_has_to_be_named(command):
     result = command("queues", "explain")
     assert result.code == 2
-    assert "which queue" in said(result.err)
+    assert "which queue" in result.complaint
 
 
 def test_name_where_files_are_expected_is_told_how_to_ask(command):
     result = command("queues", "team-a")
     assert result.code == 2
-    assert "there is no file 'team-a'; for one queue: batchsched queues explain team-a" in said(result.err)
+    assert "there is no file 'team-a'; for one queue: batchsched queues explain team-a" in result.complaint
 
 
 def test_queue_that_was_set_aside_says_why(queues, tmp_path):
@@ -103,4 +114,128 @@ def test_queue_that_was_set_aside_says_why(queues, tmp_path):
     file.write_text(queue("lost", "{parent: absent}"))
     result = queues("explain", "lost", file)
     assert result.code == 2
-    assert "Queue lost was set aside: spec.parent: " in said(result.err)
+    assert "Queue lost was set aside: spec.parent: " in result.complaint
+
+
+def report(name: str, parent: str = "", depth: int = 0, **more: Any) -> QueueReport:
+    plain: dict[str, Any] = {
+        "weight": 1.0,
+        "priority": 0,
+        "policy": "drf",
+        "guarantee": {},
+        "limit": {},
+        "fair_share": {},
+        "allocated": {},
+        "borrowed": {},
+        "pending": {},
+        "running": 0,
+        "waiting": 0,
+        "longest_wait": 0.0,
+    }
+    return QueueReport(name=name, parent=parent, depth=depth, **(plain | more))
+
+
+def test_bar_is_as_long_as_the_cluster_is_large():
+    one = report("a", allocated={"g": 12}, borrowed={"g": 4}, pending={"g": 6}, fair_share={"g": 20})
+    drawn = bar(one, "g", 24)
+    assert drawn == OWN * 8 + BORROWED * 4 + PENDING * 6 + "  " + FAIR + "    "
+    assert len(drawn) == WIDTH + 1
+
+
+@pytest.mark.parametrize("capacity", [0, 1, 7])
+def test_bar_stays_in_its_bounds_whatever_is_asked(capacity):
+    one = report("a", allocated={"g": 99}, borrowed={"g": 1}, pending={"g": 10**9}, fair_share={"g": 500})
+    assert len(bar(one, "g", capacity)) == WIDTH + 1
+
+
+def test_little_shows_too():
+    assert bar(report("a", allocated={"g": 1}), "g", 1000)[1] == " "
+    assert OWN in bar(report("a", allocated={"g": 1}, fair_share={"g": 1000}), "g", 1000)
+
+
+def test_tree_shows():
+    tree = [
+        report("a"),
+        report("b", "a", 1),
+        report("c", "b", 2),
+        report("d", "a", 1),
+        report("e", "d", 2),
+        report("f"),
+    ]
+    assert tree_prefixes(tree) == ["", "├─ ", "│  └─ ", "└─ ", "   └─ ", ""]
+
+
+def test_resource_that_is_asked_for_most_is_compared():
+    one = report("a", allocated={"cpu": 10, "g": 5}, pending={"g": 3})
+    assert (
+        most_demanded_resource(QueuesReport(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=())) == "g"
+    )
+
+
+def pending(name: str, where: str, share: str = "fair") -> PendingGangReport:
+    return PendingGangReport(
+        pod_group=f"team/{name}", queue=where, share=share, waited=90.0, wanted={"cpu": 2000}
+    )
+
+
+TREE = QueuesReport(
+    capacity={"cpu": 8000},
+    queues=(
+        report("ml", guarantee={"cpu": 4000}),
+        report("text", "ml", 1, waiting=2, longest_wait=90.0, pending={"cpu": 4000}),
+        report("vision", "ml", 1, allocated={"cpu": 6000}, fair_share={"cpu": 5000}),
+    ),
+    waiting=(pending("one", "text"), pending("other", "vision"), pending("two", "text", "borrowing")),
+)
+DECISION = Decision(
+    refusals=(
+        Refusal(
+            pod_group="team/two",
+            reason="InsufficientResources",
+            message="no room",
+            missing={"cpu": 1000},
+            relaxation="a node",
+        ),
+    )
+)
+
+
+def test_queue_is_explained_by_those_above_its_gangs_and_those_with_more_than_their_share():
+    found = explain_queue("text", TREE, DECISION)
+    assert [one.name for one in found.above] == ["ml"]
+    assert [one.gang.pod_group for one in found.waiting] == ["team/one", "team/two"]
+    assert found.over_share == {"vision": {"cpu": 1000}}
+    assert [one.gang.pod_group for one in explain_queue("ml", TREE, DECISION).waiting] == [
+        "team/one",
+        "team/other",
+        "team/two",
+    ]
+
+
+def test_explanation_says_what_is_missing_and_what_would_help(capsys):
+    print_queue_explanation(explain_queue("text", TREE, DECISION))
+    said = capsys.readouterr().out
+    for part in (
+        "Queue text: gangs: 0 run, 2 wait, the longest for 90s",
+        "team/one (text, for 90s) requests 2 cpu",
+        "it is placed by the next session",
+        "InsufficientResources: no room",
+        "missing: 1 cpu",
+        "would help: a node",
+        "vision: 1 cpu",
+    ):
+        assert part in said
+
+
+def test_queue_in_which_nobody_waits_says_so(capsys):
+    found = explain_queue(
+        "vision", QueuesReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
+    )
+    print_queue_explanation(found)
+    assert capsys.readouterr().out.startswith("Queue vision: gangs: 0 run, none waits")
+
+
+def test_queue_that_has_and_wants_nothing_has_no_table(capsys):
+    view = QueuesReport(capacity={}, queues=(report("idle"),), waiting=())
+    print_queue_explanation(explain_queue("idle", view, Decision()))
+    assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"

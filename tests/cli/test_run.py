@@ -7,7 +7,7 @@ import pytest
 def test_a_lease_is_a_name_perhaps_in_a_namespace(command, stated):
     result = command("run", "--lease", stated)
     assert result.code == 2
-    assert "expected NAME or NS/NAME" in " ".join(result.err.replace("│", " ").split())
+    assert "expected NAME or NS/NAME" in result.complaint
 
 
 @pytest.mark.parametrize(

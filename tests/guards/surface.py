@@ -27,9 +27,8 @@ from typer.models import OptionInfo
 
 from batchsched.api.decision import REASONS
 from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
-from batchsched.cli import exit_code
+from batchsched.cli import ExitCode, exit_code
 from batchsched.cli.app import app
-from batchsched.cli.exit import ExitCode
 from batchsched.cli.schema import Subject, schema_of
 from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
 from batchsched.framework import interface, per_node, traits

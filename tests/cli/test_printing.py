@@ -13,17 +13,10 @@ from batchsched.api.decision import (
     Waiting,
 )
 from batchsched.api.snapshot import Snapshot
-from batchsched.cli.explanation import Explanation, State, print_explanation
+from batchsched.cli.printing import MAX_ROWS, duration, nodes_text, print_aligned, print_decision
 from batchsched.cli.session import DecidedSession
-from batchsched.cli.tables import MOST_ROWS, nodes_of, print_decision
 from batchsched.config.schema import Profile
 from batchsched.record.answers import NO_ANSWERS
-from batchsched.session.refusals.feasibility import (
-    DomainFeasibility,
-    GangFeasibility,
-    LevelFeasibility,
-    PartFeasibility,
-)
 
 REFUSAL = Refusal(
     pod_group="a/refused",
@@ -76,58 +69,37 @@ def test_parts_that_are_empty_have_none(capsys):
 
 
 def test_long_tables_are_cut_and_say_so(capsys):
-    many = tuple(Assignment(namespace="a", pod=f"p{at}", node="n") for at in range(MOST_ROWS + 5))
+    many = tuple(Assignment(namespace="a", pod=f"p{at}", node="n") for at in range(MAX_ROWS + 5))
     assert "and 5 more" in printed(Decision(assignments=many), capsys)
 
 
 def test_nodes_are_counted_and_cut():
-    assert nodes_of([("p", "n1"), ("q", "n1"), ("r", "n2")]) == "n1 ×2, n2"
-    assert nodes_of([(f"p{at}", f"n{at}") for at in range(9)], most=2) == "n0, n1 and 7 more"
+    assert nodes_text([("p", "n1"), ("q", "n1"), ("r", "n2")]) == "n1 ×2, n2"
+    assert nodes_text([(f"p{at}", f"n{at}") for at in range(9)], most=2) == "n0, n1 and 7 more"
+
+
+def test_columns_are_aligned_and_lines_end_without_spaces(capsys):
+    print_aligned([["NAME", "AGE"], ["bert", "5m"], ["a", ""]], indent=" ")
+    assert capsys.readouterr().out == " NAME   AGE\n bert   5m\n a\n"
 
 
 @pytest.mark.parametrize(
-    "found, headline",
+    "passed, written",
     [
-        (Explanation(pod_group="a/g", state=State.EMPTY), "PodGroup a/g: it has no pods"),
-        (Explanation(pod_group="a/g", state=State.BOUND), "PodGroup a/g: no pod is pending"),
-        (Explanation(pod_group="a/g", state=State.PLACED), "PodGroup a/g: placed, 0 pods"),
-        (
-            Explanation(pod_group="a/g", state=State.WAITING, waiting=EVERYTHING.waiting[0]),
-            "PodGroup a/g: held at Permit by Quota until 2026-01-01T00:10:00Z",
-        ),
-        (
-            Explanation(pod_group="a/g", state=State.REFUSED, refusal=REFUSAL),
-            "PodGroup a/g: refused, InsufficientResources",
-        ),
+        (-5, "<invalid>"),
+        (-0.5, "0s"),
+        (1, "1s"),
+        (70, "70s"),
+        (190, "3m10s"),
+        (600, "10m"),
+        (47 * 60, "47m"),
+        (4 * 3600 + 33 * 60, "4h33m"),
+        (25 * 3600, "25h"),
+        (5 * 86_400 + 4 * 3600, "5d4h"),
+        (30 * 86_400, "30d"),
+        (3 * 365 * 86_400 + 86_400, "3y1d"),
+        (20 * 365 * 86_400, "20y"),
     ],
 )
-def test_explanation_begins_with_what_became_of_the_gang(found, headline, capsys):
-    print_explanation(found)
-    assert capsys.readouterr().out.splitlines()[0] == headline
-
-
-def test_explanation_of_a_refusal_says_what_is_missing_and_what_would_help(capsys):
-    print_explanation(Explanation(pod_group="a/g", state=State.REFUSED, refusal=REFUSAL))
-    out = capsys.readouterr().out
-    assert "missing:      16 nvidia.com/gpu, 64Gi memory" in out
-    assert "would help:   two more nodes" in out
-
-
-def test_many_domains_are_cut_and_say_so(capsys):
-    domains = tuple(DomainFeasibility(value=f"r{at}", nodes=1, open_nodes=1, room=9 - at) for at in range(10))
-    part = PartFeasibility(
-        sub_group="workers",
-        members=3,
-        requests={},
-        nodes=10,
-        open_nodes=10,
-        room=45,
-        reasons={"too small": 2},
-        levels=(LevelFeasibility(level="rack", domains=domains),),
-    )
-    view = GangFeasibility(pod_group="a/g", min_member=3, bound=0, pending=3, parts=(part,))
-    print_explanation(Explanation(pod_group="a/g", state=State.EMPTY, outlook=view))
-    out = capsys.readouterr().out
-    assert "subGroup workers: 3 members of no request" in out
-    assert "  2 nodes: too small" in out
-    assert "and 2 more" in out
+def test_spans_are_as_coarse_as_those_of_kubectl(passed, written):
+    assert duration(passed) == written
