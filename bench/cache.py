@@ -15,7 +15,7 @@ import msgspec
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.comparer import compare
+from batchsched.state.debugger import compare
 
 SHAPES = 40
 """Templates of pods; the pods of one share nothing in memory here, as a decoder leaves them that shares nothing."""

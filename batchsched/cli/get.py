@@ -246,8 +246,7 @@ async def _read(
     from batchsched.api.crd.base import API_VERSION
     from batchsched.errors import ApiError, UnusableInput
     from batchsched.kube.clock import SystemClock
-    from batchsched.kube.connection import Connection
-    from batchsched.kube.resources import Resource
+    from batchsched.kube.connection import Connection, Resource
 
     resource = Resource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
     try:

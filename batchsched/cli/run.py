@@ -44,7 +44,7 @@ def run(
 
     Several replicas may run at once: one leads, the others wait for its Lease. SIGHUP reloads the configuration.
     """
-    from batchsched.service.start import Options, start
+    from batchsched.service.process import Options, start
 
     code = start(
         Options(

@@ -24,7 +24,7 @@ from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, Profile
 from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import read, sentence
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import Telemetry
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -128,7 +128,7 @@ def what_if_sessions(
       UnusableInput: as `live_session`, or the files contain nothing to schedule.
       InvalidInput: the configuration or an object cannot be used.
     """
-    from batchsched.scheduler.what_if import WhatIf
+    from batchsched.scheduler.live_snapshot import WhatIf
 
     profile = profile_of(access.config, access.profile)
     service = asyncio.run(_list_cluster(access, profile))

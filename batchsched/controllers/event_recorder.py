@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.errors import ApiError, BatchschedError, Unreachable
-from batchsched.kube.resources import EVENTS, Resource
+from batchsched.kube.connection import EVENTS, Resource
 from batchsched.kube.writer import Writer
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_QUEUED_EVENTS: Final = 50_000

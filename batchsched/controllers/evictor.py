@@ -8,9 +8,9 @@ from typing import Final
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Eviction
 from batchsched.errors import BatchschedError
-from batchsched.kube import resources
+from batchsched.kube.connection import POD_RESOURCE
 from batchsched.kube.writer import Writer
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.state.cluster_state import PODS, ClusterState
 
@@ -114,7 +114,7 @@ class Evictor:
     async def _nominate(self, pod: Pod, node: str) -> None:
         change = {"status": {"nominatedNodeName": node or None}}
         try:
-            self._seen(await self._writer.patch(resources.PODS, pod.namespace, pod.name, change, "status"))
+            self._seen(await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, change, "status"))
         except BatchschedError as error:  # the next session decides again
             _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
 

@@ -21,11 +21,9 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import is_single_pod
 from batchsched.controllers.evictor import Evicted, silent
 from batchsched.errors import ApiError, BatchschedError
-from batchsched.kube import resources
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
-from batchsched.state.assumed_pods import AssumedPod
-from batchsched.state.cluster_state import PODS, ClusterState
+from batchsched.state.cluster_state import PODS, AssumedPod, ClusterState
 from batchsched.state.podgroup_state import GangPods, missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
@@ -212,7 +210,7 @@ class StaleGangs:
         """Read the pods of a gang from the API server, finished pods included."""
         namespace, _, name = identity.partition("/")
         query = {"labelSelector": f"{POD_GROUP_LABEL}={name}"}
-        raw = await self._connection.request("GET", resources.PODS.path(namespace), query=query)
+        raw = await self._connection.request("GET", POD_RESOURCE.path(namespace), query=query)
         listed = msgspec.json.decode(raw, type=_Pods).items
         return tuple(pod for pod in listed if pod.spec.scheduler_name in self._cache.scheduler_names)
 

@@ -14,9 +14,9 @@ from batchsched.config.schema import Profile
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, reference
 from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, sentence
 from batchsched.controllers.status_controller import OUR_POD_GROUPS, StatusController
-from batchsched.kube.resources import PODS as RESOURCE
+from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.writer import Writer
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState

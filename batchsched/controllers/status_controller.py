@@ -23,11 +23,9 @@ from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, W
 from batchsched.controllers.queue_positions import QUEUES, holdings, positions
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
-from batchsched.kube import resources
-from batchsched.kube.connection import MERGE_PATCH
-from batchsched.kube.resources import Resource
+from batchsched.kube.connection import MERGE_PATCH, POD_RESOURCE, Resource
 from batchsched.kube.writer import Writer
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
 
@@ -239,7 +237,7 @@ class StatusController:
             return None
         if pod.spec.scheduling_gates:  # the API server writes this condition itself
             return None
-        return StatusChange(place, resources.PODS, status.of_pod(pod, message, now), None, message)
+        return StatusChange(place, POD_RESOURCE, status.of_pod(pod, message, now), None, message)
 
     async def _send(self, change: "StatusChange") -> None:
         key_to_check, uid = change.place

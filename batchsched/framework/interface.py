@@ -29,7 +29,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.ports.binder import Binder
+from batchsched.ports.cluster import Binder
 
 
 class Plugin(Protocol):

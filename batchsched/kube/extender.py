@@ -17,7 +17,7 @@ from typing_extensions import override
 from urllib3.exceptions import HTTPError, InsecureRequestWarning, NewConnectionError
 from urllib3.exceptions import TimeoutError as TooLate
 
-from batchsched.ports.extender import Endpoint, Extenders, Reply, Tls
+from batchsched.ports.external import Endpoint, Extenders, Reply, Tls
 
 MAX_RESPONSE_BYTES: Final = 256 * 2**20
 _CHUNK: Final = 2**16

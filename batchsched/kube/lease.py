@@ -16,9 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.errors import ApiError, Unreachable
-from batchsched.kube.connection import Connection
-from batchsched.kube.resources import LEASES
-from batchsched.ports.clock import Clock
+from batchsched.kube.connection import LEASES, Connection
+from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 

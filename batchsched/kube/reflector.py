@@ -13,7 +13,7 @@ Source: the Reflector of client-go.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,12 +21,58 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.errors import ApiError, Unreachable
-from batchsched.kube.backoff import Backoff
-from batchsched.kube.connection import Connection
-from batchsched.kube.listing import PAGE, page, pages
-from batchsched.kube.resources import Resource
-from batchsched.ports.clock import Clock
-from batchsched.ports.feed import Sink
+from batchsched.kube.clock import Backoff
+from batchsched.kube.connection import Connection, Resource
+from batchsched.ports.cluster import Clock, Sink
+
+PAGE: Final = 500
+_DEADLINE: Final = 60.0
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str  # an object without one is not a list
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_LIST: Final = msgspec.json.Decoder(_List)
+
+
+async def page(
+    connection: Connection, path: str, query: Mapping[str, str], deadline: float = _DEADLINE
+) -> _List:
+    """Return one page of a list, or the whole list if the query has no limit. Raises as `pages`."""
+    return _LIST.decode(await connection.request("GET", path, query=query, deadline=deadline))
+
+
+async def pages(
+    connection: Connection, path: str, selector: Mapping[str, str], size: int = PAGE
+) -> AsyncGenerator[tuple[list[bytes], str], None]:
+    """Yield the objects of each page as JSON, with the resourceVersion of the list.
+
+    Args:
+      connection: to the API server.
+      path: the path of the collection.
+      selector: further parameters of each query.
+      size: the number of objects of a page.
+
+    Raises:
+      ApiError: the server refused. 410: the list took too long and must be started again.
+      Unreachable: there was no answer.
+      msgspec.DecodeError: the answer is not a list.
+    """
+    query = {**selector, "limit": str(size)}
+    while True:
+        listed = await page(connection, path, query)
+        yield [bytes(item) for item in listed.items or ()], listed.metadata.resource_version
+        if not listed.metadata.continue_:
+            return
+        query = {**query, "continue": listed.metadata.continue_}
+
 
 _LOG: Final = logging.getLogger(__name__)
 _WATCH_SECONDS: Final = 300

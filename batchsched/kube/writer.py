@@ -1,18 +1,17 @@
-"""Writes to the API server, with a limit of concurrent requests and only while this replica leads."""
+"""Writes to the API server, bindings among them: limited in number, and sent only while this replica leads."""
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
-from batchsched.kube.backoff import Backoff
-from batchsched.kube.connection import JSON, MERGE_PATCH, Connection
-from batchsched.kube.resources import PODS, Resource
-from batchsched.ports.binder import Binding
-from batchsched.ports.clock import Clock
+from batchsched.kube.clock import Backoff
+from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, Connection, Resource
+from batchsched.ports.cluster import Binding, Clock, NodeSelection, VolumeBinding
 
 _LOG: Final = logging.getLogger(__name__)
 _DEADLINE_SECONDS: Final = 10.0
@@ -89,7 +88,7 @@ class Writer:
         body = msgspec.json.encode(
             {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         )
-        path = PODS.path(binding.namespace, binding.pod, "binding")
+        path = POD_RESOURCE.path(binding.namespace, binding.pod, "binding")
         failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
         backoff = Backoff(self._clock, first=0.1, longest=5.0)
         in_doubt, unanswered = False, 0
@@ -121,7 +120,9 @@ class Writer:
           BindFailed: the pod can never be bound to the node.
         """
         try:
-            now = msgspec.json.decode(await self.get(PODS, binding.namespace, binding.pod), type=_Bound)
+            now = msgspec.json.decode(
+                await self.get(POD_RESOURCE, binding.namespace, binding.pod), type=_Bound
+            )
         except ApiError as answer:
             if answer.status == 404:
                 raise BindFailed(f"{failed}: the pod was deleted") from error
@@ -151,11 +152,11 @@ class Writer:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": options,
         }
-        path = PODS.path(pod.namespace, pod.name, "eviction")
+        path = POD_RESOURCE.path(pod.namespace, pod.name, "eviction")
         self._allowed()
         try:
             # The API server retries an eviction with a wrong UID for ten seconds before it refuses.
-            now = msgspec.json.decode(await self.get(PODS, pod.namespace, pod.name), type=_Bound)
+            now = msgspec.json.decode(await self.get(POD_RESOURCE, pod.namespace, pod.name), type=_Bound)
             if pod.metadata.uid not in ("", now.metadata.uid):
                 return
             # 429 comes from a disruption budget here; an immediate retry would not help.
@@ -229,3 +230,83 @@ class Writer:
         if remaining <= 0:
             raise NotLeading("the write was not sent: this replica may have lost the Lease")
         return min(_DEADLINE_SECONDS, remaining)
+
+
+CLAIMS: Final = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+VOLUMES: Final = Resource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    claim_ref: _Claim | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Volume(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+class ApiBinder:
+    """Implements `ports.cluster.Binder`.
+
+    Args:
+      writer: sends the requests.
+      is_bound: whether a claim, `namespace/name`, has its volume according to the watch.
+      poll: seconds between two checks of claims.
+    """
+
+    def __init__(self, writer: Writer, is_bound: Callable[[str], bool], poll: float = 0.5) -> None:
+        self._writer = writer
+        self._is_bound = is_bound
+        self._poll = poll
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod to its node."""
+        await self._writer.bind(binding)
+
+    async def bind_volume(self, binding: VolumeBinding) -> None:
+        """Bind a PersistentVolume to its claim.
+
+        Raises:
+          BindFailed: the volume is bound to another claim.
+          ApiError: the volume was modified concurrently (409), or the server refused.
+        """
+        now = msgspec.json.decode(await self._writer.get(VOLUMES, "", binding.volume), type=_Volume)
+        holder = now.spec.claim_ref
+        if holder is not None and holder.uid:
+            if holder.uid == binding.uid:
+                return
+            raise BindFailed(f"volume {binding.volume} is already bound to {holder.namespace}/{holder.name}")
+        claim = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "uid": binding.uid}
+        change = {
+            # With the resourceVersion, only one of two concurrent writers succeeds.
+            "metadata": {"resourceVersion": now.metadata.resource_version, "annotations": {BOUND_BY: "yes"}},
+            "spec": {"claimRef": {**claim, "namespace": binding.namespace, "name": binding.claim}},
+        }
+        await self._writer.patch(VOLUMES, "", binding.volume, change)
+
+    async def select_node(self, selection: NodeSelection) -> None:
+        """Write the selected node of a claim."""
+        change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
+        await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
+
+    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        """Wait until all claims are bound. Return False if the timeout expires first."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not all(self._is_bound(claim) for claim in claims):
+                    await asyncio.sleep(self._poll)
+        except TimeoutError:
+            return False
+        return True

@@ -24,7 +24,7 @@ from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, Object
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
-from batchsched.ports.telemetry import Silence, Telemetry
+from batchsched.ports.external import Silence, Telemetry
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson")
 STDIN: Final = "-"

@@ -12,8 +12,8 @@ from batchsched.api.gang import is_single_pod
 from batchsched.kube.reflector import Reflector
 from batchsched.observability.metrics import Metrics
 from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.scheduling_queue.entity import QueueState
 from batchsched.scheduling_queue.queue import QUEUES
-from batchsched.scheduling_queue.states import QueueState
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 
 _CACHED: Final = {

@@ -22,7 +22,7 @@ from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.logs import log_event, log_warning
 from batchsched.observability.metrics import Metrics
 from batchsched.observability.recorder import MetricsRecorder, TimedStage
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 from batchsched.record.answers import Answers
 from batchsched.record.file import Record, encode
 from batchsched.runner.profile_scheduler import ProfileScheduler

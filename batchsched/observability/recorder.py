@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.gang import key_of
 from batchsched.observability.metrics import Metrics
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import Telemetry
 from batchsched.scheduling_queue.entity import Entity
 
 ROUND_STAGE: Final = "choose"

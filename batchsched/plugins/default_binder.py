@@ -7,7 +7,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.framework.interface import BindingHandle, BindPlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Status
-from batchsched.ports.binder import Binding
+from batchsched.ports.cluster import Binding
 
 
 class DefaultBinder(SignaturePlugin, BindPlugin):

@@ -19,16 +19,14 @@ from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import FOREIGN
 from batchsched.api.snapshot import ObjectKind
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import Connection, Resource, plural, resource
 from batchsched.kube.reflector import Reflector, ReflectorTimes
-from batchsched.kube.resources import Resource, plural, resource
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, ExternalGroups, NativeGroups, PodGroupSources
 from batchsched.podgrouper.owners import Owner, Owners, OwnerSink, Ref, owner_of, read
 from batchsched.podgrouper.rules import OWNERS, Grouping
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandlers, ObjectStore
-from batchsched.runner.optional_kinds import WITHOUT_GROUPS, WITHOUT_OWNERS
 from batchsched.state.cluster_state import ClusterState
 
 
@@ -306,10 +304,10 @@ class PodGrouper:
         """Yield the reflectors for owners and external PodGroups. Kinds that are not installed are retried rarely."""
         for number, kind in _TRANSLATED:
             handlers = EventHandlers(kind, ExternalGroups(self.groups, number), decoder, self.changed)
-            terms = ReflectorTimes(without=WITHOUT_GROUPS)
+            terms = ReflectorTimes(without="pods that name one wait")
             yield Reflector(connection, resource(kind), handlers, clock, terms=terms, read=handlers.read)
         for owner in OWNERS:
             collection = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed)
-            terms = ReflectorTimes(without=WITHOUT_OWNERS)
+            terms = ReflectorTimes(without="pods that they own wait")
             yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read, owner))

@@ -191,7 +191,7 @@ class Owners:
 
 
 class OwnerSink:
-    """Receives the owners of one kind; implements `ports.feed.Sink`.
+    """Receives the owners of one kind; implements `ports.cluster.Sink`.
 
     Args:
       owners: receives them.

@@ -13,12 +13,12 @@ from typing import Any, Final
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.errors import ApiError, BatchschedError
-from batchsched.kube.resources import PODS, Resource
+from batchsched.kube.connection import POD_RESOURCE, Resource
 from batchsched.kube.writer import Writer
 from batchsched.podgrouper.grouper import GangMembership
 from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupSources
 from batchsched.podgrouper.owners import Owner
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 PODGROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
@@ -113,7 +113,7 @@ class PodGroupWriter:
         if pod.metadata.uid:  # protects another pod of the same name
             meta["uid"] = pod.metadata.uid
         try:
-            await self._writer.patch(PODS, pod.namespace, pod.name, {"metadata": meta})
+            await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, {"metadata": meta})
         except ApiError as error:
             if error.status not in (404, 409):
                 _LOG.warning("labels of %s were not written: %s", key, error)

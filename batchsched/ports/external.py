@@ -1,9 +1,165 @@
-"""The calls that a session may make to the outside while it decides. A session file records their answers."""
+"""The calls that a session makes to the outside while it decides: extenders, plugins with a deadline, telemetry.
 
+A session file records the answers of the first two.
+
+The core writes the request to an extender and parses the response. An implementation of `Extenders` carries them, over
+a network or from a recorded session. Timeouts and malformed responses are data too, so that a file can record them.
+
+The core has no clock, so a package above it measures the time of plugin calls. A hanging plugin cannot be killed inside
+the process. If a call exceeds its deadline, the session is abandoned and decided again, with that call marked as
+overdue. Decisions repeat, so the same call occurs again. This time it is not made: its pod is refused, and the plugin
+is not called again. A replay repeats the same steps.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
 
-from batchsched.ports.extender import Extenders, OutOfReach
-from batchsched.ports.plugin_deadline import PluginDeadline
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The TLS settings of a connection. Fields `*_file` are paths; fields `*_data` are PEM in base64."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: str = ""
+    key_data: str = field(default="", repr=False)
+    ca_data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of an extender.
+
+    Args:
+      url: the prefix of the URL; the verb follows it.
+      timeout_seconds: the longest time from the first byte of the request to the last byte of the response.
+      https: use TLS. The certificate is checked only if the settings state certificate authorities.
+      tls: the settings for a URL of the scheme https.
+    """
+
+    url: str
+    timeout_seconds: float = 5.0
+    https: bool = False
+    tls: Tls = Tls()
+
+
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of a call.
+
+    Args:
+      body: the response body, "" without a response.
+      fault: why there is no response, as a sentence; "" with a response.
+    """
+
+    body: str = ""
+    fault: str = ""
+
+
+class Extenders(Protocol):
+    """Calls extenders. Implementations never raise: a failure is the `fault` of the reply."""
+
+    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        """Send a request in JSON to one verb of an extender and block until the response arrives."""
+        ...
+
+    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        """Send a request without blocking the event loop. Binding cycles use it."""
+        ...
+
+
+class OutOfReach:
+    """The default implementation, which calls no extender."""
+
+    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        """Return a fault without a call."""
+        return Reply(fault=NOT_ASKED)
+
+    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        """Return a fault without a call."""
+        return Reply(fault=NOT_ASKED)
+
+
+NOT_ASKED: Final = "extenders are not asked here"
+
+
+T = TypeVar("T")
+
+
+class DeadlineExceeded(msgspec.Struct, frozen=True):
+    """A call that took longer than `pluginDeadlineSeconds` of the profile.
+
+    Args:
+      plugin: the name of the plugin.
+      point: the extension point.
+      call: the number of the call among all calls with a deadline in the session, from 1; 0: an earlier session.
+      seconds: the deadline.
+    """
+
+    plugin: str
+    point: str
+    call: int
+    seconds: float
+
+    @property
+    def problem(self) -> str:
+        """The sentence about the exceeded deadline, as it appears in the refusal of the pod."""
+        return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
+
+
+class PluginDeadline(Protocol):
+    """Calls plugins of other packages and enforces their deadline."""
+
+    def overdue(self, plugin: str) -> DeadlineExceeded | None:
+        """Return the exceeded deadline because of which a plugin must not be called, or None."""
+        ...
+
+    def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
+        """Make a call and measure its time.
+
+        Raises:
+          PluginOverdue: the call exceeded its deadline. Its result is discarded, and the plugin is not called again.
+        """
+        ...
+
+
+class Telemetry(Protocol):
+    """Receives durations and progress. An implementation cannot change the decision."""
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """Measure one stage of a session. Durations of equal names are added up; stages may nest."""
+        ...
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Report the progress of a long stage."""
+        ...
+
+    def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+        """Measure one call of a plugin. Only a sample of all calls is measured."""
+        ...
+
+
+class Silence:
+    """The default implementation, which records nothing."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Do nothing around a stage."""
+        yield
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Do nothing with the progress."""
+
+    @contextmanager
+    def call(self, plugin: str, point: str) -> Iterator[None]:
+        """Do nothing around a call."""
+        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from batchsched.framework.runtime.deadline import DeadlineKeeper
-from batchsched.ports.extender import Endpoint, Extenders, Reply
-from batchsched.ports.external import ExternalCalls
-from batchsched.ports.plugin_deadline import DeadlineExceeded
+from batchsched.ports.external import DeadlineExceeded, Endpoint, Extenders, ExternalCalls, Reply
 
 NOT_RECORDED: Final = "the recorded session did not ask this"
 

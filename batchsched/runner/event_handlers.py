@@ -19,6 +19,24 @@ from batchsched.manifests.documents import Document, Envelope
 
 _LOG: Final = logging.getLogger(__name__)
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
+# All other kinds must be listed before the first session. Nodes and pods are counted. Without namespaces, budgets,
+# CSINodes or attachments, the scheduler would break hard constraints. Without priority classes, queues or topologies it
+# would prefer the wrong gangs. A missing optional kind leaves pods pending at worst: an unknown claim or PodGroup is
+# refused, and a pod with an unknown owner belongs to a PodGroup that does not exist.
+_CLAIMS: Final = "pods with claims that depend on them wait"
+_SPREAD: Final = "their pods are spread by their own constraints only, not by the default ones"
+OPTIONAL_KINDS: Final = {
+    "persistent_volumes": _CLAIMS,
+    "persistent_volume_claims": _CLAIMS,
+    "storage_classes": _CLAIMS,
+    "csi_drivers": "volumes are provisioned without a look at the capacity that is left",
+    "csi_storage_capacities": _CLAIMS,
+    "services": _SPREAD,
+    "replication_controllers": _SPREAD,
+    "replica_sets": _SPREAD,
+    "stateful_sets": _SPREAD,
+}
+"""The consequence of denied access to an optional kind, by its field of Snapshot."""
 
 
 class _Meta(msgspec.Struct):
@@ -59,7 +77,7 @@ class InvalidObject:
 
 
 class EventHandlers:
-    """Passes the objects of one kind to a store; implements `ports.feed.Sink` for the objects that `read` returns.
+    """Passes the objects of one kind to a store; implements `ports.cluster.Sink` for the objects that `read` returns.
 
     Args:
       kind: The kind of the objects.

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from batchsched.framework.runtime.deadline import DeadlineKeeper, DisabledPlugin
-from batchsched.ports.plugin_deadline import DeadlineExceeded
+from batchsched.ports.external import DeadlineExceeded
 
 T = TypeVar("T")
 CHECKS_PER_DEADLINE: Final = 8

@@ -7,9 +7,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.framework.runtime.registry import standard
-from batchsched.ports.extender import Extenders
-from batchsched.ports.external import ExternalCalls
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import Extenders, ExternalCalls, Telemetry
 from batchsched.record.answers import NO_ANSWERS, Answers, Transcript
 from batchsched.runner.plugin_deadline import run_with_deadline
 from batchsched.session.decide import decide

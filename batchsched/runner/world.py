@@ -20,10 +20,16 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.framework.runtime.registry import standard
-from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Reply
-from batchsched.ports.external import ExternalCalls
-from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import (
+    DeadlineExceeded,
+    Endpoint,
+    Extenders,
+    ExternalCalls,
+    OutOfReach,
+    PluginDeadline,
+    Reply,
+    Telemetry,
+)
 from batchsched.record.answers import Answers, ExtenderCall, Transcript
 from batchsched.runner.plugin_deadline import run_until_deadline
 from batchsched.runner.session_runner import SessionRunner, http_extenders

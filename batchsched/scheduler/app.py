@@ -11,24 +11,20 @@ from batchsched.controllers.evictor import Evicted, Evictor, silent
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
-from batchsched.kube.binder import ApiBinder
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import POD_RESOURCE, Connection, resources
 from batchsched.kube.reflector import Reflector, ReflectorTimes
-from batchsched.kube.resources import PODS, resources
-from batchsched.kube.writer import WriteFence, Writer
+from batchsched.kube.writer import ApiBinder, WriteFence, Writer
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.projection import PodGroupWriter
-from batchsched.ports.clock import Clock
-from batchsched.ports.telemetry import Telemetry
-from batchsched.runner.event_handlers import EventHandlers
-from batchsched.runner.optional_kinds import WITHOUT
+from batchsched.ports.cluster import Clock
+from batchsched.ports.external import Telemetry
+from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandlers
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.world import SessionEnvironment
 from batchsched.scheduler.binding import BindingCycles
-from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop
+from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop, Wakeup
 from batchsched.scheduler.standby_usage import StandbyUsage, log_failure
-from batchsched.scheduler.wakeup import Wakeup
 from batchsched.state.cluster_state import ClusterState
 
 ASSUMED_POD_SECONDS = 60.0
@@ -104,7 +100,7 @@ class SchedulerApp:
         for kind, resource in resources():
             intake = EventHandlers(kind, self.grouper.store(kind), decoder, self.alarm.ring)
             self.intakes[kind.field] = intake
-            times = ReflectorTimes(without=WITHOUT.get(kind.field, ""))
+            times = ReflectorTimes(without=OPTIONAL_KINDS.get(kind.field, ""))
             self.reflectors.append(
                 Reflector(self.connection, resource, intake, self.clock, terms=times, read=intake.read)
             )
@@ -133,7 +129,9 @@ class SchedulerApp:
         A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
         would see free room on nodes to which the previous leader bound pods.
         """
-        await next(reflector for reflector in self.reflectors if reflector.resource == PODS).up_to_date()
+        await next(
+            reflector for reflector in self.reflectors if reflector.resource == POD_RESOURCE
+        ).up_to_date()
 
     async def lead(self) -> None:
         """Schedule until cancelled. Bindings in flight are finished first; `leave` writes the remaining Events."""
@@ -227,7 +225,7 @@ class SchedulerApp:
 
     async def _read(self, pod: str) -> bytes:
         namespace, _, name = pod.partition("/")
-        return await self.connection.request("GET", PODS.path(namespace, name))
+        return await self.connection.request("GET", POD_RESOURCE.path(namespace, name))
 
     def _claim_is_bound(self, key: str) -> bool:
         claim: Any = self.cache.get("persistent_volume_claims", key)

@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
 from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
-from batchsched.ports.binder import Binder
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Binder, Clock
 from batchsched.runner.profile_scheduler import Places, ProfileScheduler, SessionPlacement
 from batchsched.state.cluster_state import ClusterState
 

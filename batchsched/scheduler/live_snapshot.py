@@ -1,15 +1,35 @@
-"""A single listing of a live cluster, for drift checks, explanations and what-if questions."""
+"""A single listing of a live cluster, for drift checks, explanations and what-if questions.
+
+A what-if question adds objects of files to the listed state as if they were new. Nothing is written. An owner of pods,
+such as a Job or a PyTorchJob, adds the pods that its controller would create. They are grouped into gangs by the same
+rules as in a live cluster.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
+import msgspec
+
+from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
+from batchsched.api.gang import identity_of
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, group_of
 from batchsched.config.schema import Profile
-from batchsched.errors import ApiError, UnusableInput
+from batchsched.errors import ApiError, InvalidInput, UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
-from batchsched.ports.clock import Clock
+from batchsched.manifests.documents import Document, documents
+from batchsched.manifests.reader import sources
+from batchsched.podgrouper.owners import read
+from batchsched.podgrouper.rules import OWNERS, OwnerKind
+from batchsched.podgrouper.shapes import OwnerPart, count, mapping, spec_of, text
+from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
 
 LIST_TIMEOUT_SECONDS = 120.0
@@ -62,3 +82,154 @@ def set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
     return tuple(
         intake.set_aside[key] for intake in service.intakes.values() for key in sorted(intake.set_aside)
     )
+
+
+_OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
+
+
+@dataclass(slots=True)
+class WhatIf:
+    """Adds objects of files to a listed cluster.
+
+    Args:
+      service: The scheduler that `live_snapshot.look` returned.
+      scheduler_name: Set on every added pod with another scheduler name or none.
+      now: The creation time of the objects, seconds since 1970.
+      namespace: For objects without a namespace.
+    """
+
+    service: SchedulerApp
+    scheduler_name: str
+    now: float
+    namespace: str = "default"
+    warnings: list[str] = field(init=False, default_factory=list)
+    pods: set[str] = field(init=False, default_factory=set)
+    groups: set[str] = field(init=False, default_factory=set)
+
+    def put(self, files: Sequence[Path]) -> None:
+        """Add all objects of the files.
+
+        Raises:
+          InvalidInput: An object is invalid.
+          UnusableInput: The files contain nothing that adds pods or PodGroups.
+        """
+        parsed = [document for source in sources(files) for document in documents(source.read(), source.name)]
+        # Pods come last: PodGroups and queues must exist before them, in whatever order the files name them.
+        for document in sorted(parsed, key=_is_pod):
+            if isinstance(document, InvalidInput):
+                raise document
+            self._put(document)
+        if not self.pods and not self.groups:
+            raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
+
+    def gangs(self) -> list[str]:
+        """Return the names of the added gangs: PodGroups and single pods."""
+        cache = self.service.cache
+        waiting = (cache.get("pods", key) for key in sorted(self.pods))
+        members = {identity_of(pod).removeprefix("pod/") for pod in waiting if pod is not None}
+        return sorted(members | self.groups)
+
+    def _put(self, document: Document) -> None:
+        envelope = document.envelope
+        name = (group_of(envelope.api_version), envelope.kind)
+        manifest = msgspec.json.decode(document.raw)
+        owner, kind = _OWNERS.get(name), KIND_BY_GROUP_AND_NAME.get(name)
+        if owner is not None:
+            self._put_owner(owner, manifest)
+        elif kind is not None:
+            self._put_object(kind, manifest, document.file)
+        else:
+            self.warnings.append(f"{document.file}: {envelope.kind or 'what has no kind'} is passed over")
+
+    def _put_object(self, kind: ObjectKind, manifest: dict[str, Any], file: str) -> None:
+        meta = self._born(manifest, namespaced=kind.namespaced)
+        if kind.type is Pod:
+            self._make_pending(manifest)
+        intake = self.service.intakes[kind.field]
+        intake.seen(msgspec.json.encode(manifest))
+        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        refused = intake.set_aside.get(key)
+        if refused is not None:
+            raise InvalidInput(refused.message, file=file, object=refused.object, field=refused.field)
+        if kind.type is Pod:
+            self.pods.add(key)
+        elif kind.type is PodGroup:
+            self.groups.add(key)
+
+    def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any]) -> None:
+        meta = self._born(manifest, namespaced=True)
+        manifest.pop("status", None)
+        owner = read(kind, msgspec.json.encode(manifest))
+        shape = kind.rule(manifest)
+        if owner is None or shape is None:
+            self.warnings.append(
+                f"{kind.name} {meta['name']} makes no gang of pods (suspended, or one by one)"
+            )
+            return
+        self.service.grouper.members.owners.put(owner)
+        gangs = count(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
+        reference = {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+        }
+        for gang in range(gangs):
+            gang_labels = {shape.gang_label: str(gang)} if shape.gang_label else {}
+            for part in shape.parts:
+                labels = {**gang_labels, **dict.fromkeys(shape.sub_group_labels[:1], part.name)}
+                prefix = "-".join(
+                    part_of_name
+                    for part_of_name in (meta["name"], *gang_labels.values(), part.name)
+                    if part_of_name
+                )
+                for pod in _pods(part, prefix, meta["namespace"], labels, reference):
+                    self._put_object(KIND_BY_GROUP_AND_NAME["", "Pod"], pod, "")
+
+    def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
+        """Set the metadata that the API server would set: name, namespace, UID and creation time."""
+        meta: dict[str, Any] = dict(mapping(manifest.get("metadata")))
+        if not text(meta.get("name")):
+            prefix = text(meta.get("generateName")) or "unnamed-"
+            meta["name"] = f"{prefix}{len(self.pods) + len(self.groups)}"
+        if namespaced:
+            meta.setdefault("namespace", self.namespace)
+        meta["uid"] = f"supposed-{text(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
+        meta["creationTimestamp"] = timestamp(self.now)
+        manifest["metadata"] = meta
+        return meta
+
+    def _make_pending(self, pod: dict[str, Any]) -> None:
+        spec = dict(mapping(pod.get("spec")))
+        spec.pop("nodeName", None)
+        scheduler_name = text(spec.get("schedulerName")) or "default-scheduler"
+        if scheduler_name != self.scheduler_name:
+            line = f"pods of schedulerName {scheduler_name} are looked at as if they stated {self.scheduler_name}"
+            if line not in self.warnings:
+                self.warnings.append(line)
+            spec["schedulerName"] = self.scheduler_name
+        pod["spec"] = spec
+        pod.pop("status", None)
+
+
+def _pods(
+    part: OwnerPart, prefix: str, namespace: str, labels: Mapping[str, str], owner: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield the pods that a controller would create for one part of an owner."""
+    for number in range(part.pods):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{prefix}-{number}",
+                "namespace": namespace,
+                "labels": {**part.labels, **labels},
+                "ownerReferences": [owner],
+            },
+            "spec": dict(mapping(part.template.get("spec"))),
+        }
+
+
+def _is_pod(document: Document | InvalidInput) -> bool:
+    return isinstance(document, Document) and document.envelope.kind == "Pod"

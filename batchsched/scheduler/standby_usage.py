@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from batchsched.config.schema import Profile
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 from batchsched.queues.tree import QueueTree
 from batchsched.queues.usage_history import UsageHistory
 from batchsched.session.gangs.order import QueuePolicies

@@ -12,9 +12,8 @@ Source: kube-scheduler's backend/queue, 1.36.
 """
 
 from batchsched.scheduling_queue.backoff import BackoffPolicy
-from batchsched.scheduling_queue.entity import Entity, Rejection
+from batchsched.scheduling_queue.entity import Entity, QueueState, Rejection
+from batchsched.scheduling_queue.hints import rejection_of
 from batchsched.scheduling_queue.queue import SchedulingQueue
-from batchsched.scheduling_queue.rejections import rejection_of
-from batchsched.scheduling_queue.states import QueueState
 
 __all__ = ["BackoffPolicy", "Entity", "QueueState", "Rejection", "SchedulingQueue", "rejection_of"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import identity_of
-from batchsched.errors import IllegalMove
+from batchsched.errors import IllegalMove, PluginError
 from batchsched.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
@@ -19,15 +19,16 @@ from batchsched.framework.events import (
 from batchsched.framework.object_changes import events_of
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask
-from batchsched.scheduling_queue.active import EntityHeap
-from batchsched.scheduling_queue.backoff import BackoffPolicy, BackoffQueue
-from batchsched.scheduling_queue.entity import Entity, Rejection
-from batchsched.scheduling_queue.gates import plugins_that_gate
-from batchsched.scheduling_queue.hints import QueueingHints, Strategy
-from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
+from batchsched.scheduling_queue.backoff import BackoffPolicy, BackoffQueue, EntityHeap
+from batchsched.scheduling_queue.entity import Entity, QueueState, Rejection, check_move
+from batchsched.scheduling_queue.hints import (
+    InFlightEntities,
+    InFlightEvent,
+    QueueingHints,
+    Strategy,
+    UnschedulableEntities,
+)
 from batchsched.scheduling_queue.nominator import Nominator
-from batchsched.scheduling_queue.states import QueueState, check_move
-from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 
 ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
@@ -405,3 +406,24 @@ class SchedulingQueue:
             ask(sort, "QueueSort", sort.key, pod, priority, entity.queued)
             for pod in entity.templates().values()
         )
+
+
+def plugins_that_gate(entity: Entity, pipelines: Mapping[str, Pipeline]) -> tuple[str, ...]:
+    """Return the plugins that refuse all pods of an entity; empty if PreEnqueue admits at least one pod.
+
+    A plugin that raises counts as refusing.
+    """
+    refusing: dict[str, None] = {}
+    for pod in entity.pods.values():
+        pipeline = pipelines.get(pod.spec.scheduler_name)
+        if pipeline is None:
+            return ()
+        try:
+            status = pipeline.preenqueue(pod)
+        except PluginError as error:
+            refusing[error.plugin] = None
+            continue
+        if status.ok:
+            return ()
+        refusing[status.plugin] = None
+    return tuple(refusing)

@@ -12,8 +12,7 @@ import msgspec
 import yaml
 
 from batchsched.errors import UnusableInput
-from batchsched.kube.connection import Connection
-from batchsched.kube.resources import Resource, plural
+from batchsched.kube.connection import Connection, Resource, plural
 
 Manifest = dict[str, Any]
 NAMESPACE: Final = "batchsched-system"

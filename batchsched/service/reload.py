@@ -16,7 +16,7 @@ from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import BatchschedError
 from batchsched.observability.logs import log_event, log_warning
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 CHECK_SECONDS: Final = 2.0

@@ -3,8 +3,7 @@
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.external import NOBODY, ExternalCalls
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import NOBODY, ExternalCalls, Telemetry
 from batchsched.session.session import Session
 
 

@@ -13,9 +13,8 @@ from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.runtime.timing import PluginTimings
-from batchsched.ports.external import NOBODY, ExternalCalls
-from batchsched.ports.scheduler import ClusterChanges
-from batchsched.ports.telemetry import Silence, Telemetry
+from batchsched.ports.cluster import ClusterChanges
+from batchsched.ports.external import NOBODY, ExternalCalls, Silence, Telemetry
 from batchsched.queues.gang_order import policy as policies
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.usage_history import Usage, UsageHistory
@@ -31,7 +30,7 @@ from batchsched.session.tables.topology_levels import Levels
 
 
 class Session:
-    """Follows one cluster and decides sessions over it; implements `ports.scheduler.Scheduler`.
+    """Follows one cluster and decides sessions over it; implements `ports.cluster.Scheduler`.
 
     Args:
       snapshot: the cluster to start from.

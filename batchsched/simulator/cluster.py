@@ -14,7 +14,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Reservation
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
-from batchsched.ports.scheduler import ClusterChanges, SchedulerFactory
+from batchsched.ports.cluster import ClusterChanges, SchedulerFactory
 from batchsched.simulator.gang_record import GangRun
 from batchsched.simulator.kubelet import Kubelet
 from batchsched.simulator.queue_series import QueueSeriesRecorder

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from batchsched.api.core.metadata import seconds
 from batchsched.api.decision import Decision
-from batchsched.ports.scheduler import SchedulerFactory
+from batchsched.ports.cluster import SchedulerFactory
 from batchsched.simulator.cluster import SimulatedCluster
 from batchsched.simulator.gang_record import GangRun
 from batchsched.simulator.result import RunResult

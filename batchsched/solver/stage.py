@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.ports.telemetry import Silence, Telemetry
+from batchsched.ports.external import Silence, Telemetry
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.objective import (

@@ -18,10 +18,9 @@ from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.core.requests import requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import HeldGang, Snapshot
-from batchsched.ports.scheduler import ClusterChanges, Scheduler
-from batchsched.state.change_log import Change
+from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
-from batchsched.state.store import alike
+from batchsched.state.store import Change, alike
 
 GROUPS = "pod_groups"
 FOLLOWED = frozenset({PODS, GROUPS, NODES})

@@ -20,10 +20,9 @@ import psutil
 
 from batchsched.api.crd.base import API_VERSION
 from batchsched.kube.clock import SystemClock
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector, ReflectorTimes
-from batchsched.kube.resources import PODS
 from batchsched.kube.writer import Writer
 from bench.cluster.trial import install, spent, start, stop
 from bench.cluster.workload import GROUPS, NAMESPACE, NODES, Row, at_once, fill, pod
@@ -80,7 +79,7 @@ class _Pod(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Watch:
-    """Wakes whoever waits for a pod to be bound; implements `ports.feed.Sink`."""
+    """Wakes whoever waits for a pod to be bound; implements `ports.cluster.Sink`."""
 
     bound: dict[str, asyncio.Future[float]] = field(default_factory=dict)
 
@@ -118,7 +117,7 @@ async def _populate(writer: Writer, nodes: int, row: Row) -> None:
         made["spec"]["nodeName"] = f"node-{number % nodes:05d}"
         return made
 
-    await at_once(writer.create(PODS, NAMESPACE, running(number)) for number in range(row.pods))
+    await at_once(writer.create(POD_RESOURCE, NAMESPACE, running(number)) for number in range(row.pods))
 
 
 async def _lone(writer: Writer, watch: _Watch, name: str) -> float:
@@ -126,7 +125,7 @@ async def _lone(writer: Writer, watch: _Watch, name: str) -> float:
     body = pod(name, "batchsched")
     body["metadata"]["labels"] = LONE
     begun = time.monotonic()
-    await writer.create(PODS, NAMESPACE, body)
+    await writer.create(POD_RESOURCE, NAMESPACE, body)
     return await asyncio.wait_for(watch.wanted(name), LONGEST) - begun
 
 
@@ -140,7 +139,7 @@ async def _change(writer: Writer, number: int) -> None:
 async def _followed(connection: Connection, clock: SystemClock) -> AsyncIterator[_Watch]:
     watch = _Watch()
     terms = ReflectorTimes({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
-    reflector = Reflector(connection, PODS, watch, clock, terms=terms)
+    reflector = Reflector(connection, POD_RESOURCE, watch, clock, terms=terms)
     following = asyncio.create_task(reflector.run())
     await reflector.synced.wait()
     try:

@@ -16,12 +16,11 @@ import yaml
 
 import batchsched
 from batchsched.kube.clock import SystemClock
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import EVENTS, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
-from batchsched.kube.resources import EVENTS, PODS
 from batchsched.kube.writer import Writer
-from batchsched.ports.binder import Binding
+from batchsched.ports.cluster import Binding
 from bench.cluster.workload import NAMESPACE, Row, fill, submit
 from tests.controlplane.plane import ControlPlane
 
@@ -131,7 +130,7 @@ class _Page(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Watch:
-    """Notes when each pod was bound; implements `ports.feed.Sink`."""
+    """Notes when each pod was bound; implements `ports.cluster.Sink`."""
 
     wanted: int
     bound: dict[str, float] = field(default_factory=dict)
@@ -183,7 +182,7 @@ async def _run(
         writer = Writer(connection, clock)
         await fill(writer, nodes)
         watch, made = _Watch(row.pods), dict[str, float]()
-        reflector = Reflector(connection, PODS, watch, clock)
+        reflector = Reflector(connection, POD_RESOURCE, watch, clock)
         following = asyncio.create_task(reflector.run())
         await reflector.synced.wait()
         name = "default-scheduler" if scheduler == "kube-scheduler" else "batchsched"

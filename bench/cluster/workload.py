@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchsched.api.crd.base import API_VERSION
-from batchsched.kube.resources import PODS, Resource
+from batchsched.kube.connection import POD_RESOURCE, Resource
 from batchsched.kube.writer import Writer
 
 NODES = Resource("v1", "nodes", "Node", namespaced=False)
@@ -88,7 +88,7 @@ async def submit(writer: Writer, row: Row, scheduler: str, made: Callable[[str],
         )
 
     async def make(name: str, group: str) -> None:
-        await writer.create(PODS, NAMESPACE, pod(name, scheduler, group))
+        await writer.create(POD_RESOURCE, NAMESPACE, pod(name, scheduler, group))
         made(name)
 
     await at_once(

@@ -9,8 +9,8 @@ from batchsched.api import gang
 from batchsched.api.decision import REASONS
 from batchsched.api.gang import GangPhase
 from batchsched.observability.metrics import Metrics
-from batchsched.scheduling_queue import states
-from batchsched.scheduling_queue.states import QueueState
+from batchsched.scheduling_queue import entity
+from batchsched.scheduling_queue.entity import QueueState
 
 _GANG_LIFE: Final = """# Phases of a gang
 
@@ -94,12 +94,12 @@ def metrics() -> str:
 def scheduling_queue() -> str:
     """Return the page of the scheduling queue: its states, their diagram and the table of moves."""
     names = {state: state.name.title().replace("_", "") for state in QueueState}
-    drawn = [move for move in states.MOVES if QueueState.GONE not in move]
+    drawn = [move for move in entity.MOVES if QueueState.GONE not in move]
     diagram = [
         f"{'[*]' if start is QueueState.NEW else names[start]} --> {names[end]}" for start, end in drawn
     ]
     diagram.append(f"{names[QueueState.IN_FLIGHT]} --> [*]")
-    rows = [(start, end, condition) for (start, end), condition in states.MOVES.items()]
+    rows = [(start, end, condition) for (start, end), condition in entity.MOVES.items()]
     return _QUEUE + _diagram(diagram) + _table(("from", "to", "when"), rows)
 
 

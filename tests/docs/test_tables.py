@@ -3,7 +3,7 @@
 from batchsched.api import gang
 from batchsched.api.decision import REASONS
 from batchsched.observability.metrics import Metrics
-from batchsched.scheduling_queue import states
+from batchsched.scheduling_queue import entity
 from docs.generate.tables import gang_life, metrics, reasons, scheduling_queue
 
 
@@ -17,7 +17,7 @@ def test_queue_page_draws_every_move_but_those_out_of_the_queue():
     page = scheduling_queue()
     assert "    Backoff --> InFlight\n" in page
     assert "    [*] --> Gated\n" in page
-    assert page.count("\n| ") == len(states.MOVES) + 1
+    assert page.count("\n| ") == len(entity.MOVES) + 1
 
 
 def test_every_reason_is_on_the_page():

@@ -1,8 +1,10 @@
 """The clock of this machine tells its time."""
 
+import asyncio
 import time
 
-from batchsched.kube.clock import SystemClock
+from batchsched.kube.clock import Backoff, SystemClock
+from tests.kube.virtual import Hurried
 
 
 async def test_the_clock_tells_the_time_waits_and_draws():
@@ -13,3 +15,31 @@ async def test_the_clock_tells_the_time_waits_and_draws():
     assert clock.monotonic() - begun >= 0.02
     draws = [clock.jitter() for _ in range(100)]
     assert 0 <= min(draws) < max(draws) < 1
+
+
+def test_waits_double_up_to_the_longest_and_begin_anew_after_a_success():
+    clock = Hurried(times=1e6)
+    backoff = Backoff(clock, first=1, longest=5)
+
+    async def story():
+        for _ in range(1200):  # 2 ** 1200 is no float
+            await backoff.wait()
+        backoff.reset()
+        await backoff.wait()
+
+    asyncio.run(story())
+    for wait, full in zip(clock.slept, (1, 2, 4, 5, 5), strict=False):
+        assert full / 2 < wait <= full
+    assert max(clock.slept) <= 5
+    assert clock.slept[-1] <= 1
+
+
+def test_what_the_server_asks_for_is_waited_at_least_and_not_by_all_together():
+    clock = Hurried(times=1e6)
+
+    async def story():
+        await asyncio.gather(*(Backoff(clock).wait(7) for _ in range(20)))
+
+    asyncio.run(story())
+    assert all(7 <= wait <= 7 * 1.25 for wait in clock.slept)
+    assert len(set(clock.slept)) > 10

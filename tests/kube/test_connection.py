@@ -8,12 +8,12 @@ import pytest
 
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube import connection as wire
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection, plural, resources
 from batchsched.kube.credentials import Credentials
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import Ending, cut, hung, lost, page, refused, says, status
-from tests.kube.hurried import Hurried
 from tests.kube.test_credentials import kubeconfig, later, plugin
+from tests.kube.virtual import Hurried
 
 PODS = "/api/v1/pods"
 
@@ -199,3 +199,31 @@ async def test_a_watch_that_is_refused_is_not_read_as_events(plane, proxy):
     async with opened(plane, proxy) as connection:
         with pytest.raises(ApiError, match="502"):
             await watched(connection)
+
+
+def test_the_path_of_a_collection_an_object_and_a_part_of_it():
+    assert POD_RESOURCE.path() == "/api/v1/pods"
+    assert POD_RESOURCE.path("batch") == "/api/v1/namespaces/batch/pods"
+    assert POD_RESOURCE.path("batch", "one", "binding") == "/api/v1/namespaces/batch/pods/one/binding"
+    assert LEASES.path("batch", "one") == "/apis/coordination.k8s.io/v1/namespaces/batch/leases/one"
+
+
+@pytest.mark.parametrize(
+    "kind, many",
+    [
+        ("Pod", "pods"),
+        ("PriorityClass", "priorityclasses"),
+        ("Topology", "topologies"),
+        ("CSIStorageCapacity", "csistoragecapacities"),
+        ("Ingress", "ingresses"),
+    ],
+)
+def test_kinds_have_the_plural_that_the_api_gives_them(kind, many):
+    assert plural(kind) == many
+
+
+def test_every_kind_of_a_snapshot_is_where_the_api_server_has_it(plane):
+    for kind, resource in resources():
+        if "batchsched" in kind.api_version:
+            continue  # a custom resource: it is there when its CRD is
+        assert plane.admin.get(resource.path() + "?limit=1")["kind"] == f"{kind.name}List"

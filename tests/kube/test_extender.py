@@ -15,7 +15,7 @@ import pytest
 
 from batchsched.kube import extender as adapter
 from batchsched.kube.extender import HttpExtenders
-from batchsched.ports.extender import Endpoint, Reply, Tls
+from batchsched.ports.external import Endpoint, Reply, Tls
 from tests.extender_server import extender
 
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import Connection, Resource
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector, ReflectorTimes
-from batchsched.kube.resources import Resource
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, Proxy, cut, delayed, hung, lost, page, refused, says, status
-from tests.kube.hurried import Hurried
+from tests.kube.virtual import Hurried
 
 CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap", namespaced=True)
 NUMBERS = itertools.count(1)

@@ -1,6 +1,7 @@
 """Writes are carried out once, as fast as the server lets us, and not a moment longer than we lead."""
 
 import asyncio
+import itertools
 import json
 import time
 from contextlib import asynccontextmanager
@@ -13,15 +14,14 @@ import pytest
 from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading
 from batchsched.kube import writer as module
-from batchsched.kube.connection import Connection
+from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.resources import LEASES, PODS
-from batchsched.kube.writer import Writer
-from batchsched.ports.binder import Binding
+from batchsched.kube.writer import SELECTED_NODE, ApiBinder, Writer
+from batchsched.ports.cluster import Binding, NodeSelection, VolumeBinding
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, hung, lost, page, refused, status
-from tests.kube.hurried import Hurried
+from tests.kube.virtual import Hurried
 
 BINDING = {"method": "POST", "path": "/binding$"}
 
@@ -289,6 +289,59 @@ async def test_objects_are_made_replaced_patched_and_deleted(plane, namespace):
 async def test_a_part_of_an_object_is_patched_by_its_name(plane, namespace, lone):
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     async with writing(plane) as writer:
-        await writer.patch(PODS, namespace.name, "lone", {"status": {"conditions": [condition]}}, "status")
+        await writer.patch(
+            POD_RESOURCE, namespace.name, "lone", {"status": {"conditions": [condition]}}, "status"
+        )
     found = namespace.get("lone")["status"]["conditions"]
     assert [(one["reason"], one["message"]) for one in found] == [("Unschedulable", "no room")]
+
+
+VOLUMES = "/api/v1/persistentvolumes"
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture
+def volume(plane):
+    """A volume that is nobody's."""
+    name = f"disk-{next(NUMBERS)}"
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/none"}}
+    plane.admin.create(VOLUMES, {"metadata": {"name": name}, "spec": spec})
+    yield name
+    plane.admin.merge(f"{VOLUMES}/{name}", {"metadata": {"finalizers": None}})
+    plane.admin.delete(f"{VOLUMES}/{name}")
+
+
+def claim(namespace, name):
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"metadata": {"name": name}, "spec": spec}
+    return namespace.api.create(namespace.path("persistentvolumeclaims"), body)["metadata"]["uid"]
+
+
+async def test_a_volume_is_given_to_one_claim_and_to_no_other(plane, namespace, volume):
+    first, second = (
+        VolumeBinding(volume, namespace.name, name, claim(namespace, name)) for name in ("one", "two")
+    )
+    async with writing(plane) as writer:
+        binder = ApiBinder(writer, lambda _: True)
+        await binder.bind_volume(first)
+        await binder.bind_volume(first)
+        with pytest.raises(BindFailed, match=f"is already bound to {namespace.name}/one"):
+            await binder.bind_volume(second)
+    assert plane.admin.get(f"{VOLUMES}/{volume}")["spec"]["claimRef"]["uid"] == first.uid
+
+
+async def test_a_node_is_selected_for_a_claim(plane, namespace):
+    claim(namespace, "one")
+    async with writing(plane) as writer:
+        await ApiBinder(writer, lambda _: True).select_node(NodeSelection(namespace.name, "one", "node-0"))
+    found = plane.admin.get(namespace.path("persistentvolumeclaims", "one"))
+    assert found["metadata"]["annotations"][SELECTED_NODE] == "node-0"
+
+
+async def test_claims_are_waited_for_until_they_are_bound_or_it_takes_too_long(plane):
+    bound: set[str] = set()
+    async with writing(plane) as writer:
+        binder = ApiBinder(writer, bound.__contains__, poll=0.01)
+        assert not await binder.claims_bound(["a/one"], 0.05)
+        asyncio.get_running_loop().call_later(0.05, bound.add, "a/one")
+        assert await binder.claims_bound(["a/one"], 5)

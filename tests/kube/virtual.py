@@ -8,6 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from batchsched.kube.clock import SystemClock
+
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose clock jumps to the next timer when there is nothing else to do. No real I/O on it."""
@@ -53,3 +55,18 @@ class Skewed:
 
     def jitter(self) -> float:
         return self.draw.random()
+
+
+@dataclass
+class Hurried(SystemClock):
+    """Sleeps a fraction of what it is asked to, and remembers what it was asked."""
+
+    times: float = 50.0
+
+    def __post_init__(self) -> None:
+        self.slept: list[float] = []
+
+    @override
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(seconds / self.times)

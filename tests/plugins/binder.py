@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from batchsched.ports.binder import Binding, NodeSelection, VolumeBinding
+from batchsched.ports.cluster import Binding, NodeSelection, VolumeBinding
 
 
 class Written:

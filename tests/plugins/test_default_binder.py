@@ -12,7 +12,7 @@ from batchsched.framework.runtime.pipeline import Pipeline, names
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SKIP, SUCCESS
 from batchsched.plugins.default_binder import DefaultBinder
-from batchsched.ports.binder import Binding
+from batchsched.ports.cluster import Binding
 from tests.plugins.binder import Written
 from tests.plugins.cluster import node, pod, table
 

@@ -7,8 +7,7 @@ from typing_extensions import override
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.extender import Endpoint, OutOfReach, Reply
-from batchsched.ports.plugin_deadline import DeadlineExceeded
+from batchsched.ports.external import DeadlineExceeded, Endpoint, OutOfReach, Reply
 from batchsched.record.answers import NO_ANSWERS, NOT_RECORDED, Answers, Transcript
 from batchsched.record.file import Record, read, write
 

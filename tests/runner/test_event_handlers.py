@@ -7,7 +7,7 @@ from batchsched.api.external_podgroups import FOREIGN
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
-from batchsched.runner.event_handlers import EventHandlers
+from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandlers
 from batchsched.state.cluster_state import ClusterState
 from tests.controlplane.objects import node, pod, pod_group
 
@@ -146,3 +146,15 @@ def test_heartbeat_of_a_kubelet_changes_nothing():
     before = desk.cache.generation
     desk.intake.changed(desk.read(beat("2026-01-01T00:05:00Z")))
     assert desk.cache.generation == before
+
+
+def test_what_can_be_done_without_is_a_part_of_a_snapshot():
+    assert OPTIONAL_KINDS.keys() <= {kind.field for kind in OBJECT_KINDS}
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["nodes", "pods", "pod_groups", "queues", "namespaces", "pod_disruption_budgets", "csi_nodes"],
+)
+def test_nothing_is_decided_without_what_limits_a_decision(field):
+    assert field not in OPTIONAL_KINDS

@@ -11,8 +11,7 @@ from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginOverdue
 from batchsched.framework.runtime.deadline import DeadlineKeeper, DeadlinePlugin, DisabledPlugin, is_ours
 from batchsched.framework.runtime.registry import Registry, found
-from batchsched.ports.external import ExternalCalls
-from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
+from batchsched.ports.external import DeadlineExceeded, ExternalCalls, PluginDeadline
 from batchsched.record.answers import Answers
 from batchsched.runner.plugin_deadline import run_with_deadline
 from batchsched.session.session import Session

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from batchsched.errors import ApiError
-from batchsched.ports.plugin_deadline import DeadlineExceeded
+from batchsched.kube.clock import SystemClock
+from batchsched.ports.external import DeadlineExceeded
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.world import SessionEnvironment
-from batchsched.scheduler.loop import SchedulerLoop
+from batchsched.scheduler.loop import MAX_EVENTS_WITHOUT_DELAY, SchedulerLoop, Wakeup
 from tests.service.town import Town
 from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
 
@@ -108,3 +109,46 @@ async def test_planner_whose_plugin_hung_is_made_anew_without_it():
     assert not planner.world.hung
     assert [one.plugin for one in planner.world.overdue] == ["Slow"]
     assert set(town.bound) == {"solo-0"}
+
+
+async def test_news_wake_at_once():
+    alarm = Wakeup(SystemClock())
+    alarm.ring()
+    async with asyncio.timeout(60):
+        await alarm.wait(3600)
+
+
+async def test_without_news_the_wait_is_over_in_time():
+    await Wakeup(SystemClock()).wait(0.01)
+
+
+async def test_a_flood_is_waited_out_and_forgotten():
+    alarm = Wakeup(SystemClock())
+    for _ in range(2 * MAX_EVENTS_WITHOUT_DELAY):
+        alarm.ring()
+    async with asyncio.timeout(60):
+        await alarm.wait(3600)
+    waiting = asyncio.create_task(alarm.wait(3600))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    waiting.cancel()
+
+
+@pytest.mark.parametrize("later", range(5))
+async def test_an_end_that_comes_together_with_news_is_heard(later):
+    """A leader that lost its Lease has to leave: its bindings fail, which is news all the time."""
+    alarm = Wakeup(SystemClock())
+
+    async def loop():
+        while True:
+            await alarm.wait(3600)
+
+    task = asyncio.create_task(loop())
+    await asyncio.sleep(0)
+    alarm.ring()
+    for _ in range(later):
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=5)
+    task.cancel()
+    assert done

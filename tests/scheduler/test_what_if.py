@@ -8,7 +8,7 @@ import pytest
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.what_if import WhatIf
+from batchsched.scheduler.live_snapshot import WhatIf
 from tests.podgrouper.owners import (
     TEMPLATE,
     job,

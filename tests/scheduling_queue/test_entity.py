@@ -1,6 +1,8 @@
 import msgspec
+import pytest
 
-from batchsched.scheduling_queue.entity import Entity, Rejection, template_of
+from batchsched.errors import IllegalMove
+from batchsched.scheduling_queue.entity import MOVES, Entity, QueueState, Rejection, check_move, template_of
 from tests.scheduling_queue.entities import pod
 
 
@@ -29,3 +31,16 @@ def test_an_entity_has_one_pod_of_each_template_to_show():
 def test_a_rejection_names_everyone_in_order():
     assert Rejection.by("b", "a", pending=["c"]).everyone == ("a", "b", "c")
     assert Rejection().everyone == ()
+
+
+def test_every_place_can_be_reached_and_left():
+    assert {end for _, end in MOVES} == set(QueueState) - {QueueState.NEW}
+    assert {start for start, _ in MOVES} == set(QueueState) - {QueueState.GONE}
+
+
+def test_a_move_that_the_table_does_not_have_is_illegal():
+    check_move(QueueState.ACTIVE, QueueState.IN_FLIGHT)
+    with pytest.raises(
+        IllegalMove, match="an entity in state Gated of the scheduling queue cannot become In flight"
+    ):
+        check_move(QueueState.GATED, QueueState.IN_FLIGHT)

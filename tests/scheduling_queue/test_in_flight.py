@@ -1,6 +1,6 @@
 from batchsched.framework.events import Action, ClusterEvent, Resource
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
+from batchsched.scheduling_queue.hints import InFlightEntities, InFlightEvent
 
 
 def happening(number: int, identity: str = "") -> InFlightEvent:

@@ -2,9 +2,13 @@ import pytest
 
 from batchsched.errors import IllegalMove
 from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue import QueueState, Rejection
+from batchsched.scheduling_queue.entity import Entity
+from batchsched.scheduling_queue.queue import plugins_that_gate
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import (
+    NAME,
     Listening,
     Silent,
     group,
@@ -397,3 +401,28 @@ def test_a_group_may_come_after_its_pods():
     made.add_pod(pod("x", "g"), 0.0)
     made.put_group(group("g"), 0.0)
     assert popped(made, 0.0).group == group("g")
+
+
+def entity(*pods):
+    made = Entity("default/g", 0, 0.0)
+    for one in pods:
+        made.put(one)
+    return made
+
+
+class Broken:
+    name = "Broken"
+
+    def preenqueue(self, one):
+        raise ZeroDivisionError
+
+
+def test_one_pod_that_is_let_in_lets_its_gang_in():
+    pipelines = {NAME: standard_pipeline()}
+    assert plugins_that_gate(entity(pod("a", schedulingGates=GATES)), pipelines) == ("SchedulingGates",)
+    assert plugins_that_gate(entity(pod("a", schedulingGates=GATES), pod("b")), pipelines) == ()
+
+
+def test_a_plugin_that_breaks_keeps_its_pod_out_and_a_scheduler_that_is_unknown_nobody():
+    assert plugins_that_gate(entity(pod("a")), {NAME: Pipeline([Broken()])}) == ("Broken",)
+    assert plugins_that_gate(entity(pod("a", schedulerName="other")), {NAME: Pipeline([Broken()])}) == ()

@@ -3,7 +3,7 @@ import pytest
 from batchsched.api.decision import REASONS, Refusal
 from batchsched.framework.events import Resource
 from batchsched.scheduling_queue import QueueState, Rejection
-from batchsched.scheduling_queue.rejections import HELPS, SHORT_OF_NODES, rejection_of
+from batchsched.scheduling_queue.hints import HELPS, SHORT_OF_NODES, rejection_of
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import place, pod, popped, queue, standard_pipeline
 

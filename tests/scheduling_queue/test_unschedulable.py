@@ -1,9 +1,7 @@
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, Rejection
-from batchsched.scheduling_queue.hints import QueueingHints, Strategy
-from batchsched.scheduling_queue.in_flight import InFlightEvent
-from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
+from batchsched.scheduling_queue.hints import InFlightEvent, QueueingHints, Strategy, UnschedulableEntities
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import NAME, Listening, pod
 

@@ -16,12 +16,11 @@ from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.ports.binder import Binding, NodeSelection, VolumeBinding
+from batchsched.ports.cluster import Binding, NodeSelection, VolumeBinding
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
-from batchsched.scheduler.loop import SchedulerLoop
-from batchsched.scheduler.wakeup import Wakeup
+from batchsched.scheduler.loop import SchedulerLoop, Wakeup
 from batchsched.state.cluster_state import ClusterState
 from tests.session.scenario import NOW, profile
 from tests.state.objects import leaving

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.telemetry import Silence
+from batchsched.ports.external import Silence
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.placement.statement import Statement
 from batchsched.session.selection.joint import JointWindowProposer

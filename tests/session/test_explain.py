@@ -8,7 +8,7 @@ from hypothesis import given
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.telemetry import Silence
+from batchsched.ports.external import Silence
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointProposer
 from batchsched.session.placement.statement import Statement

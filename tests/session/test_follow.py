@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.ports.scheduler import ClusterChanges
+from batchsched.ports.cluster import ClusterChanges
 from batchsched.session.session import Session
 from tests.session.clusters import clusters
 from tests.session.scenario import NOW, alone, bound, cluster, gang, nodes, placed, profile, schedule

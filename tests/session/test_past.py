@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from batchsched.api.snapshot import QueueUsage, Snapshot
-from batchsched.ports.scheduler import ClusterChanges
+from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.usage_history import usage_entries
 from batchsched.session.decide import decide
 from batchsched.session.session import Session

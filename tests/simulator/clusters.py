@@ -3,7 +3,7 @@
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.decision import Assignment, Decision
 from batchsched.api.snapshot import Snapshot
-from batchsched.ports.scheduler import ClusterChanges
+from batchsched.ports.cluster import ClusterChanges
 from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, rigid
 
 CPU = {"cpu": "1"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.ports.telemetry import Silence
+from batchsched.ports.external import Silence
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing

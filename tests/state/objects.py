@@ -7,9 +7,8 @@ import msgspec
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import HeldGang, Snapshot
-from batchsched.ports.scheduler import ClusterChanges
-from batchsched.state.assumed_pods import AssumedPod
-from batchsched.state.cluster_state import ClusterState
+from batchsched.ports.cluster import ClusterChanges
+from batchsched.state.cluster_state import AssumedPod, ClusterState
 from tests.session.scenario import NOW
 from tests.session.scenario import node as plain_node
 from tests.session.scenario import pod as plain_pod

@@ -8,7 +8,8 @@ from batchsched.api.core.metadata import ObjectMeta, Value
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.state.cluster_state import ClusterState
+from batchsched.state import cluster_state as assumption
+from batchsched.state.cluster_state import ClusterState, Placements
 from tests.session.scenario import group, priority_class, queue, topology
 from tests.state.objects import NOW, ended, expire, leaving, node, places, pod, told
 
@@ -341,3 +342,19 @@ def test_confirmed_pods_do_not_expire():
     cache.finish_binding(A, NOW)
     assert expire(cache, NOW + 100) == ()
     assert places(cache.snapshot()) == {"a": "n0"}
+
+
+def test_equal_pods_on_one_node_share_a_spec():
+    one = pod("a")
+    other = type(one)(metadata=pod("b").metadata, spec=one.spec)
+    placements = Placements()
+    placed = [placements.place(each, "n0") for each in (one, other)]
+    assert placed[0].spec is placed[1].spec
+    assert [each.key for each in placed] == ["team/a", "team/b"]
+    assert placements.place(one, "n1").node == "n1"
+
+
+def test_specs_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(assumption, "MAX_CACHED_SPECS", 1)
+    one, placements = pod("a"), Placements()
+    assert [placements.place(one, f"n{at}").node for at in range(3)] == ["n0", "n1", "n2"]

@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.comparer import compare
+from batchsched.state.debugger import compare
 from batchsched.state.feed import Feed
 from tests.session.clusters import clusters
 from tests.session.scenario import group

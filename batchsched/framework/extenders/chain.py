@@ -21,7 +21,7 @@ from batchsched.framework.extenders import wire
 from batchsched.framework.interface import Leaving
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
-from batchsched.ports.extender import Endpoint, Extenders, OutOfReach, Tls
+from batchsched.ports.external import Endpoint, Extenders, OutOfReach, Tls
 
 T = TypeVar("T")
 SCALE: Final = 10

@@ -10,7 +10,7 @@ from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import awaited
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status
-from batchsched.ports.binder import Binder
+from batchsched.ports.cluster import Binder
 
 
 @dataclass(frozen=True, slots=True)

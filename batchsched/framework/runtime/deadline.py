@@ -24,7 +24,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.ports.plugin_deadline import DeadlineExceeded, PluginDeadline
+from batchsched.ports.external import DeadlineExceeded, PluginDeadline
 
 T = TypeVar("T")
 

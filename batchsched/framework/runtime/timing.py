@@ -12,7 +12,7 @@ from typing import Final, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from batchsched.framework.runtime.plugin_call import ask, name_of
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import Telemetry
 
 P = ParamSpec("P")
 T = TypeVar("T")

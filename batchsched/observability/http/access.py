@@ -18,9 +18,8 @@ import msgspec
 from aiohttp import web
 
 from batchsched.errors import ApiError, Unreachable, UnusableInput
-from batchsched.kube.connection import Connection
-from batchsched.kube.resources import Resource
-from batchsched.ports.clock import Clock
+from batchsched.kube.connection import Connection, Resource
+from batchsched.ports.cluster import Clock
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -16,8 +16,7 @@ from batchsched.observability.observer import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import list_cluster
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.state.comparer import OVERDUE_SECONDS, StateComparison, compare
-from batchsched.state.dumper import dump
+from batchsched.state.debugger import OVERDUE_SECONDS, StateComparison, compare, dump
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_VERBOSITY: Final = 10

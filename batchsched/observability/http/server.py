@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from batchsched.errors import UnusableInput
 from batchsched.observability.http.access import Handler
-from batchsched.ports.clock import Clock
+from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
 

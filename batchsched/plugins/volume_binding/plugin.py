@@ -46,7 +46,7 @@ from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, c
 from batchsched.plugins.volume_binding.hints import helpful_events
 from batchsched.plugins.volume_binding.scoring import capacity_scores
 from batchsched.plugins.volume_binding.search import VolumeSearchResult, search
-from batchsched.ports.binder import NodeSelection, binding_of
+from batchsched.ports.cluster import NodeSelection, binding_of
 
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
 

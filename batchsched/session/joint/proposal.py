@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.config.schema import SolverSettings
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import Telemetry
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution

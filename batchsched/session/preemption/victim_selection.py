@@ -19,7 +19,7 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
-from batchsched.ports.telemetry import Silence
+from batchsched.ports.external import Silence
 from batchsched.session.gangs.queue_limits import QueueLimits, spend
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointProposer

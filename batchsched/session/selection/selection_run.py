@@ -6,7 +6,7 @@ from typing import Protocol
 
 from batchsched.api.decision import Refusal, Reservation
 from batchsched.config.schema import Profile
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import Telemetry
 from batchsched.queues.gang_order.policy import Policy
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission

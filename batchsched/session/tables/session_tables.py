@@ -22,7 +22,7 @@ from batchsched.framework.nodes.node_table import LEADING, NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.ports.scheduler import ClusterChanges
+from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.tree import QueueTree
 from batchsched.session.tables.gang import (
     GangCache,

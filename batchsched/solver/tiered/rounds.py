@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.ports.telemetry import Telemetry
+from batchsched.ports.external import Telemetry
 from batchsched.solver.objective import TIER_TOLERANCE, compare_solutions, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution

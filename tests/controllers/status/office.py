@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from batchsched.errors import BatchschedError
-from batchsched.kube.resources import Resource
+from batchsched.kube.connection import Resource
 from batchsched.state.cluster_state import ClusterState
 from tests.state.objects import told
 

@@ -18,11 +18,11 @@ from batchsched.controllers.event_recorder import (
 )
 from batchsched.controllers.status_controller import OUR_QUEUES
 from batchsched.errors import ApiError, Unreachable
-from batchsched.kube.resources import PODS
+from batchsched.kube.connection import POD_RESOURCE
 from tests.controllers.status.office import Desk
 from tests.kube.virtual import Skewed, run
 
-BERT = reference(PODS, "team", "bert-0", "u0")
+BERT = reference(POD_RESOURCE, "team", "bert-0", "u0")
 
 
 def fact(note: str = "0/1 nodes are available: no room.", about: Reference = BERT) -> PendingEvent:

@@ -12,7 +12,7 @@ from batchsched.framework.extenders.chain import ExtenderChain
 from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SUCCESS
-from batchsched.ports.extender import Endpoint, Reply
+from batchsched.ports.external import Endpoint, Reply
 from tests.plugins.binder import Written
 from tests.plugins.cluster import node as a_node
 from tests.plugins.cluster import pod, table

@@ -6,7 +6,7 @@ import numpy as np
 
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.runtime.deadline import watched
-from batchsched.ports.plugin_deadline import DeadlineExceeded
+from batchsched.ports.external import DeadlineExceeded
 from tests.plugins.cluster import class_of, node, pod, table
 
 

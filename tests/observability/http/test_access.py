@@ -15,7 +15,7 @@ from batchsched.observability.http.access import Access
 from batchsched.observability.http.server import Server, self_signed_context
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost
-from tests.kube.hurried import Hurried
+from tests.kube.virtual import Hurried
 
 OPEN = Serving().authorization_always_allow_paths
 

@@ -17,7 +17,7 @@ from batchsched.observability.http.server import (
     self_signed_context,
     self_signed_pem,
 )
-from tests.kube.hurried import Hurried
+from tests.kube.virtual import Hurried
 
 
 async def shown(context):

@@ -8,7 +8,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import PreFilterAnswer
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.ports.telemetry import Silence
+from batchsched.ports.external import Silence
 from batchsched.session.joint.formulation import lasting_problem
 from batchsched.session.placement.statement import Statement
 from batchsched.session.session import Session

@@ -6,7 +6,7 @@ from hypothesis import given
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.comparer import OVERDUE_SECONDS, StateComparison, StateDifference, compare
+from batchsched.state.debugger import OVERDUE_SECONDS, StateComparison, StateDifference, compare, dump
 from tests.session.clusters import clusters
 from tests.session.scenario import cluster, group, nodes
 from tests.state.objects import NOW, ended, node, pod
@@ -77,3 +77,24 @@ def test_cache_that_was_told_everything_has_no_drift(snapshot: Snapshot):
         for one in getattr(snapshot, kind.field):
             cache.put(one)
     assert compare(cache.listed(), snapshot, NAMES).none
+
+
+def test_dump_shows_nodes_with_their_pods_and_what_they_take():
+    cache = ClusterState()
+    for one in (node("n0", memory="1Gi"), pod("b", on="n0"), pod("a"), pod("c", cpu=2), pod("d", on="gone")):
+        cache.put(one)
+    cache.assume("team/a", "n0", NOW)
+    found = dump(cache.snapshot(), cache.assumed())
+    assert found.text().splitlines() == [
+        "Node gone (not known to the API): 1 pods; cpu 1000/0, pods 1/0",
+        "  team/d",
+        "Node n0: 2 pods; cpu 2000/64000, memory 0/1073741824, pods 2/110",
+        "  team/a (assumed)",
+        "  team/b",
+        "waiting: 1 pods",
+        "  team/c",
+    ]
+
+
+def test_empty_cache_has_an_empty_dump():
+    assert dump(ClusterState().snapshot()).text() == "waiting: 0 pods"

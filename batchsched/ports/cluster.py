@@ -1,0 +1,186 @@
+"""What connects the core to a cluster, real or simulated: a clock, watch events, writes of bindings, a scheduler."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import HeldGang, Snapshot
+
+
+class Clock(Protocol):
+    """A clock. Tests and the simulator use one with virtual time."""
+
+    def now(self) -> float:
+        """Return the time in seconds since 1970-01-01 UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return a time in seconds that never jumps, for deadlines and Leases."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a number of seconds."""
+        ...
+
+    def jitter(self) -> float:
+        """Return a random number in [0, 1) that spreads the retries of many clients."""
+        ...
+
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Sink(Protocol[T_contra]):
+    """Receives the objects of a reflector, as JSON of the API or decoded. An invalid object must not raise."""
+
+    def replaced(self, objects: Sequence[T_contra]) -> None:
+        """Replace all objects. An object that is not in the list was deleted."""
+        ...
+
+    def changed(self, item: T_contra) -> None:
+        """Add or update an object."""
+        ...
+
+    def gone(self, item: T_contra) -> None:
+        """Remove an object; its last known state is the argument."""
+        ...
+
+
+_GANG_LABELS: Final = (POD_GROUP_LABEL, SUB_GROUP_LABEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The binding of a pod to a node.
+
+    Args:
+      namespace, pod, uid: the pod; uid is "" if unknown.
+      node: name of the node.
+      labels: labels of the pod's gang. An API server of version 1.35 or later writes them to the pod with the node.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, pod: Pod, node: str) -> "Binding":
+        """Return the binding of a pod to a node."""
+        labels = tuple((key, pod.labels[key]) for key in _GANG_LABELS if key in pod.labels)
+        return cls(pod.namespace, pod.name, pod.metadata.uid, node, labels)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeBinding:
+    """The assignment of a PersistentVolume to a claim: its `spec.claimRef`.
+
+    Args:
+      volume: name of the PersistentVolume.
+      namespace, claim, uid: the claim.
+    """
+
+    volume: str
+    namespace: str
+    claim: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """The node for which a claim's volume is provisioned: the annotation `volume.kubernetes.io/selected-node`.
+
+    Args:
+      namespace, claim: the claim.
+      node: name of the node.
+    """
+
+    namespace: str
+    claim: str
+    node: str
+
+
+def binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
+    """Return the write that assigns a volume to a claim."""
+    return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
+
+
+class Binder(Protocol):
+    """Writes bindings. All writes are idempotent: a value that is already set is a success."""
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod to its node."""
+        ...
+
+    async def bind_volume(self, binding: VolumeBinding) -> None:
+        """Bind a PersistentVolume to its claim."""
+        ...
+
+    async def select_node(self, selection: NodeSelection) -> None:
+        """Write the selected node of a claim, so that its volume is provisioned within reach of that node."""
+        ...
+
+    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        """Wait until all claims are bound. Return False if the timeout expires first.
+
+        Args:
+          claims: the claims by `namespace/name`.
+          timeout_seconds: the longest time to wait.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanges:
+    """What changed in a cluster since a scheduler was made or heard of it last.
+
+    Args:
+      nodes: all nodes as they are now, in the order of a fresh Snapshot; None if no node changed. No node may offer
+        a resource that no node offered and no pod requested when the scheduler was made.
+      pod_groups: PodGroups that are new or changed.
+      removed_pods: pods that were deleted or finished, each in the version that the scheduler knows.
+      bound_pods: bound versions of pods that were pending.
+      added_pods: new pods, pending or bound. A pod that changed is both removed and added.
+      removed_pod_groups: `namespace/name` of deleted PodGroups.
+    """
+
+    nodes: Sequence[Node] | None = None
+    pod_groups: Sequence[PodGroup] = ()
+    removed_pods: Sequence[Pod] = ()
+    bound_pods: Sequence[Pod] = ()
+    added_pods: Sequence[Pod] = ()
+    removed_pod_groups: Sequence[str] = ()
+
+
+class Scheduler(Protocol):
+    """A scheduler that follows one cluster from a Snapshot on.
+
+    Other objects, such as queues, are read from that Snapshot only: if one of them changes, make a new scheduler.
+    """
+
+    def apply(self, changes: ClusterChanges) -> None:
+        """Take in what changed; between two sessions only."""
+        ...
+
+    def hold(self, held: tuple[HeldGang, ...]) -> None:
+        """Replace the gangs that wait at Permit."""
+        ...
+
+    def decide(self, now: float, seed: int) -> Decision:
+        """Decide the next session; nothing is bound until `apply` reports it.
+
+        Args:
+          now: seconds since 1970.
+          seed: seed of all random draws.
+        """
+        ...
+
+
+SchedulerFactory = Callable[[Snapshot], Scheduler]
+"""Makes a scheduler that follows a cluster from a Snapshot on."""
