@@ -156,9 +156,9 @@ def _decide(
     """Decide with extenders and time limits."""
     from batchsched.runner.session_runner import SessionRunner
 
-    runner = SessionRunner(profile)
+    runner = SessionRunner(profile, telemetry=stopwatch)
     with stopwatch.stage("session"):
-        decision = runner.decide(snapshot, now, seed, stopwatch)
+        decision = runner.decide(snapshot, now, seed)
     decision = with_timings(decision, stopwatch)
     return DecidedSession(snapshot, profile, now, seed, decision, runner.answers, stopwatch.calls)
 

@@ -100,7 +100,7 @@ class MetricsCollector:
         for plugin, count in refused.items():
             metrics.unschedulable_pods.labels(plugin, profile).set(count)
         metrics.waiting_gangs.labels(profile).set(len(planner.held))
-        metrics.overdue_plugins.labels(profile).set(len(planner.world.overdue))
+        metrics.overdue_plugins.labels(profile).set(len(planner.runner.overdue))
         for (queue, event), moved in planner.queue.moved().items():
             self._grown(planner, metrics.incoming_pods, moved, queue, event)
         for plugin, faults in planner.queue.faults().items():

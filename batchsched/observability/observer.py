@@ -26,7 +26,7 @@ from batchsched.ports.cluster import Clock
 from batchsched.record.answers import Answers
 from batchsched.record.file import Record, encode
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.world import SessionInput
+from batchsched.runner.session_runner import SessionInput
 from batchsched.scheduler.app import SchedulerApp
 
 
@@ -37,20 +37,20 @@ class RecordedSession:
     Args:
       number: Increases by one with each session of the process.
       profile: The profile that it ran with.
-      asked: Its input.
+      session_input: Its input.
       decision: Its decision, with telemetry.
       answers: The answers of extenders, and plugin calls that exceeded their deadline.
     """
 
     number: int
     profile: Profile
-    asked: SessionInput
+    session_input: SessionInput
     decision: Decision
     answers: Answers
 
     def content(self) -> bytes:
         """Return the session as the content of a session file."""
-        session_input = self.asked
+        session_input = self.session_input
         content, _ = encode(
             Record(
                 session_input.snapshot,
@@ -111,7 +111,7 @@ def _summary(session: RecordedSession) -> SessionSummary:
     return SessionSummary(
         id=session.number,
         profile=session.profile.scheduler_name,
-        time=dt.datetime.fromtimestamp(session.asked.now, dt.UTC).isoformat(timespec="milliseconds"),
+        time=dt.datetime.fromtimestamp(session.session_input.now, dt.UTC).isoformat(timespec="milliseconds"),
         seconds=decision.solver.seconds,
         pods_placed=len(decision.assignments),
         gangs_refused=len(decision.refusals),
@@ -164,12 +164,12 @@ class Observer:
         self.counting.count_session(profile.scheduler_name, planner.taking_part, begun, decision, took)
         self._remember(planner, decision)
         self.metrics.set_aside.set(len(decision.set_aside))
-        session_input = planner.asked
+        session_input = planner.session_input
         if session_input is not None:
             solver = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
             recorded = replace(decision, solver=solver)
             self.sessions.keep(
-                RecordedSession(self._number, profile, session_input, recorded, planner.world.answers)
+                RecordedSession(self._number, profile, session_input, recorded, planner.runner.answers)
             )
         _log_session(self._number, profile, decision, took)
 

@@ -58,6 +58,10 @@ class Transcript(Extenders):
 
     def __init__(self, recorded: Iterable[ExtenderCall] = (), port: Extenders | None = None) -> None:
         self._port = port
+        self.restart(recorded)
+
+    def restart(self, recorded: Iterable[ExtenderCall] = ()) -> None:
+        """Delete the requests so far, and repeat the responses of another recording from now on."""
         self._recorded: dict[tuple[str, str, str], deque[Reply]] = {}
         for call in recorded:
             self._recorded.setdefault((call.url, call.verb, call.question), deque()).append(call.reply)

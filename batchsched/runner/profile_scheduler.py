@@ -22,7 +22,7 @@ from batchsched.framework.runtime.binding_cycle import unreserve
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.queues.usage_history import UsageHistory, usage_entries
-from batchsched.runner.world import SessionEnvironment, SessionInput
+from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.scheduling_queue.entity import Entity, QueueState, Rejection
 from batchsched.scheduling_queue.hints import rejection_of
 from batchsched.scheduling_queue.queue import SchedulingQueue
@@ -58,7 +58,7 @@ class ProfileScheduler:
       cache: The state of the cluster.
       seed: The seed of every session.
       leaving: Identities of the gangs that are being rolled back; none of their pods is placed until that is done.
-      world: The extenders and the plugin deadline of its sessions.
+      runner: Runs its sessions with extenders and plugin deadlines.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class ProfileScheduler:
         cache: ClusterState,
         seed: int = 0,
         leaving: Container[str] = frozenset(),
-        world: SessionEnvironment | None = None,
+        runner: SessionRunner | None = None,
     ) -> None:
         self.profile = profile
-        self.world = world or SessionEnvironment(profile)
-        self.pipeline: Pipeline = standard().pipeline(profile, self.world.outside)
+        self.runner = runner or SessionRunner(profile)
+        self.pipeline: Pipeline = standard().pipeline(profile, self.runner.outside)
         self._surplus = _who_refuses_surplus(self.pipeline)
         self.taking_part: tuple[Entity, ...] = ()
         """The gangs of the last session."""
@@ -80,8 +80,8 @@ class ProfileScheduler:
         self.reservations: tuple[Reservation, ...] = ()
         """The reservations of the last session."""
         self.recording = False
-        """Whether `asked` keeps the input of each session."""
-        self.asked: SessionInput | None = None
+        """Whether `session_input` keeps the input of each session."""
+        self.session_input: SessionInput | None = None
         self._cache = cache
         self._seed = seed
         self._leaving = leaving
@@ -99,7 +99,11 @@ class ProfileScheduler:
 
     def _new_feed(self) -> Feed:
         """Return a feed. External plugins and extenders may read any field of a node, so they need whole nodes."""
-        return Feed(self._cache, self._follower, whole=self.world.minded or bool(self.profile.extenders))
+        return Feed(
+            self._cache,
+            self._follower,
+            whole=self.runner.has_external_plugins or bool(self.profile.extenders),
+        )
 
     def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations)
@@ -161,15 +165,15 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._feed.scheduler(self.held)
-        scheduler, world = self._scheduler, self.world
+        scheduler, runner = self._scheduler, self.runner
         self.taking_part = tuple(self._in_flight.values())
         taking_part = frozenset(identity for identity in self._in_flight if identity not in self._leaving)
         session_input = None
-        if self.recording or world.minded:
+        if self.recording or runner.has_external_plugins:
             session_input = SessionInput(self._seen(now), taking_part, now, self._seed)
-        self.asked = session_input if self.recording else None
-        return lambda: world.decide(
-            lambda: scheduler.decide(now, self._seed, taking_part, world.telemetry), session_input
+        self.session_input = session_input if self.recording else None
+        return lambda: runner.run(
+            lambda: scheduler.decide(now, self._seed, taking_part, runner.telemetry), session_input
         )
 
     def _pop(self, now: float) -> None:
@@ -188,12 +192,14 @@ class ProfileScheduler:
                 self.queue.activate(tuple(entity.pods), now)
         self._pop(now)
 
-    def renewed(self) -> "ProfileScheduler":
+    def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the profile without the plugins that hung."""
-        made = ProfileScheduler(self.profile, self._cache, self._seed, self._leaving, self.world.renewed())
-        made.recording = self.recording
-        made.remember(self)
-        return made
+        renewed = ProfileScheduler(
+            self.profile, self._cache, self._seed, self._leaving, self.runner.without_hung_plugins()
+        )
+        renewed.recording = self.recording
+        renewed.remember(self)
+        return renewed
 
     def remember(self, before: "ProfileScheduler") -> None:
         """Take over past usage, reservations and assumed volumes from the scheduler that this one replaces."""

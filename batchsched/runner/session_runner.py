@@ -1,16 +1,40 @@
-"""Runs one session with its environment: extenders over HTTP, and a deadline for plugins. All answers are recorded."""
+"""Runs the sessions of one profile: extenders over HTTP, a deadline for plugins, and a record of the answers of both.
 
-from functools import cache, partial
+A command decides one session from a snapshot. A running scheduler follows the cluster from session to session, so its
+plugins and the ports behind them stay, while the recorded answers belong to one session.
+
+Python cannot stop a call in its own process, and a call that hangs may still change its arguments. So the whole
+session is abandoned with its thread, and decided again from the snapshot. Decisions are deterministic: the same call
+comes again, is known to be overdue, fails its pod, and the plugin is disabled. Before that, the deadline costs
+nothing but a counter: one thread checks from time to time whether the current call is still the same.
+
+A plugin that never releases the interpreter lock, such as a long loop in C, is not detected.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from threading import Thread
+from time import monotonic
+from typing import Final, TypeVar
+
+import msgspec
 
 from batchsched.api.decision import Decision
+from batchsched.api.gang import identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.framework.runtime.registry import standard
-from batchsched.ports.external import Extenders, ExternalCalls, Telemetry
+from batchsched.ports.external import DeadlineExceeded, Extenders, ExternalCalls, Telemetry
 from batchsched.record.answers import NO_ANSWERS, Answers, Transcript
-from batchsched.runner.plugin_deadline import run_with_deadline
 from batchsched.session.decide import decide
+
+T = TypeVar("T")
+CHECKS_PER_DEADLINE: Final = 8
+"""Checks within the time of one deadline."""
+MAX_CHECK_SECONDS: Final = 0.5
 
 
 @cache
@@ -21,44 +45,143 @@ def http_extenders() -> Extenders:
     return HttpExtenders()
 
 
+@dataclass(frozen=True)
+class SessionInput:
+    """The input of a session: with the profile, all that `decide` needs to decide it again.
+
+    Args:
+      cluster: The cluster.
+      taking_part: Identities of the gangs that took part.
+      now: Seconds since 1970.
+      seed: The seed of all random choices.
+    """
+
+    cluster: Snapshot
+    taking_part: frozenset[str]
+    now: float
+    seed: int
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The cluster, with the gangs that did not take part. Computed on first use, which most sessions never have."""
+        pending = {identity_of(pod) for pod in self.cluster.pods if not pod.node}
+        return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
+
+
 class SessionRunner:
-    """Runs one session and records what extenders answered and which plugins hung.
+    """Runs sessions, and records what extenders answered and which plugins hung.
 
     Args:
       profile: The profile.
-      before: Answers of an earlier run; a plugin that was disabled before the session has the call number 0.
+      overdue: Plugins that hung in earlier sessions and are disabled.
+      telemetry: Receives the stages of sessions.
     """
 
-    def __init__(self, profile: Profile, before: Answers = NO_ANSWERS) -> None:
-        self._profile = profile
-        self._overdue = before.overdue
-        self._port = http_extenders() if profile.extenders else None
-        self._transcript = Transcript(before.extenders, self._port)
+    def __init__(
+        self, profile: Profile, overdue: tuple[DeadlineExceeded, ...] = (), telemetry: Telemetry | None = None
+    ) -> None:
+        self.profile = profile
+        self.overdue = overdue
+        self.telemetry = telemetry
+        self.has_external_plugins = bool(standard().foreign(profile))
+        """Whether plugins of other packages are enabled, which may hang."""
+        self.hung = False
+        """Whether a plugin hung, so that the scheduler that follows the cluster must be rebuilt."""
+        self.answers = NO_ANSWERS
+        """The recorded answers of the last session."""
+        self._extenders = http_extenders() if profile.extenders else None
+        self._transcript = Transcript((), self._extenders)
+        self._keeper = DeadlineKeeper(overdue) if self.has_external_plugins else None
+        self.outside = ExternalCalls(self._transcript, self._keeper)
+        """The external calls of the plugins of a scheduler that follows the cluster."""
 
-    @property
-    def answers(self) -> Answers:
-        """All answers so far."""
-        return Answers(self._transcript.asked, self._overdue)
+    def without_hung_plugins(self) -> "SessionRunner":
+        """Return a runner of the profile without the plugins that hung."""
+        return SessionRunner(self.profile, self.overdue, self.telemetry)
 
-    def decide(self, snapshot: Snapshot, now: float, seed: int, telemetry: Telemetry | None) -> Decision:
-        """Decide as `session.decide` does; a call that exceeds the deadline of the profile disables its plugin."""
-        work = partial(self._decide, snapshot, now, seed, telemetry)
-        if not standard().foreign(self._profile):
-            return work(None)
-        decision, self._overdue = run_with_deadline(
-            work, self._profile.plugin_deadline_seconds, self._overdue
-        )
+    def run(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
+        """Run a session of a scheduler that follows the cluster. If a plugin hangs, decide it from its snapshot.
+
+        Args:
+          follow: Decides the session with the scheduler that follows the cluster.
+          session_input: The input of the session; required if external plugins are enabled.
+        """
+        self._transcript.restart()
+        if self._keeper is None or session_input is None:
+            decision = follow()
+        else:
+            result = run_until_deadline(follow, self._keeper, self.profile.plugin_deadline_seconds)
+            if isinstance(result, DeadlineExceeded):
+                # The call hangs again and is numbered again: the scheduler that follows the cluster counted other
+                # calls, and a replay counts from a fresh scheduler. The tables that it left are half changed.
+                self.hung = True
+                return self.decide(session_input.snapshot, session_input.now, session_input.seed)
+            decision = result
+        self.answers = Answers(self._transcript.asked, self.overdue)
         return decision
 
-    def _decide(
-        self,
-        snapshot: Snapshot,
-        now: float,
-        seed: int,
-        telemetry: Telemetry | None,
-        minder: DeadlineKeeper | None,
-    ) -> Decision:
-        # If a plugin hangs, the session is decided again, and the extenders' recorded answers are used again.
-        self._transcript = Transcript(self._transcript.asked, self._port)
-        outside = ExternalCalls(self._transcript, minder)
-        return decide(snapshot, self._profile, now, seed, telemetry=telemetry, outside=outside)
+    def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
+        """Decide a session from its snapshot; a call that exceeds the deadline of the profile disables its plugin."""
+
+        def attempt(keeper: DeadlineKeeper | None) -> Decision:
+            # After a plugin hung, the recorded answers of extenders are used again.
+            self._transcript.restart(self._transcript.asked)
+            outside = ExternalCalls(self._transcript, keeper)
+            return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
+
+        if self.has_external_plugins:
+            seconds = self.profile.plugin_deadline_seconds
+            decision, overdue = run_with_deadline(attempt, seconds, self.overdue)
+        else:
+            decision, overdue = attempt(None), self.overdue
+        self.answers = Answers(self._transcript.asked, overdue)
+        # Later sessions number their calls again, so they need only the names of the plugins.
+        self.overdue = tuple(msgspec.structs.replace(call, call=0) for call in overdue)
+        return decision
+
+
+def run_with_deadline(
+    work: Callable[[DeadlineKeeper], T], seconds: float, overdue: tuple[DeadlineExceeded, ...] = ()
+) -> tuple[T, tuple[DeadlineExceeded, ...]]:
+    """Run work that calls plugins under a deadline, and run it again for each plugin that hangs.
+
+    Args:
+      work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.
+      seconds: The time that one call may take.
+      overdue: The calls that are already overdue.
+
+    Returns: The result of the work, and the calls that are overdue now.
+    """
+    while True:
+        keeper = DeadlineKeeper(overdue)
+        result = run_until_deadline(partial(work, keeper), keeper, seconds)
+        if not isinstance(result, DeadlineExceeded):
+            return result, overdue
+        overdue = (*overdue, result)
+
+
+def run_until_deadline(work: Callable[[], T], keeper: DeadlineKeeper, seconds: float) -> T | DeadlineExceeded:
+    """Run work in a thread of its own. If a call of a plugin hangs, abandon the work and return the call."""
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            keeper.begin_session()
+            result.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
+            result.set_exception(error)
+
+    # A daemon thread, so that a plugin that never returns does not block the end of the process.
+    Thread(target=run, name="session", daemon=True).start()
+    interval = min(seconds / CHECKS_PER_DEADLINE, MAX_CHECK_SECONDS)
+    last_call, since = keeper.current, monotonic()
+    while not wait([result], interval).done:
+        call, now = keeper.current, monotonic()
+        if call is None or call != last_call:
+            last_call, since = call, now
+        elif now - since >= seconds:
+            # From now on the thread ends as soon as the call returns, and changes nothing any more.
+            keeper.abandoned = True
+            number, plugin, point = call
+            return DeadlineExceeded(plugin, point, number, seconds)
+    return result.result()

@@ -21,7 +21,7 @@ from batchsched.ports.cluster import Clock
 from batchsched.ports.external import Telemetry
 from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandlers
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.world import SessionEnvironment
+from batchsched.runner.session_runner import SessionRunner
 from batchsched.scheduler.binding import BindingCycles
 from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop, Wakeup
 from batchsched.scheduler.standby_usage import StandbyUsage, log_failure
@@ -217,8 +217,8 @@ class SchedulerApp:
     def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
         planners = []
         for profile in profiles:
-            world = SessionEnvironment(profile, telemetry=self.telemetry(profile))
-            planner = ProfileScheduler(profile, self.cache, leaving=self._leaving, world=world)
+            runner = SessionRunner(profile, telemetry=self.telemetry(profile))
+            planner = ProfileScheduler(profile, self.cache, leaving=self._leaving, runner=runner)
             planner.recording = recording
             planners.append(planner)
         return planners

@@ -163,11 +163,12 @@ class SchedulerLoop:
         if planner.queue.pending()["active"]:
             self._alarm.ring()
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
-        if planner.world.hung:
-            _LOG.error(
-                "plugins exceeded their deadline and are disabled until restart: %s", planner.world.names
-            )
+        if planner.runner.hung:
+            disabled = ", ".join(call.plugin for call in planner.runner.overdue) or "none of them again"
+            _LOG.error("plugins exceeded their deadline and are disabled until restart: %s", disabled)
             planners = self.planners if self._next is None else self._next
-            self.reconfigure([other.renewed() if other is planner else other for other in planners])
+            self.reconfigure(
+                [other.without_hung_plugins() if other is planner else other for other in planners]
+            )
         for callback in self._callbacks:
             callback(planner, decision, self._clock.monotonic() - begun)

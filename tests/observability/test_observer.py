@@ -5,7 +5,7 @@ from batchsched.observability.observer import Observer
 from batchsched.record.file import read
 from batchsched.record.replay import differences
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.world import SessionEnvironment
+from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.decide import decide
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, nodes, profile
@@ -20,7 +20,7 @@ class Observed:
         self.town = town = Town(snapshot)
         self.seen = seen = Observer(town.clock, kept)
         planner = ProfileScheduler(
-            profile(), town.cache, world=SessionEnvironment(profile(), telemetry=seen.telemetry(profile()))
+            profile(), town.cache, runner=SessionRunner(profile(), telemetry=seen.telemetry(profile()))
         )
         planner.recording = kept > 0
         town.planner = planner

@@ -7,13 +7,21 @@ from typing import Any, ClassVar
 
 import pytest
 
+from batchsched.api.gang import identity_of
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginOverdue
 from batchsched.framework.runtime.deadline import DeadlineKeeper, DeadlinePlugin, DisabledPlugin, is_ours
 from batchsched.framework.runtime.registry import Registry, found
 from batchsched.ports.external import DeadlineExceeded, ExternalCalls, PluginDeadline
 from batchsched.record.answers import Answers
-from batchsched.runner.plugin_deadline import run_with_deadline
+from batchsched.runner import session_runner
+from batchsched.runner.session_runner import (
+    SessionInput,
+    SessionRunner,
+    run_until_deadline,
+    run_with_deadline,
+)
+from batchsched.session import session
 from batchsched.session.session import Session
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
 from tests.session.test_permit import WAYS
@@ -109,6 +117,33 @@ def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
     assert overdue == (before,)
     assert len(placed(decision)) == 5
     assert [one.object for one in decision.set_aside] == ["plugin Hanging"]
+
+
+def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_hangs(monkeypatch):
+    HANGS.update(point="Filter", how=waiting)
+    for module in (session_runner, session):
+        monkeypatch.setattr(module, "standard", lambda: REGISTRY)
+    chosen = profile(plugins={"disabled": ["PrioritySort"]}, pluginDeadlineSeconds=DEADLINE)
+    runner = SessionRunner(chosen)
+    following = Session(SNAPSHOT, chosen, REGISTRY.pipeline(chosen, runner.outside))
+    following.decide(NOW, 0, frozenset())  # as in an earlier session, whose calls are numbered apart
+    taking_part = frozenset(identity_of(pod) for pod in SNAPSHOT.pods)
+    decision = runner.run(lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0))
+    assert runner.hung
+    assert reasons(decision) == {"team/bert": "PluginFailed"}
+    assert decide_with(runner.answers.again().watchdog, {}) == decision
+    again = runner.without_hung_plugins()
+    assert [(call.plugin, call.call) for call in again.overdue] == [("Hanging", 0)]
+    assert len(placed(again.decide(SNAPSHOT, NOW, 0))) == 5
+    assert again.answers.overdue == again.overdue
+
+
+def test_calls_of_other_threads_than_that_of_the_session_have_no_deadline():
+    keeper = DeadlineKeeper()
+    decision = run_until_deadline(lambda: keeper.watch("own", "Filter", lambda: 1), keeper, 1.0)
+    assert decision == 1
+    keeper.abandoned = True
+    assert keeper.watch("own", "Unreserve", lambda: keeper.current) is None
 
 
 def test_plugin_that_is_slow_within_its_deadline_is_heard():

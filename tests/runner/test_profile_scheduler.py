@@ -194,7 +194,7 @@ async def test_what_a_session_was_decided_over_is_enough_to_decide_it_again():
     await town.turn()
     town.make(alone(1, cpu=1).pods)
     await town.turn(1)
-    asked = town.planner.asked
+    asked = town.planner.session_input
     assert asked is not None
     assert asked.snapshot.resting == ("team/gpt",)
     again = decide(asked.snapshot, town.planner.profile, asked.now, asked.seed)

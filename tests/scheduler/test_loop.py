@@ -9,7 +9,7 @@ from batchsched.errors import ApiError
 from batchsched.kube.clock import SystemClock
 from batchsched.ports.external import DeadlineExceeded
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.world import SessionEnvironment
+from batchsched.runner.session_runner import SessionRunner
 from batchsched.scheduler.loop import MAX_EVENTS_WITHOUT_DELAY, SchedulerLoop, Wakeup
 from tests.service.town import Town
 from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
@@ -95,19 +95,19 @@ async def test_other_planner_knows_what_queues_used_lately():
     await town.turn(3600)
     town.make([pod("late", gpu=1)])
     await town.turns(2)
-    assert other.asked is not None
-    assert ("default", GPU) in {(one.queue, one.resource) for one in other.asked.snapshot.usage}
+    assert other.session_input is not None
+    assert ("default", GPU) in {(one.queue, one.resource) for one in other.session_input.snapshot.usage}
 
 
 async def test_planner_whose_plugin_hung_is_made_anew_without_it():
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
-    world = SessionEnvironment(profile(), (DeadlineExceeded("Slow", "Filter", 0, 1.0),))
-    world.hung = True  # as its last session leaves it
-    town.loop.planners = (ProfileScheduler(profile(), town.cache, world=world),)
+    runner = SessionRunner(profile(), (DeadlineExceeded("Slow", "Filter", 0, 1.0),))
+    runner.hung = True  # as its last session leaves it
+    town.loop.planners = (ProfileScheduler(profile(), town.cache, runner=runner),)
     await town.turns(2)
     (planner,) = town.loop.planners
-    assert not planner.world.hung
-    assert [one.plugin for one in planner.world.overdue] == ["Slow"]
+    assert not planner.runner.hung
+    assert [one.plugin for one in planner.runner.overdue] == ["Slow"]
     assert set(town.bound) == {"solo-0"}
 
 

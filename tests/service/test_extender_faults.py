@@ -14,7 +14,6 @@ from batchsched.errors import InvalidInput
 from batchsched.record.file import Record, read, write
 from batchsched.record.replay import replay
 from batchsched.runner.session_runner import SessionRunner
-from batchsched.runner.world import SessionEnvironment
 from batchsched.session.decide import decide
 from tests.extender_server import extender, keeping, names_of
 from tests.session.scenario import NOW, alone, cluster, gang, node, nodes, placed, pod, profile, reasons
@@ -31,7 +30,7 @@ def stated(url, **more):
 def decided(snapshot, *extenders, **settings):
     """Decide with extenders over the network, and again from what was recorded: the same comes out."""
     meeting = SessionRunner(profile(extenders=extenders, **settings))
-    decision = meeting.decide(snapshot, NOW, 0, None)
+    decision = meeting.decide(snapshot, NOW, 0)
     chosen = profile(extenders=extenders, **settings)
     again = decide(snapshot, chosen, NOW, 0, outside=meeting.answers.again())
     assert again == decision
@@ -261,7 +260,7 @@ def test_recorded_session_repeats_in_a_process_without_network_and_its_file_has_
             CLUSTER,
             nodes=tuple(replace_labels(one, {"z": "1", "a": "2"}) for one in CLUSTER.nodes),
         )
-        decision = meeting.decide(labelled, NOW, 0, None)
+        decision = meeting.decide(labelled, NOW, 0)
     write(path, Record(labelled, chosen, NOW, 0, decision, answers=meeting.answers))
     kept = read(path)
     assert set(placed(decision).values()) == {"n2"}
@@ -282,17 +281,17 @@ def replace_labels(one, labels):
 def test_question_that_was_not_recorded_has_no_answer(tmp_path):
     with extender(filter=keeping("n2")) as server:
         meeting = SessionRunner(profile(extenders=[stated(server.url)]))
-        meeting.decide(CLUSTER, NOW, 0, None)
+        meeting.decide(CLUSTER, NOW, 0)
     other = cluster(nodes(3), alone(1, cpu=1))
     decision = decide(other, profile(extenders=[stated(server.url)]), NOW, 0, outside=meeting.answers.again())
     assert "the recorded session did not ask this" in decision.refusals[0].message
 
 
 def test_scheduler_that_runs_on_reaches_extenders_only_where_there_are_some():
-    assert SessionEnvironment(profile()).outside.watchdog is None
+    assert SessionRunner(profile()).outside.watchdog is None
     with extender(filter=keeping("n1")) as server:
         chosen = profile(extenders=[stated(server.url)])
-        decision = decide(CLUSTER, chosen, NOW, 0, outside=SessionEnvironment(chosen).outside)
+        decision = decide(CLUSTER, chosen, NOW, 0, outside=SessionRunner(chosen).outside)
     assert set(placed(decision).values()) == {"n1"}
 
 
