@@ -44,17 +44,23 @@ def schema(
 
 def schema_text(of: Subject) -> str:
     """Return a JSON Schema as text, with the keys in the order of their declaration."""
-    return json.dumps(_unindented(schema_of(of)), indent=INDENT, ensure_ascii=False) + "\n"
+    return json.dumps(_unindented(schema_of(of), of), indent=INDENT, ensure_ascii=False) + "\n"
 
 
-def _unindented(part: Any) -> Any:
-    """Remove the indentation of docstrings from descriptions; Python before 3.13 keeps it."""
+def _unindented(part: Any, of: Subject) -> Any:
+    """Remove the indentation of docstrings from descriptions, which Python before 3.13 keeps.
+
+    The descriptions of the fields of the configuration become one line each.
+    """
     if isinstance(part, dict):
+        fold = of is Subject.CONFIG and "properties" not in part
         return {
-            key: cleandoc(value) if key == "description" and isinstance(value, str) else _unindented(value)
+            key: (" ".join(value.split()) if fold else cleandoc(value))
+            if key == "description" and isinstance(value, str)
+            else _unindented(value, of)
             for key, value in part.items()
         }
-    return [_unindented(item) for item in part] if isinstance(part, list) else part
+    return [_unindented(item, of) for item in part] if isinstance(part, list) else part
 
 
 def schema_of(of: Subject) -> dict[str, Any]:

@@ -42,65 +42,61 @@ Duration = Annotated[str, AfterValidator(_duration)]
 class TlsConfig(Lenient):
     """TLS settings of an extender. They are never written to session files."""
 
-    insecure: bool = Field(default=False, description="Do not verify the server certificate.")
-    server_name: str = Field(default="", description="Expected host name in the server certificate.")
-    cert_file: str = Field(default="", description="File with the client certificate, PEM.")
-    key_file: str = Field(default="", description="File with the key of the client certificate, PEM.")
-    ca_file: str = Field(default="", description="File with the trusted certificate authorities, PEM.")
-    cert_data: str = Field(default="", description="The client certificate, PEM in base64.")
-    key_data: str = Field(
-        default="", repr=False, description="The key of the client certificate, PEM in base64."
-    )
-    ca_data: str = Field(default="", description="The trusted certificate authorities, PEM in base64.")
+    insecure: bool = False
+    """Do not verify the server certificate."""
+    server_name: str = ""
+    """Expected host name in the server certificate."""
+    cert_file: str = ""
+    """File with the client certificate, PEM."""
+    key_file: str = ""
+    """File with the key of the client certificate, PEM."""
+    ca_file: str = ""
+    """File with the trusted certificate authorities, PEM."""
+    cert_data: str = ""
+    """The client certificate, PEM in base64."""
+    key_data: str = Field(default="", repr=False)
+    """The key of the client certificate, PEM in base64."""
+    ca_data: str = ""
+    """The trusted certificate authorities, PEM in base64."""
 
 
 class ManagedResource(Lenient):
     """A resource that an extender manages."""
 
-    name: str = Field(min_length=1, description="Name of the resource, such as example.com/gpu-share.")
-    ignored_by_scheduler: bool = Field(
-        default=False, description="NodeResourcesFit and the solver ignore the resource."
-    )
+    name: str = Field(min_length=1)
+    """Name of the resource, such as example.com/gpu-share."""
+    ignored_by_scheduler: bool = False
+    """NodeResourcesFit and the solver ignore the resource."""
 
 
 class Extender(Lenient):
     """A web service that filters nodes, scores nodes, selects victims or binds pods, after the plugins."""
 
-    url_prefix: str = Field(
-        alias="urlPrefix", min_length=1, description="URL prefix; the verbs are appended to it."
-    )
-    filter_verb: str = Field(default="", description="Verb of the filter call. Empty: no filter call.")
-    preempt_verb: str = Field(
-        default="", description="Verb of the preemption call. Empty: no preemption call."
-    )
-    prioritize_verb: str = Field(
-        default="",
-        description="Verb of the scoring call, which returns scores from 0 to 10. Empty: no scoring call.",
-    )
-    weight: int = Field(default=0, ge=0, le=LARGEST_WEIGHT, description="Weight of the extender's scores.")
-    bind_verb: str = Field(
-        default="",
-        description="Verb of the bind call, which replaces the Bind plugins. At most one extender may bind.",
-    )
-    enable_https: bool = Field(
-        alias="enableHTTPS",
-        default=False,
-        description="Use HTTPS. Without certificate authorities, the certificate is not verified.",
-    )
+    url_prefix: str = Field(alias="urlPrefix", min_length=1)
+    """URL prefix; the verbs are appended to it."""
+    filter_verb: str = ""
+    """Verb of the filter call. Empty: no filter call."""
+    preempt_verb: str = ""
+    """Verb of the preemption call. Empty: no preemption call."""
+    prioritize_verb: str = ""
+    """Verb of the scoring call, which returns scores from 0 to 10. Empty: no scoring call."""
+    weight: int = Field(default=0, ge=0, le=LARGEST_WEIGHT)
+    """Weight of the extender's scores."""
+    bind_verb: str = ""
+    """Verb of the bind call, which replaces the Bind plugins. At most one extender may bind."""
+    enable_https: bool = Field(alias="enableHTTPS", default=False)
+    """Use HTTPS. Without certificate authorities, the certificate is not verified."""
     # Keys are secret: the field is excluded from every dump and so from session files.
-    tls_config: TlsConfig = Field(default=TlsConfig(), exclude=True, description="TLS settings.")
-    http_timeout: Duration = Field(
-        alias="httpTimeout", default="5s", description="Timeout of one call. 0: 5s."
-    )
-    node_cache_capable: bool = Field(
-        default=False,
-        description="The extender caches nodes: calls contain node names instead of Node objects.",
-    )
-    managed_resources: tuple[ManagedResource, ...] = Field(
-        default=(),
-        description="The extender is called only for pods that request one of these resources. Empty: for all pods.",
-    )
-    ignorable: bool = Field(default=False, description="If a call fails, continue without the extender.")
+    tls_config: TlsConfig = Field(default=TlsConfig(), exclude=True)
+    """TLS settings."""
+    http_timeout: Duration = Field(alias="httpTimeout", default="5s")
+    """Timeout of one call. 0: 5s."""
+    node_cache_capable: bool = False
+    """The extender caches nodes: calls contain node names instead of Node objects."""
+    managed_resources: tuple[ManagedResource, ...] = ()
+    """The extender is called only for pods that request one of these resources. Empty: for all pods."""
+    ignorable: bool = False
+    """If a call fails, continue without the extender."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:

@@ -86,31 +86,32 @@ class Lenient(SpecPart):
 class EnabledPlugin(Lenient):
     """An enabled plugin."""
 
-    name: str = Field(min_length=1, description="Registered name of the plugin.")
-    weight: int | None = Field(
-        default=None,
-        ge=0,
-        le=LARGEST_WEIGHT,
-        description="Weight of the plugin's scores. If unset: the plugin's default weight in plugins.enabled, and "
-        "1 at an "
-        "extension point or in multiPoint. 0 means 1, as in kube-scheduler.",
-    )
+    name: str = Field(min_length=1)
+    """Registered name of the plugin."""
+    weight: int | None = Field(default=None, ge=0, le=LARGEST_WEIGHT)
+    """Weight of the plugin's scores.
+
+    If unset: the plugin's default weight in plugins.enabled, and 1 at an extension point or in multiPoint. 0 means
+    1, as in kube-scheduler.
+    """
 
 
 class DisabledPlugin(Lenient):
     """A disabled plugin."""
 
-    name: str = Field(min_length=1, description="Registered name of the plugin; * for all plugins.")
-    weight: int | None = Field(default=None, description="Accepted without effect, as in kube-scheduler.")
+    name: str = Field(min_length=1)
+    """Registered name of the plugin; * for all plugins."""
+    weight: int | None = None
+    """Accepted without effect, as in kube-scheduler."""
 
 
 class PluginSet(Lenient):
     """Plugins at one extension point (preEnqueue to postBind), or at all points of a plugin (multiPoint)."""
 
-    enabled: tuple[EnabledPlugin, ...] = Field(default=(), description="Enabled plugins, in call order.")
-    disabled: tuple[DisabledPlugin, ...] = Field(
-        default=(), description="Plugins that multiPoint enables and this extension point disables."
-    )
+    enabled: tuple[EnabledPlugin, ...] = ()
+    """Enabled plugins, in call order."""
+    disabled: tuple[DisabledPlugin, ...] = ()
+    """Plugins that multiPoint enables and this extension point disables."""
 
 
 EMPTY_PLUGIN_SET: Final = PluginSet()
@@ -123,49 +124,39 @@ class Plugins(Lenient):
     both there and in multiPoint come before the other plugins of multiPoint; plugins enabled only there come last.
     """
 
-    disabled: tuple[str, ...] = Field(
-        default=(),
-        description="Default plugins to disable at all extension points; * for all. Short form of multiPoint.",
-    )
-    enabled: tuple[EnabledPlugin, ...] = Field(
-        default=(),
-        description="Plugins to enable at all extension points, or to give another weight. Short form of multiPoint, "
-        "which is applied afterwards.",
-    )
-    pre_enqueue: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that may keep a pod out of the queue."
-    )
-    queue_sort: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="The plugin that orders pods; at most one may be enabled."
-    )
-    pre_filter: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that are called once for a pod before Filter."
-    )
-    filter: PluginSet = Field(default=EMPTY_PLUGIN_SET, description="Plugins that reject nodes.")
-    post_filter: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that are called if no node is feasible."
-    )
-    pre_score: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that are called once for a pod before Score."
-    )
-    score: PluginSet = Field(default=EMPTY_PLUGIN_SET, description="Plugins that score nodes.")
-    reserve: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that reserve resources of a pod on its node."
-    )
-    permit: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that may let a pod wait before it is bound."
-    )
-    pre_bind: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that prepare the binding of a pod."
-    )
-    bind: PluginSet = Field(default=EMPTY_PLUGIN_SET, description="Plugins that write the binding of a pod.")
-    post_bind: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET, description="Plugins that are notified of a binding."
-    )
-    multi_point: PluginSet = Field(
-        default=EMPTY_PLUGIN_SET,
-        description="Plugins at all their extension points, unless an extension point overrides it.",
-    )
+    disabled: tuple[str, ...] = ()
+    """Default plugins to disable at all extension points; * for all. Short form of multiPoint."""
+    enabled: tuple[EnabledPlugin, ...] = ()
+    """Plugins to enable at all extension points, or to give another weight.
+
+    Short form of multiPoint, which is applied afterwards.
+    """
+    pre_enqueue: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that may keep a pod out of the queue."""
+    queue_sort: PluginSet = EMPTY_PLUGIN_SET
+    """The plugin that orders pods; at most one may be enabled."""
+    pre_filter: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that are called once for a pod before Filter."""
+    filter: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that reject nodes."""
+    post_filter: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that are called if no node is feasible."""
+    pre_score: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that are called once for a pod before Score."""
+    score: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that score nodes."""
+    reserve: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that reserve resources of a pod on its node."""
+    permit: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that may let a pod wait before it is bound."""
+    pre_bind: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that prepare the binding of a pod."""
+    bind: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that write the binding of a pod."""
+    post_bind: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins that are notified of a binding."""
+    multi_point: PluginSet = EMPTY_PLUGIN_SET
+    """Plugins at all their extension points, unless an extension point overrides it."""
 
     @model_validator(mode="after")
     def _check_enabled_once(self) -> Self:
@@ -203,13 +194,12 @@ class Plugins(Lenient):
 class PluginConfig(Lenient):
     """Arguments of one plugin."""
 
-    name: str = Field(min_length=1, description="Registered name of the plugin.")
-    args: dict[str, Any] = Field(
-        default={},
-        description="Arguments of the plugin, which validates them. apiVersion and kind are allowed, as in the "
-        "files of "
-        "kube-scheduler.",
-    )
+    name: str = Field(min_length=1)
+    """Registered name of the plugin."""
+    args: dict[str, Any] = Field(default={})
+    """Arguments of the plugin, which validates them. apiVersion and kind are allowed, as in the files of
+    kube-scheduler.
+    """
 
     @model_validator(mode="after")
     def _check_kind_of_args(self) -> Self:

@@ -20,22 +20,18 @@ from batchsched.config.plugins import Lenient, PluginConfig, Plugins, check_conf
 class LeaderElection(Lenient):
     """Leader election among replicas."""
 
-    leader_elect: bool = Field(default=True, description="Acquire the Lease before scheduling.")
-    lease_duration: Duration = Field(
-        default="15s",
-        description="Time after which another replica may take over a Lease that was not renewed.",
-    )
-    renew_deadline: Duration = Field(
-        default="10s",
-        description="Time after the last renewal at which the leader stops writing to the API server.",
-    )
-    retry_period: Duration = Field(
-        default="2s", description="Time between two attempts to acquire or renew the Lease."
-    )
-    resource_name: str = Field(default="batchsched", min_length=1, description="Name of the Lease.")
-    resource_namespace: str = Field(
-        default="", description="Namespace of the Lease. Default: the namespace of the scheduler's pod."
-    )
+    leader_elect: bool = True
+    """Acquire the Lease before scheduling."""
+    lease_duration: Duration = "15s"
+    """Time after which another replica may take over a Lease that was not renewed."""
+    renew_deadline: Duration = "10s"
+    """Time after the last renewal at which the leader stops writing to the API server."""
+    retry_period: Duration = "2s"
+    """Time between two attempts to acquire or renew the Lease."""
+    resource_name: str = Field(default="batchsched", min_length=1)
+    """Name of the Lease."""
+    resource_namespace: str = ""
+    """Namespace of the Lease. Default: the namespace of the scheduler's pod."""
 
     @model_validator(mode="after")
     def _check_periods(self) -> Self:
@@ -53,32 +49,33 @@ class LeaderElection(Lenient):
 class ClientConnection(Lenient):
     """Connection to the API server."""
 
-    kubeconfig: str = Field(
-        default="",
-        description="Path of the kubeconfig. Default: KUBECONFIG, the in-cluster configuration, or ~/.kube/config.",
-    )
+    kubeconfig: str = ""
+    """Path of the kubeconfig. Default: KUBECONFIG, the in-cluster configuration, or ~/.kube/config."""
 
 
 class Serving(Lenient):
     """The HTTPS server for health, metrics, the status page and debugging."""
 
-    bind_address: str = Field(default="0.0.0.0", description="Address to listen on.")
-    secure_port: int = Field(
-        default=10259, ge=0, le=65535, description="Port of the HTTPS server. 0: no server."
+    bind_address: str = "0.0.0.0"
+    """Address to listen on."""
+    secure_port: int = Field(default=10259, ge=0, le=65535)
+    """Port of the HTTPS server. 0: no server."""
+    tls_cert_file: str = ""
+    """File with the server certificate, PEM.
+
+    Default: a self-signed certificate. The file is read again when it changes.
+    """
+    tls_private_key_file: str = ""
+    """File with the key of the server certificate, PEM."""
+    authorization_always_allow_paths: tuple[str, ...] = (
+        "/healthz",
+        "/healthz/*",
+        "/livez",
+        "/livez/*",
+        "/readyz",
+        "/readyz/*",
     )
-    tls_cert_file: str = Field(
-        default="",
-        description="File with the server certificate, PEM. Default: a self-signed certificate. The file is read "
-        "again "
-        "when it changes.",
-    )
-    tls_private_key_file: str = Field(
-        default="", description="File with the key of the server certificate, PEM."
-    )
-    authorization_always_allow_paths: tuple[str, ...] = Field(
-        default=("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*"),
-        description="Paths that are served without authorization. A * at the end matches any suffix.",
-    )
+    """Paths that are served without authorization. A * at the end matches any suffix."""
 
     @model_validator(mode="after")
     def _check_certificate_and_key(self) -> Self:
@@ -95,141 +92,94 @@ FIT: Final = "NodeResourcesFit"
 class SolverSettings(SpecPart):
     """Settings of the joint solver."""
 
-    enabled: bool = Field(
-        default=True,
-        description="Assign all gangs of a session jointly. If false, the plugin pipeline places pods one by one, "
-        "in order.",
-    )
-    deterministic_budget: float = Field(
-        default=2.0,
-        gt=0,
-        le=3600,
-        description="Maximum work of CP-SAT in one session, in deterministic seconds. The unit is the same on every "
-        "machine, so that decisions are reproducible.",
-    )
-    rounds: int = Field(
-        default=3,
-        ge=1,
-        le=100,
-        description="Maximum number of rounds. Each round solves the model, places the solution on nodes, and "
-        "adds a cut "
-        "for each gang that does not fit.",
-    )
-    gap: float = Field(
-        default=0.003,
-        ge=0,
-        lt=1,
-        description="Relative gap to the bound at which the solver stops improving a tier.",
-    )
-    guard_seconds: float = Field(
-        default=30.0,
-        gt=0,
-        description="Wall-clock limit of the solver in seconds. A decision that was cut off by this limit has "
-        "`guard: true`, because it may not be reproducible.",
-    )
-    exact_variables: int = Field(
-        default=2500,
-        ge=0,
-        description="Problems with at most this many variables (pod classes × nodes) are solved exactly.",
-    )
+    enabled: bool = True
+    """Assign all gangs of a session jointly. If false, the plugin pipeline places pods one by one, in order."""
+    deterministic_budget: float = Field(default=2.0, gt=0, le=3600)
+    """Maximum work of CP-SAT in one session, in deterministic seconds.
+
+    The unit is the same on every machine, so that decisions are reproducible.
+    """
+    rounds: int = Field(default=3, ge=1, le=100)
+    """Maximum number of rounds.
+
+    Each round solves the model, places the solution on nodes, and adds a cut for each gang that does not fit.
+    """
+    gap: float = Field(default=0.003, ge=0, lt=1)
+    """Relative gap to the bound at which the solver stops improving a tier."""
+    guard_seconds: float = Field(default=30.0, gt=0)
+    """Wall-clock limit of the solver in seconds.
+
+    A decision that was cut off by this limit has `guard: true`, because it may not be reproducible.
+    """
+    exact_variables: int = Field(default=2500, ge=0)
+    """Problems with at most this many variables (pod classes × nodes) are solved exactly."""
 
 
 class PolicySettings(SpecPart):
     """A policy by its registered name, with arguments."""
 
-    name: str = Field(
-        default="priority",
-        min_length=1,
-        description="Name of a registered policy, such as priority, fcfs, sjf or headroom.",
-    )
-    args: dict[str, Any] = Field(default={}, description="Arguments of the policy.")
+    name: str = Field(default="priority", min_length=1)
+    """Name of a registered policy, such as priority, fcfs, sjf or headroom."""
+    args: dict[str, Any] = Field(default={})
+    """Arguments of the policy."""
 
 
 class Profile(SpecPart):
     """The scheduling profile for pods with one scheduler name."""
 
-    scheduler_name: str = Field(
-        default=SCHEDULER_NAME,
-        min_length=1,
-        description="The profile schedules pods with this spec.schedulerName.",
-    )
-    solver: SolverSettings = Field(default=SolverSettings(), description="The joint solver.")
-    selection: Literal["weight", "ordered"] = Field(
-        default="weight",
-        description="weight: maximise the total weight of the placed gangs, priority by priority. ordered: follow "
-        "the order "
-        "of the policy strictly; the solver only chooses nodes.",
-    )
-    policy: PolicySettings = Field(default=PolicySettings(), description="The order of pending gangs.")
-    queue_policy: PolicySettings | None = Field(
-        default=None,
-        description="The sharing policy of queues without a parent, and of all queues below them that set no policy. "
-        "Default: drf, if any queue sets a guarantee, a weight, a priority or a policy.",
-    )
-    usage_half_life_seconds: float = Field(
-        default=7 * 86400.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="Half-life of recorded queue usage in seconds, for policies that depend on past usage.",
-    )
-    backfill: Literal["none", "easy", "kept"] = Field(
-        default="none",
-        description="easy: the first gang that does not fit gets a reservation, and later gangs may start if they "
-        "do not "
-        "delay it; each session determines that gang again. kept: the gang gets a reservation after it has been "
-        "pending as long as promiseSlowdown states. The reservation is then sticky: gangs of the same tier that were "
-        "submitted later do not delay it.",
-    )
-    promise_slowdown: float = Field(
-        default=50.0,
-        ge=1,
-        allow_inf_nan=False,
-        description="With `backfill: kept`: the minimum slowdown, (wait + run time) / run time, at which a gang "
-        "gets a sticky "
-        "reservation. 1: immediately.",
-    )
-    blocking: bool = Field(
-        default=False,
-        description="With `selection: ordered`: the first gang that does not fit blocks all gangs behind it.",
-    )
-    session_window: int = Field(
-        default=500,
-        ge=1,
-        description="Maximum number of pending gangs, in order, that one session considers together.",
-    )
-    percentage_of_nodes_to_score: int | None = Field(
-        default=None,
-        ge=0,
-        le=100,
-        description="With the solver disabled: the search for a node ends when this percentage of the nodes, and "
-        "at least "
-        "100 nodes, are feasible; the search for the next pod continues there. 0: 50 % minus 1 % for each 125 "
-        "nodes, at "
-        "least 5 %. If unset, all nodes are scored. With the solver enabled, all nodes are always scored.",
-    )
-    placement: Literal["pack", "spread"] = Field(
-        default="pack", description="pack: fill nodes one after another. spread: use nodes evenly."
-    )
-    consolidate: bool = Field(
-        default=False,
-        description="With the solver enabled: evict gangs of equal or lower priority to consolidate free capacity "
-        "for a "
-        "pending gang, if all evicted gangs can be placed elsewhere at the same time. Evicted gangs restart.",
-    )
-    plugins: Plugins = Field(default=Plugins(), description="Enabled and disabled plugins.")
-    plugin_config: tuple[PluginConfig, ...] = Field(default=(), description="Arguments of plugins.")
-    plugin_deadline_seconds: float = Field(
-        default=10.0,
-        gt=0,
-        le=3600,
-        description="Deadline in seconds of one call of a plugin from another package. If a call exceeds it, its "
-        "pod is "
-        "refused and the plugin is disabled until the next start.",
-    )
-    extenders: tuple[Extender, ...] = Field(
-        default=(),
-        description="Scheduler extenders, called after the plugins in this order, ignorable extenders last.",
-    )
+    scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1)
+    """The profile schedules pods with this spec.schedulerName."""
+    solver: SolverSettings = SolverSettings()
+    """The joint solver."""
+    selection: Literal["weight", "ordered"] = "weight"
+    """weight: maximise the total weight of the placed gangs, priority by priority. ordered: follow the order of the
+    policy strictly; the solver only chooses nodes.
+    """
+    policy: PolicySettings = PolicySettings()
+    """The order of pending gangs."""
+    queue_policy: PolicySettings | None = None
+    """The sharing policy of queues without a parent, and of all queues below them that set no policy.
+
+    Default: drf, if any queue sets a guarantee, a weight, a priority or a policy.
+    """
+    usage_half_life_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
+    """Half-life of recorded queue usage in seconds, for policies that depend on past usage."""
+    backfill: Literal["none", "easy", "kept"] = "none"
+    """easy: the first gang that does not fit gets a reservation, and later gangs may start if they do not delay it;
+    each session determines that gang again. kept: the gang gets a reservation after it has been pending as long as
+    promiseSlowdown states. The reservation is then sticky: gangs of the same tier that were submitted later do not
+    delay it.
+    """
+    promise_slowdown: float = Field(default=50.0, ge=1, allow_inf_nan=False)
+    """With `backfill: kept`: the minimum slowdown, (wait + run time) / run time, at which a gang gets a sticky
+    reservation. 1: immediately.
+    """
+    blocking: bool = False
+    """With `selection: ordered`: the first gang that does not fit blocks all gangs behind it."""
+    session_window: int = Field(default=500, ge=1)
+    """Maximum number of pending gangs, in order, that one session considers together."""
+    percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
+    """With the solver disabled: the search for a node ends when this percentage of the nodes, and at least 100
+    nodes, are feasible; the search for the next pod continues there. 0: 50 % minus 1 % for each 125 nodes, at least
+    5 %. If unset, all nodes are scored. With the solver enabled, all nodes are always scored.
+    """
+    placement: Literal["pack", "spread"] = "pack"
+    """pack: fill nodes one after another. spread: use nodes evenly."""
+    consolidate: bool = False
+    """With the solver enabled: evict gangs of equal or lower priority to consolidate free capacity for a pending
+    gang, if all evicted gangs can be placed elsewhere at the same time. Evicted gangs restart.
+    """
+    plugins: Plugins = Plugins()
+    """Enabled and disabled plugins."""
+    plugin_config: tuple[PluginConfig, ...] = ()
+    """Arguments of plugins."""
+    plugin_deadline_seconds: float = Field(default=10.0, gt=0, le=3600)
+    """Deadline in seconds of one call of a plugin from another package.
+
+    If a call exceeds it, its pod is refused and the plugin is disabled until the next start.
+    """
+    extenders: tuple[Extender, ...] = ()
+    """Scheduler extenders, called after the plugins in this order, ignorable extenders last."""
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
@@ -252,22 +202,16 @@ class BatchSchedulerConfiguration(SpecPart):
 
     api_version: Literal["config.batchsched.dev/v1alpha1"] = CONFIG_API_VERSION
     kind: Literal["BatchSchedulerConfiguration"] = CONFIG_KIND
-    profiles: tuple[Profile, ...] = Field(
-        default=(Profile(),), min_length=1, description="One profile for each scheduler name."
-    )
-    leader_election: LeaderElection = Field(default=LeaderElection(), description="Leader election of `run`.")
-    client_connection: ClientConnection = Field(
-        default=ClientConnection(), description="Connection of `run` to the API server."
-    )
-    serving: Serving = Field(
-        default=Serving(), description="HTTPS server of `run` for health, metrics and debugging."
-    )
-    sessions_kept: int = Field(
-        default=10,
-        ge=0,
-        le=1000,
-        description="Number of past sessions that `run` keeps for download and `replay`.",
-    )
+    profiles: tuple[Profile, ...] = Field(default=(Profile(),), min_length=1)
+    """One profile for each scheduler name."""
+    leader_election: LeaderElection = LeaderElection()
+    """Leader election of `run`."""
+    client_connection: ClientConnection = ClientConnection()
+    """Connection of `run` to the API server."""
+    serving: Serving = Serving()
+    """HTTPS server of `run` for health, metrics and debugging."""
+    sessions_kept: int = Field(default=10, ge=0, le=1000)
+    """Number of past sessions that `run` keeps for download and `replay`."""
 
     @model_validator(mode="after")
     def _scheduler_names_are_unique(self) -> Self:
