@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from typing_extensions import override
 
-from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.metadata import ClusterObject, Value
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Amounts, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import ObjectKind
@@ -37,12 +37,10 @@ KAI_QUEUE: Final = "kai.scheduler/queue"
 Spec = dict[str, Any]
 
 
-class ForeignPodGroup(Value, frozen=True, gc=False):
+class ForeignPodGroup(ClusterObject, frozen=True, gc=False):
     """The base of PodGroups of other projects."""
 
-    metadata: ObjectMeta = ObjectMeta()
-
-    def stated(self) -> Spec:
+    def batchsched_fields(self) -> Spec:
         """Return the fields of the batchsched spec; None means an absent field."""
         raise NotImplementedError
 
@@ -61,7 +59,7 @@ class CoschedulingPodGroup(ForeignPodGroup, frozen=True, gc=False):
     spec: CoschedulingSpec = CoschedulingSpec()
 
     @override
-    def stated(self) -> Spec:
+    def batchsched_fields(self) -> Spec:
         """Return the fields of the batchsched spec."""
         spec = self.spec
         return {
@@ -129,7 +127,7 @@ class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
     status: UpstreamStatus = UpstreamStatus()
 
     @override
-    def stated(self) -> Spec:
+    def batchsched_fields(self) -> Spec:
         """Return the fields of the batchsched spec. Topology keys (node labels) become level names."""
         spec = self.spec
         gang = spec.scheduling_policy.gang
@@ -166,7 +164,7 @@ class VolcanoPodGroup(ForeignPodGroup, frozen=True, gc=False):
     spec: VolcanoSpec = VolcanoSpec()
 
     @override
-    def stated(self) -> Spec:
+    def batchsched_fields(self) -> Spec:
         """Return the fields of the batchsched spec; tasks of Volcano become subGroups."""
         spec = self.spec
         tasks = spec.min_task_member or {}
@@ -212,16 +210,18 @@ class KaiPodGroup(ForeignPodGroup, frozen=True, gc=False):
     spec: KaiSpec = KaiSpec()
 
     @override
-    def stated(self) -> Spec:
+    def batchsched_fields(self) -> Spec:
         """Return the fields of the batchsched spec, with subgroups without children, because pods join these."""
         spec = self.spec
-        parents = {one.parent for one in spec.sub_groups or ()}
+        parents = {sub_group.parent for sub_group in spec.sub_groups or ()}
         parts = [
-            _stated(
-                name=one.name, minMember=one.min_member, topology=_kai_topology(one.topology_constraint, {})
+            _without_none(
+                name=sub_group.name,
+                minMember=sub_group.min_member,
+                topology=_kai_topology(sub_group.topology_constraint, {}),
             )
-            for one in spec.sub_groups or ()
-            if one.name not in parents
+            for sub_group in spec.sub_groups or ()
+            if sub_group.name not in parents
         ]
         return {
             **_minimum(spec.min_member, parts),
@@ -232,23 +232,23 @@ class KaiPodGroup(ForeignPodGroup, frozen=True, gc=False):
         }
 
 
-def _kai_topology(found: KaiTopology | None, unnamed: Mapping[str, str]) -> Spec | None:
-    if found is None or not (found.required_topology_level or found.preferred_topology_level):
+def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) -> Spec | None:
+    if constraint is None or not (constraint.required_topology_level or constraint.preferred_topology_level):
         return None
-    return _stated(
-        **({"name": found.topology} if found.topology else unnamed),
-        required=found.required_topology_level or None,
-        preferred=found.preferred_topology_level or None,
+    return _without_none(
+        **({"name": constraint.topology} if constraint.topology else unnamed),
+        required=constraint.required_topology_level or None,
+        preferred=constraint.preferred_topology_level or None,
     )
 
 
-def _minimum(stated: int, parts: list[Spec]) -> Spec:
+def _minimum(min_member: int, parts: list[Spec]) -> Spec:
     """Return minMember and subGroups. Other projects allow a minMember below the sum of the parts."""
-    least = max(1, stated, sum(part["minMember"] for part in parts))
-    return {"minMember": least, "subGroups": parts or None}
+    minimum = max(1, min_member, sum(part["minMember"] for part in parts))
+    return {"minMember": minimum, "subGroups": parts or None}
 
 
-def _stated(**fields: Any) -> Spec:
+def _without_none(**fields: Any) -> Spec:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -266,26 +266,26 @@ FOREIGN_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in FO
 _VERSIONS: Final = {kind.type: kind.api_version for kind in FOREIGN}
 
 
-def pod_group(found: ForeignPodGroup) -> PodGroup:
+def converted_pod_group(external: ForeignPodGroup) -> PodGroup:
     """Convert an external PodGroup. The result has no uid, because it does not exist in the API.
 
     Raises:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
     """
-    meta = found.metadata
-    marks = _stated(**{SOURCE: _VERSIONS[type(found)], SOURCE_UID: meta.uid or None})
-    conditions = found.status.conditions if isinstance(found, UpstreamPodGroup) else None
+    meta = external.metadata
+    annotations = _without_none(**{SOURCE: _VERSIONS[type(external)], SOURCE_UID: meta.uid or None})
+    conditions = external.status.conditions if isinstance(external, UpstreamPodGroup) else None
     return PodGroup.model_validate(
         {
-            "metadata": _stated(
+            "metadata": _without_none(
                 name=meta.name,
                 namespace=meta.namespace,
                 labels=meta.labels,
-                annotations={**(meta.annotations or {}), **marks},
+                annotations={**(meta.annotations or {}), **annotations},
                 creationTimestamp=meta.creation_timestamp,
                 generation=meta.generation,
             ),
-            "spec": _stated(**found.stated()),
+            "spec": _without_none(**external.batchsched_fields()),
             **({"status": {"conditions": to_builtins(conditions)}} if conditions else {}),
         }
     )
@@ -328,7 +328,7 @@ def _kai(pod: Pod) -> Marks:
 _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (_upstream, _coscheduling, _volcano, _kai)
 
 
-def joined(pod: Pod) -> Pod:
+def with_gang_labels(pod: Pod) -> Pod:
     """Return a pod with batchsched labels for the PodGroup that it names by labels or annotations of another project.
 
     Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.

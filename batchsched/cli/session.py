@@ -23,7 +23,7 @@ from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, Profile
 from batchsched.errors import InvalidInput
-from batchsched.manifests.reader import read, sentence
+from batchsched.manifests.reader import read, set_aside_line
 from batchsched.ports.external import Telemetry
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def run_session(
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
         reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
         session = _decide(reading.snapshot, profile, moment, seed, stopwatch)
-    print_warnings([f"set aside: {sentence(record)}" for record in session.decision.set_aside])
+    print_warnings([f"set aside: {set_aside_line(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     return session
 

@@ -98,7 +98,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Last
     return shown
 
 
-def of_group(
+def desired_group_status(
     group: PodGroup, counts: PodCounts, verdict: LastRefusal, written: Mapping[str, Any], now: float
 ) -> Json:
     """Return the status of a PodGroup.
@@ -162,7 +162,7 @@ def _scheduled(
     return False, "Pending", CONDITION_REASONS["Pending"][1]
 
 
-def of_upstream(
+def desired_upstream_condition(
     group: PodGroup, kind: str, counts: PodCounts, verdict: LastRefusal, before: Conditions, now: float
 ) -> Json | None:
     """Return the condition of a PodGroup of the Kubernetes API, None if it stays as it is.
@@ -193,7 +193,7 @@ def of_upstream(
     return None if condition.items() <= present.items() else condition
 
 
-def of_pod(pod: Pod, message: str, now: float) -> Json:
+def desired_pod_status(pod: Pod, message: str, now: float) -> Json:
     """Return the part of the status of a pending pod that says why it is not scheduled, as kube-scheduler writes it."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     status_by_type = {present.type: present.status for present in pod.status.conditions or ()}
@@ -203,7 +203,7 @@ def of_pod(pod: Pod, message: str, now: float) -> Json:
     return {"conditions": [condition]}
 
 
-def of_queue(queue: Queue, allocation: QueueAllocation, before: Conditions, now: float) -> Json:
+def desired_queue_status(queue: Queue, allocation: QueueAllocation, before: Conditions, now: float) -> Json:
     """Return the status of a Queue.
 
     Args:

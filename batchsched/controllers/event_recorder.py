@@ -22,7 +22,7 @@ from batchsched.ports.cluster import Clock
 _LOG: Final = logging.getLogger(__name__)
 MAX_QUEUED_EVENTS: Final = 50_000
 """Maximum number of queued Events."""
-AT_ONCE: Final = 8
+MAX_CONCURRENT_EVENTS: Final = 8
 REFRESH_SECONDS: Final = 30.0
 """Seconds between two writes of one series."""
 SERIES_END_SECONDS: Final = 360.0
@@ -34,8 +34,8 @@ MAX_DELAY_SECONDS: Final = 1.0
 _TRIES: Final = 3
 _LONGEST_NOTE: Final = 1024
 _LONGEST_NAME: Final = 220
-_THERE: Final = 409
-_GONE: Final = 404
+_CONFLICT: Final = 409
+_NOT_FOUND: Final = 404
 
 
 class WriteThrottle:
@@ -52,7 +52,7 @@ class WriteThrottle:
         self.hurry = False
         """Whether writes are no longer delayed, since this replica is about to stop."""
 
-    async def turn(self) -> None:
+    async def wait(self) -> None:
         """Wait until a write may be sent."""
         begun = self._clock.monotonic()
         while self._busy() and not self.hurry and self._clock.monotonic() - begun < MAX_DELAY_SECONDS:
@@ -69,7 +69,7 @@ class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     namespace: str = ""
 
 
-def reference(resource: Resource, namespace: str, name: str, uid: str) -> Reference:
+def object_reference(resource: Resource, namespace: str, name: str, uid: str) -> Reference:
     """Return the reference of an object."""
     return Reference(resource.api_version, resource.kind, name, uid, namespace)
 
@@ -79,14 +79,14 @@ class PendingEvent:
     """An Event to be written.
 
     Args:
-      about: The object.
+      target: The object.
       reason: The reason, one word.
       action: The action during which it happened.
       note: The message, a sentence.
       warning: Whether its type is Warning.
     """
 
-    about: Reference
+    target: Reference
     reason: str
     action: str
     note: str
@@ -99,7 +99,7 @@ class _Series:
 
     name: str
     namespace: str
-    fact: PendingEvent
+    event: PendingEvent
     first: float
     last: float
     count: int = 1
@@ -139,16 +139,16 @@ class EventRecorder:
         self.dropped = 0
         """Number of Events that are lost: the queue was full, or the API server rejected them."""
 
-    def once(self, fact: PendingEvent) -> None:
+    def record_once(self, event: PendingEvent) -> None:
         """Queue an Event that does not repeat."""
-        self._put(self._begun(fact))
+        self._put(self._new_series(event))
 
-    def note(self, fact: PendingEvent) -> None:
+    def record_series(self, event: PendingEvent) -> None:
         """Queue an Event, or count a repeat of one."""
-        key = (fact.about, fact.reason, fact.note)
+        key = (event.target, event.reason, event.note)
         series = self._series.get(key)
         if series is None:
-            series = self._begun(fact)
+            series = self._new_series(event)
             if self._put(series):
                 self._series[key] = series
             return
@@ -156,29 +156,29 @@ class EventRecorder:
         series.last = self._clock.now()
 
     @property
-    def waiting(self) -> int:
+    def queued_count(self) -> int:
         """Number of queued Events."""
         return len(self._queue) + self._writing
 
     async def run(self) -> None:
         """Write periodically until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for number in range(AT_ONCE):
+            for number in range(MAX_CONCURRENT_EVENTS):
                 tasks.create_task(self._write_all(), name=f"events-{number}")
             tasks.create_task(self._refresh(), name="events-series")
 
     async def drain(self) -> None:
         """Wait until all Events and all repeats are written; `run` must be running."""
         self._repeat(self._clock.now(), after=0.0)
-        while self.waiting:
+        while self.queued_count:
             await self._clock.sleep(0.01)
 
-    def _begun(self, fact: PendingEvent) -> _Series:
+    def _new_series(self, event: PendingEvent) -> _Series:
         now = self._clock.now()
         self._number += 1
-        name = f"{fact.about.name[:_LONGEST_NAME]}.{int(now * 1e6):x}{self._number & 0xFFFFF:05x}"
+        name = f"{event.target.name[:_LONGEST_NAME]}.{int(now * 1e6):x}{self._number & 0xFFFFF:05x}"
         # Events of cluster-scoped objects are created in the namespace `default`, as in all of Kubernetes.
-        return _Series(name, fact.about.namespace or "default", fact, now, now)
+        return _Series(name, event.target.namespace or "default", event, now, now)
 
     def _put(self, series: _Series) -> bool:
         if len(self._queue) >= MAX_QUEUED_EVENTS:
@@ -215,7 +215,7 @@ class EventRecorder:
             self._writing += 1
             series = self._queue.popleft()
             try:
-                await self._throttle.turn()
+                await self._throttle.wait()
                 await self._write(series)
             finally:
                 self._writing -= 1
@@ -232,11 +232,11 @@ class EventRecorder:
                     await self._writer.create(EVENTS, series.namespace, self._body(series))
             except ApiError as error:
                 if (
-                    error.status == _GONE and series.written_count
+                    error.status == _NOT_FOUND and series.written_count
                 ):  # the API server deletes Events after an hour
                     series.written_count = 0
                     continue
-                if error.status != _THERE:
+                if error.status != _CONFLICT:
                     return self._drop(series, error)
             except Unreachable:
                 await self._clock.sleep(1.0)
@@ -249,32 +249,32 @@ class EventRecorder:
         return self._drop(series, None)
 
     def _drop(self, series: _Series, error: BatchschedError | None) -> None:
-        _LOG.debug("Event %s of %s is dropped: %s", series.fact.reason, series.fact.about.name, error)
+        _LOG.debug("Event %s of %s is dropped: %s", series.event.reason, series.event.target.name, error)
         series.written_count = series.count  # its repeats neither
         self.dropped += 1
 
     def _body(self, series: _Series) -> dict[str, Any]:
-        fact = series.fact
+        event = series.event
         body = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": series.name, "namespace": series.namespace},
-            "eventTime": micro(series.first),
+            "eventTime": micro_time(series.first),
             **self._source,
-            "action": fact.action,
-            "reason": fact.reason,
-            "regarding": fact.about,
-            "note": _cut(fact.note),
-            "type": "Warning" if fact.warning else "Normal",
+            "action": event.action,
+            "reason": event.reason,
+            "regarding": event.target,
+            "note": _cut(event.note),
+            "type": "Warning" if event.warning else "Normal",
         }
         return body if series.count == 1 else {**body, "series": _repeats(series)}
 
 
 def _repeats(series: _Series) -> dict[str, Any]:
-    return {"count": max(2, series.count), "lastObservedTime": micro(series.last)}
+    return {"count": max(2, series.count), "lastObservedTime": micro_time(series.last)}
 
 
-def micro(moment: float) -> str:
+def micro_time(moment: float) -> str:
     """Format seconds since 1970 as a Kubernetes MicroTime."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 

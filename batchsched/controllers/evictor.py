@@ -21,7 +21,7 @@ Evicted = Callable[[Pod, str, str], None]
 """Receives each evicted pod with the reason as a word and as a sentence."""
 
 
-def silent(pod: Pod, reason: str, message: str) -> None:
+def ignore_eviction(pod: Pod, reason: str, message: str) -> None:
     """Ignore the eviction."""
 
 
@@ -32,7 +32,7 @@ class Evictor:
       cache: The state of the cluster.
       writer: Sends requests to the API server.
       clock: The clock.
-      seen: Handles pods as the API server returns them, so that the next session knows the nominations.
+      handle_pod: Handles pods as the API server returns them, so that the next session knows the nominations.
       changed: Called when a gang should be tried again.
       on_evicted: Receives each evicted pod.
     """
@@ -42,14 +42,14 @@ class Evictor:
         cache: ClusterState,
         writer: Writer,
         clock: Clock,
-        seen: Callable[[bytes], None],
+        handle_pod: Callable[[bytes], None],
         changed: Callable[[], None],
-        on_evicted: Evicted = silent,
+        on_evicted: Evicted = ignore_eviction,
     ) -> None:
         self._cache = cache
         self._writer = writer
         self._clock = clock
-        self._seen = seen
+        self._handle_pod = handle_pod
         self._changed = changed
         self._on_evicted = on_evicted
         self._running: set[asyncio.Task[None]] = set()
@@ -58,8 +58,8 @@ class Evictor:
         self._leaving: set[str] = set()
         """Uids of the pods for which an eviction was requested."""
 
-    def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Start to carry out a decision; a `loop.Heard`."""
+    def apply_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
+        """Start to write the nominations and evictions of a decision; a `loop.DecisionCallback`."""
         nominations = self._changed_nominations(planner, decision)
         evictions = [eviction for eviction in decision.evictions if self._victim(eviction) is not None]
         if nominations or evictions:
@@ -114,7 +114,7 @@ class Evictor:
     async def _nominate(self, pod: Pod, node: str) -> None:
         change = {"status": {"nominatedNodeName": node or None}}
         try:
-            self._seen(await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, change, "status"))
+            self._handle_pod(await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, change, "status"))
         except BatchschedError as error:  # the next session decides again
             _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
 

@@ -30,7 +30,7 @@ QUEUES = "queues"
 PendingGroup = tuple[PodGroup, GangPods]
 
 
-def positions(state: ClusterState, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
+def queue_positions(state: ClusterState, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
     """Number the pending PodGroups of each queue in the order in which sessions try them, from 1.
 
     Args:
@@ -149,7 +149,7 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
     return max(shares, default=0.0)
 
 
-def holdings(
+def queue_allocations(
     state: ClusterState, queue_policy: PolicySettings | None = None
 ) -> Mapping[str, QueueAllocation]:
     """Return what each queue uses, its descendants included; a queue without a place in the tree has only its own.

@@ -19,7 +19,7 @@ import msgspec
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import is_single_pod
-from batchsched.controllers.evictor import Evicted, silent
+from batchsched.controllers.evictor import Evicted, ignore_eviction
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
@@ -27,44 +27,47 @@ from batchsched.state.cluster_state import PODS, AssumedPod, ClusterState
 from batchsched.state.podgroup_state import GangPods, missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
-_GONE: Final = 404
+_NOT_FOUND: Final = 404
 
 
 class AssumedPodExpiry:
-    """Verifies overdue assumed pods; a `loop.Chore`.
+    """Verifies overdue assumed pods; a `loop.PeriodicTask`.
 
     Args:
       cache: The state of the cluster.
       read: Reads the pod `namespace/name` from the API server.
-      seen: Handles the pod that was read.
+      handle_pod: Handles the pod that was read.
     """
 
     def __init__(
-        self, cache: ClusterState, read: Callable[[str], Awaitable[bytes]], seen: Callable[[bytes], None]
+        self,
+        cache: ClusterState,
+        read: Callable[[str], Awaitable[bytes]],
+        handle_pod: Callable[[bytes], None],
     ) -> None:
         self._cache = cache
         self._read = read
-        self._seen = seen
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._handle_pod = handle_pod
+        self._reads: dict[str, asyncio.Task[None]] = {}
 
     def turn(self, now: float) -> None:
         """Start to read the pods that are overdue."""
         for assumed in self._cache.overdue(now):
-            if assumed.pod not in self._asking:
-                self._asking[assumed.pod] = asyncio.create_task(self._look(assumed))
+            if assumed.pod not in self._reads:
+                self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))
 
-    async def _look(self, assumed: AssumedPod) -> None:
+    async def _verify(self, assumed: AssumedPod) -> None:
         try:
-            self._seen(await self._read(assumed.pod))
+            self._handle_pod(await self._read(assumed.pod))
         except BatchschedError as error:
-            if not isinstance(error, ApiError) or error.status != _GONE:
+            if not isinstance(error, ApiError) or error.status != _NOT_FOUND:
                 return  # the state of the pod is unknown, so it stays assumed
             pod = self._cache.get(PODS, assumed.pod)
             if pod is not None:
                 self._cache.remove(pod)
         finally:
-            del self._asking[assumed.pod]
-        # If the pod was read with a node, `seen` has confirmed it, and `forget` changes nothing.
+            del self._reads[assumed.pod]
+        # If the pod was read with a node, `handle_pod` has confirmed it, and `forget` changes nothing.
         if self._cache.forget(assumed.pod, assumed.assumption.node):
             _LOG.warning(
                 "%s is not bound to %s, though its binding was taken", assumed.pod, assumed.assumption.node
@@ -81,7 +84,7 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class StaleGangs:
-    """Detects partially bound gangs and rolls back stale ones; a `loop.Chore`.
+    """Detects partially bound gangs and rolls back stale ones; a `loop.PeriodicTask`.
 
     Args:
       cache: The state of the cluster.
@@ -97,7 +100,7 @@ class StaleGangs:
         connection: Connection,
         writer: Writer,
         busy: Callable[[str], bool],
-        on_evicted: Evicted = silent,
+        on_evicted: Evicted = ignore_eviction,
     ) -> None:
         self.leaving: set[str] = set()
         """Identities of the gangs that are being rolled back."""

@@ -49,7 +49,7 @@ class LastRefusal:
     since: float = 0.0
     keep_seconds: float = KEEP_SECONDS
 
-    def due(self, now: float) -> bool:
+    def may_be_published(self, now: float) -> bool:
         """Return whether the newest refusal is to be published now."""
         if self.latest is None or self.latest == self.refusal:
             return False
@@ -92,11 +92,11 @@ class RefusalHistory:
         """Drop the record of a deleted gang."""
         self._records.pop(key, None)
 
-    def known(self) -> tuple[str, ...]:
+    def gang_keys(self) -> tuple[str, ...]:
         """Return the keys of the gangs with a record."""
         return tuple(self._records)
 
-    def heard(
+    def record_decision(
         self,
         decision: Decision,
         profile: str,
@@ -136,14 +136,14 @@ class RefusalHistory:
                 acquitted = self._records.get(key)
                 if acquitted is not None and acquitted.withdraw():
                     changed.add(key)
-        return changed | self._tell(refused, nodes, now)
+        return changed | self._publish(refused, nodes, now)
 
-    def ripe(self, nodes: int, now: float) -> set[str]:
+    def publish_due(self, nodes: int, now: float) -> set[str]:
         """Publish the refusals that are due; return the gangs that changed."""
-        return self._tell(self._records, nodes, now)
+        return self._publish(self._records, nodes, now)
 
-    def _tell(self, keys: Collection[str], nodes: int, now: float) -> set[str]:
-        due = {key for key in keys if self._records[key].due(now)}
+    def _publish(self, keys: Collection[str], nodes: int, now: float) -> set[str]:
+        due = {key for key in keys if self._records[key].may_be_published(now)}
         for key in due:
             self._records[key].publish(nodes, now)
         return due

@@ -11,7 +11,13 @@ from batchsched.api.decision import Decision
 from batchsched.api.external_podgroups import is_foreign
 from batchsched.api.gang import key_of
 from batchsched.config.schema import Profile
-from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, reference
+from batchsched.controllers.event_recorder import (
+    EventRecorder,
+    PendingEvent,
+    Reference,
+    WriteThrottle,
+    object_reference,
+)
 from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, sentence
 from batchsched.controllers.status_controller import OUR_POD_GROUPS, StatusController
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
@@ -63,27 +69,26 @@ class Reporter:
         """Continue with a new version of the first profile."""
         self.status.profile = profile
 
-    def told(self, pod: Pod, node: str, problem: str) -> None:
-        """Record a binding; a `binder.Told`."""
-        about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
+    def record_binding(self, pod: Pod, node: str, problem: str) -> None:
+        """Record a binding; a `binding.BindingCallback`."""
+        target = _pod_reference(pod)
         if problem:
             note = f"binding rejected: {problem}"
-            self.recorder.note(PendingEvent(about, FAILED, "Scheduling", note, warning=True))
+            self.recorder.record_series(PendingEvent(target, FAILED, "Scheduling", note, warning=True))
         else:
             note = f"Successfully assigned {pod.key} to {node}"
-            self.recorder.once(PendingEvent(about, "Scheduled", "Binding", note))
+            self.recorder.record_once(PendingEvent(target, "Scheduled", "Binding", note))
 
-    def evicted(self, pod: Pod, reason: str, message: str) -> None:
+    def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
         """Record an eviction; an `evictor.Evicted`."""
-        about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
-        self.recorder.once(PendingEvent(about, reason, "Preempting", message))
+        self.recorder.record_once(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
-    def heard(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record a decision; a `loop.Heard`."""
+    def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
+        """Record a decision; a `loop.DecisionCallback`."""
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
-        present = {_key(entity): entity for entity in planner.taking_part}
+        present = {key_of(entity.identity): entity for entity in planner.taking_part}
         surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
-        changed = self._refusals.heard(
+        changed = self._refusals.record_decision(
             decision,
             planner.profile.scheduler_name,
             present,
@@ -106,40 +111,39 @@ class Reporter:
         if refusal is None:
             return
         for pod in pods:
-            if pod.spec.scheduling_gates:  # no session tried it
-                continue
-            about = reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)
-            self.recorder.note(PendingEvent(about, FAILED, "Scheduling", last_refusal.message, warning=True))
+            if not pod.spec.scheduling_gates:  # no session tried a pod with gates
+                target, note = _pod_reference(pod), last_refusal.message
+                self.recorder.record_series(PendingEvent(target, FAILED, "Scheduling", note, warning=True))
         group = self._cache.get(POD_GROUPS, key)
         if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
-            about = reference(OUR_POD_GROUPS, group.namespace, group.name, group.metadata.uid)
+            target = object_reference(OUR_POD_GROUPS, group.namespace, group.name, group.metadata.uid)
             note = f"{refusal.reason}: {sentence(refusal)}"
-            self.recorder.note(PendingEvent(about, "GangRefused", "Scheduling", note, warning=True))
+            self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
 
-    def ripen(self) -> None:
+    def publish_due_messages(self) -> None:
         """Publish the messages that were held back and may be published now."""
-        ripe = self._refusals.ripe(self._cache.size("nodes"), self._clock.now())
-        self.status.enqueue(ripe)
-        for key in ripe:
-            pods = (self._cache.get(PODS, pod) for pod in self.status.waiting(key))
+        changed = self._refusals.publish_due(self._cache.size("nodes"), self._clock.now())
+        self.status.enqueue(changed)
+        for key in changed:
+            pods = (self._cache.get(PODS, pod) for pod in self.status.pending_pods(key))
             self._refused(key, [pod for pod in pods if pod is not None and not pod.node])
 
-    async def _ripen(self) -> None:
+    async def _publish_periodically(self) -> None:
         while True:
             await self._clock.sleep(CHECK_SECONDS)
-            self.ripen()
+            self.publish_due_messages()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the reporting tasks."""
-        self._start(self._tell())
+        self._start_task(self._run())
 
-    async def settle(self) -> None:
+    async def write_queued_status(self) -> None:
         """Write the status of all queued gangs and queues without waiting for bindings."""
         self._throttle.hurry = True
         if self._task is not None and not self._task.done() and not self._resting:
             await self.status.drain()
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         """Write the queued Events, then stop."""
         task, self._task = self._task, None
         if task is None:
@@ -151,7 +155,7 @@ class Reporter:
             task.cancel()
             await asyncio.wait([task])
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         self._task = asyncio.create_task(work, name="reports")
         self._task.add_done_callback(self._ended)
 
@@ -166,19 +170,19 @@ class Reporter:
         )
         if self._task is running:
             self._resting = True
-            self._start(self._again())
+            self._start_task(self._restart_after_delay())
 
-    async def _again(self) -> None:
+    async def _restart_after_delay(self) -> None:
         await self._clock.sleep(RESTART_SECONDS)
         self._resting = False
-        await self._tell()
+        await self._run()
 
-    async def _tell(self) -> None:
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.recorder.run(), name="events")
             tasks.create_task(self.status.run(), name="status")
-            tasks.create_task(self._ripen(), name="verdicts")
+            tasks.create_task(self._publish_periodically(), name="verdicts")
 
 
-def _key(entity: Entity) -> str:
-    return key_of(entity.identity)
+def _pod_reference(pod: Pod) -> Reference:
+    return object_reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)

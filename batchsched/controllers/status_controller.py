@@ -19,8 +19,8 @@ from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, is_foreign, s
 from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of, key_of
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
-from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, reference
-from batchsched.controllers.queue_positions import QUEUES, holdings, positions
+from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
+from batchsched.controllers.queue_positions import QUEUES, queue_allocations, queue_positions
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
 from batchsched.kube.connection import MERGE_PATCH, POD_RESOURCE, Resource
@@ -94,9 +94,9 @@ class StatusController:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None
             if self._refusals.get(key).message:
-                self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.waiting(key)))
+                self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.pending_pods(key)))
 
-    def waiting(self, key: str) -> list[str]:
+    def pending_pods(self, key: str) -> list[str]:
         """Return the keys of the pending pods of a gang or of a single pod."""
         gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
         return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable()]
@@ -105,7 +105,7 @@ class StatusController:
         """Write periodically until cancelled."""
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
-            await self._throttle.turn()
+            await self._throttle.wait()
             await self.turn()
 
     async def drain(self) -> None:
@@ -142,13 +142,13 @@ class StatusController:
         ):
             self._positions_at, self._positions_generation = monotonic, self._cache.generation
             self._update_positions()
-            self._allocations = holdings(self._cache, self.profile.queue_policy)
+            self._allocations = queue_allocations(self._cache, self.profile.queue_policy)
             self._queued.update(dict.fromkeys((QUEUES, name) for name in self._allocations))
             self._prune()
 
     def _update_positions(self) -> None:
         before = self._positions
-        self._positions = positions(self._cache, self.profile, self._clock.now())
+        self._positions = queue_positions(self._cache, self.profile, self._clock.now())
         self.enqueue(key for key, position in self._positions.items() if before.get(key) != position)
 
     def _prune(self) -> None:
@@ -156,7 +156,7 @@ class StatusController:
         outdated = [place for place in self._written if _uid(self._cache.get(*place[0])) != place[1]]
         for place in outdated:
             del self._written[place]
-        for key in self._refusals.known():
+        for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
             if not any(gang is not None and gang.has_pods for gang in gangs):
                 self._refusals.forget(key)
@@ -190,14 +190,16 @@ class StatusController:
         before = present.get("conditions", ())
         if field == QUEUES:
             held = self._allocations.get(key) or status.QueueAllocation({})
-            return _change(place, OUR_QUEUES, present, status.of_queue(checked_object, held, before, now))
+            return _change(
+                place, OUR_QUEUES, present, status.desired_queue_status(checked_object, held, before, now)
+            )
         if is_foreign(checked_object):
             return self._upstream(place, checked_object, before, now)
         if not checked_object.metadata.uid:  # it does not exist in the API server
             return None
         verdict = self._refusals.get(key)
         try:
-            desired = status.of_group(checked_object, self._numbers(key), verdict, present, now)
+            desired = status.desired_group_status(checked_object, self._numbers(key), verdict, present, now)
         except IllegalMove as error:
             # A defect of this controller. The status in the API server stays as it is.
             _LOG.error("the status of %s is not written: %s", key, error)
@@ -213,7 +215,9 @@ class StatusController:
         if kind is None:
             return None
         key = place[0][1]
-        desired = status.of_upstream(group, kind, self._numbers(key), self._refusals.get(key), before, now)
+        desired = status.desired_upstream_condition(
+            group, kind, self._numbers(key), self._refusals.get(key), before, now
+        )
         resource = Resource(version, "podgroups", "PodGroup", namespaced=True)
         return None if desired is None else StatusChange(place, resource, {"conditions": [desired]}, None)
 
@@ -237,7 +241,7 @@ class StatusController:
             return None
         if pod.spec.scheduling_gates:  # the API server writes this condition itself
             return None
-        return StatusChange(place, POD_RESOURCE, status.of_pod(pod, message, now), None, message)
+        return StatusChange(place, POD_RESOURCE, status.desired_pod_status(pod, message, now), None, message)
 
     async def _send(self, change: "StatusChange") -> None:
         key_to_check, uid = change.place
@@ -264,16 +268,16 @@ class StatusController:
         else:
             self._written[change.place] = change.message or change.desired
             if field == POD_GROUPS:
-                self._tell(change)
+                self._record_scheduled(change)
 
-    def _tell(self, change: "StatusChange") -> None:
+    def _record_scheduled(self, change: "StatusChange") -> None:
         """Record the Event GangScheduled when the condition becomes True."""
         now, before = _scheduled_condition(change.desired), _scheduled_condition(change.present)
         if now.get("status") == "True" and before.get("status") != "True":
             (_, key), uid = change.place
             namespace, _, name = key.partition("/")
-            about = reference(OUR_POD_GROUPS, namespace, name, uid)
-            self._recorder.once(PendingEvent(about, "GangScheduled", "Scheduling", now["message"]))
+            target = object_reference(OUR_POD_GROUPS, namespace, name, uid)
+            self._recorder.record_once(PendingEvent(target, "GangScheduled", "Scheduling", now["message"]))
 
 
 @dataclass(frozen=True, slots=True)

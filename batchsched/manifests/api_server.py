@@ -32,8 +32,8 @@ from batchsched.errors import InvalidInput, InvalidQuantity
 
 def with_defaults(spec: PodSpec) -> PodSpec:
     """Return a pod's spec with the defaults of the API server, without volumes that scheduling ignores."""
-    containers = tuple(_container(one, spec.host_network) for one in spec.containers)
-    init = tuple(_container(one, spec.host_network) for one in spec.init_containers or ())
+    containers = tuple(_container(container, spec.host_network) for container in spec.containers)
+    init = tuple(_container(container, spec.host_network) for container in spec.init_containers or ())
     volumes = tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
     return replace(
         spec,
@@ -66,9 +66,9 @@ def _container(container: Container, host_network: bool) -> Container:
 def _requested(
     resources: ResourceRequirements, limits: Mapping[str, str | int | float] | None
 ) -> ResourceRequirements:
-    stated = resources.requests or {}
-    missing = {resource: amount for resource, amount in (limits or {}).items() if resource not in stated}
-    return replace(resources, requests={**stated, **missing}) if missing else resources
+    requests = resources.requests or {}
+    missing = {resource: amount for resource, amount in (limits or {}).items() if resource not in requests}
+    return replace(resources, requests={**requests, **missing}) if missing else resources
 
 
 def _pod_level(
@@ -77,9 +77,16 @@ def _pod_level(
     """Set the pod-level requests from the pod-level limits, except for resources that a container requests."""
     if resources is None:
         return None
-    asked = {resource for one in containers if one.resources for resource in one.resources.requests or ()}
+    requested_resources = {
+        resource
+        for container in containers
+        if container.resources
+        for resource in container.resources.requests or ()
+    }
     limits: Amounts = {
-        resource: amount for resource, amount in (resources.limits or {}).items() if resource not in asked
+        resource: amount
+        for resource, amount in (resources.limits or {}).items()
+        if resource not in requested_resources
     }
     return _requested(resources, limits)
 
@@ -165,9 +172,9 @@ def check_status(status: PodStatus) -> None:
         ("containerStatuses", status.container_statuses),
         ("initContainerStatuses", status.init_container_statuses),
     ):
-        for index, one in enumerate(statuses or ()):
-            _check_resources(one.resources, f"status.{name}[{index}].resources")
-            check_amounts(one.allocated_resources, f"status.{name}[{index}].allocatedResources")
+        for index, container_status in enumerate(statuses or ()):
+            _check_resources(container_status.resources, f"status.{name}[{index}].resources")
+            check_amounts(container_status.allocated_resources, f"status.{name}[{index}].allocatedResources")
 
 
 def check_int32(value: int, field: str) -> None:
@@ -281,7 +288,7 @@ def _present(value: str, field: str) -> None:
         raise InvalidInput("is required; add it", field=field)
 
 
-def _one_of(value: str, known: Iterable[str], field: str) -> None:
-    if value not in known:
-        expected = ", ".join(one for one in known if one)
+def _one_of(value: str, allowed: Iterable[str], field: str) -> None:
+    if value not in allowed:
+        expected = ", ".join(value_allowed for value_allowed in allowed if value_allowed)
         raise InvalidInput(f"expected one of {expected}; found {value!r}", field=field)

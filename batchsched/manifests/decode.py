@@ -25,7 +25,7 @@ from batchsched.api.core.volume import (
 )
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError, complaints
-from batchsched.api.external_podgroups import ForeignPodGroup, pod_group
+from batchsched.api.external_podgroups import ForeignPodGroup, converted_pod_group
 from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server
@@ -35,20 +35,20 @@ from batchsched.manifests.documents import Document
 Object = msgspec.Struct | BaseModel
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 _NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
-_SHORT: Final = 64
+_MAX_CACHED_STATUS_BYTES: Final = 64
 """Maximum size in bytes of a pod status that is cached, such as `{"phase":"Pending"}`."""
-_MOST_STATUSES: Final = 1024
-_MOST_TEXTS: Final = 16384
-_NOBODY_ELSE: Final = 2
+_MAX_CACHED_STATUSES: Final = 1024
+_MAX_CACHED_SPECS: Final = 16384
+_UNUSED_REFERENCE_COUNT: Final = 2
 """Reference count of a spec that only the table refers to: the table's reference and that of the counting call."""
 
 
 class Refused(Exception):
     """The errors of an object by field; caught where the object is set aside."""
 
-    def __init__(self, found: tuple[FieldError, ...]) -> None:
-        super().__init__("; ".join(f"{one.field}: {one.message}" for one in found))
-        self.complaints = found
+    def __init__(self, complaints: tuple[FieldError, ...]) -> None:
+        super().__init__("; ".join(f"{complaint.field}: {complaint.message}" for complaint in complaints))
+        self.complaints = complaints
 
 
 class Decoder:
@@ -72,16 +72,30 @@ class Decoder:
         Raises:
           Refused: the object is invalid.
         """
-        if kind.type is Pod:
-            decoded: Any = self._pod(document)
-        elif issubclass(kind.type, BaseModel):
-            decoded = _custom(document, kind.type)
-        else:
-            decoded = self._core(document, kind.type)
-        if isinstance(decoded, ForeignPodGroup):
-            decoded = _translated(decoded)
+        try:
+            decoded = self._decoded(document, kind)
+        except InvalidInput as error:
+            raise Refused((FieldError(error.field, error.message),)) from error
+        except ValidationError as error:
+            model = kind.type if issubclass(kind.type, BaseModel) else PodGroup
+            raise Refused(complaints(error, model)) from error
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Refused((FieldError("", f"is not JSON: {error}"),)) from error
         if not _NAME.fullmatch(decoded.metadata.name):
             raise Refused((FieldError("metadata.name", _name_problem(decoded.metadata.name)),))
+        return decoded
+
+    def _decoded(self, document: Document, kind: ObjectKind) -> Any:
+        if kind.type is Pod:
+            return self._pod(document)
+        if issubclass(kind.type, BaseModel):
+            return kind.type.model_validate(_without_nulls(msgspec.json.decode(document.raw)))
+        decoded = self._read(document.raw, kind.type, "")
+        _check(decoded)
+        if isinstance(decoded, ForeignPodGroup):
+            return converted_pod_group(decoded)
+        if isinstance(decoded, StorageClass) and not self._trusted:
+            return with_binding_mode(decoded)
         return decoded
 
     def _pod(self, document: Document) -> Pod:
@@ -94,12 +108,12 @@ class Decoder:
 
     def _spec(self, raw: msgspec.Raw) -> PodSpec:
         key = hashlib.sha256(raw).digest()
-        known = self._specs.get(key)
-        if known is None:
-            if len(self._specs) >= _MOST_TEXTS:
+        spec = self._specs.get(key)
+        if spec is None:
+            if len(self._specs) >= _MAX_CACHED_SPECS:
                 self._forget()
-            known = self._specs[key] = self._new_spec(raw)
-        return known
+            spec = self._specs[key] = self._new_spec(raw)
+        return spec
 
     def _forget(self) -> None:
         """Drop cached digests, and specs that no pod refers to.
@@ -108,48 +122,32 @@ class Decoder:
         """
         self._specs.clear()
         for key in tuple(self._canonical):
-            if sys.getrefcount(self._canonical[key]) <= _NOBODY_ELSE:
+            if sys.getrefcount(self._canonical[key]) <= _UNUSED_REFERENCE_COUNT:
                 del self._canonical[key]
 
     def _new_spec(self, raw: msgspec.Raw) -> PodSpec:
         """Decode and validate a spec. Specs that differ only in fields that scheduling ignores become one value.
 
         Raises:
-          Refused: the spec is invalid.
+          InvalidInput, Refused: the spec is invalid.
         """
         spec: PodSpec = self._read(raw, PodSpec, "spec")
         if not self._trusted:
-            try:
-                spec = with_defaults(spec)
-                api_server.check_spec(spec)
-            except InvalidInput as error:
-                raise Refused((FieldError(error.field, error.message),)) from error
+            spec = with_defaults(spec)
+            api_server.check_spec(spec)
         return self._canonical.setdefault(hashlib.sha256(msgspec.json.encode(spec)).digest(), spec)
 
     def _status(self, raw: msgspec.Raw) -> PodStatus:
-        key = bytes(raw) if memoryview(raw).nbytes <= _SHORT else None
+        key = bytes(raw) if memoryview(raw).nbytes <= _MAX_CACHED_STATUS_BYTES else None
         if key is not None and key in self._statuses:
             return self._statuses[key]
         status: PodStatus = self._read(raw, PodStatus, "status")
-        try:
-            api_server.check_status(status)
-        except InvalidInput as error:
-            raise Refused((FieldError(error.field, error.message),)) from error
+        api_server.check_status(status)
         if key is not None:
-            if len(self._statuses) >= _MOST_STATUSES:
+            if len(self._statuses) >= _MAX_CACHED_STATUSES:
                 self._statuses.clear()
             self._statuses[key] = status
         return status
-
-    def _core(self, document: Document, kind: type[msgspec.Struct]) -> Any:
-        decoded = self._read(document.raw, kind, "")
-        try:
-            _check(decoded)
-        except InvalidInput as error:
-            raise Refused((FieldError(error.field, error.message),)) from error
-        if isinstance(decoded, StorageClass) and not self._trusted:
-            return with_binding_mode(decoded)
-        return decoded
 
     def _read(self, raw: msgspec.Raw | bytes, kind: type[Any], field: str) -> Any:
         decoder = self._decoders.get(kind)
@@ -165,22 +163,6 @@ class Decoder:
             raise Refused((_complaint(error, field),)) from error
         except RecursionError as error:
             raise Refused((FieldError(field, "is nested too deeply"),)) from error
-
-
-def _custom(document: Document, kind: type[BaseModel]) -> BaseModel:
-    try:
-        return kind.model_validate(_without_nulls(msgspec.json.decode(document.raw)))
-    except ValidationError as error:
-        raise Refused(complaints(error, kind)) from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused((FieldError("", f"is not JSON: {error}"),)) from error
-
-
-def _translated(found: ForeignPodGroup) -> PodGroup:
-    try:
-        return pod_group(found)
-    except ValidationError as error:
-        raise Refused(complaints(error, PodGroup)) from error
 
 
 def _check(decoded: msgspec.Struct) -> None:
@@ -203,8 +185,8 @@ def _check(decoded: msgspec.Struct) -> None:
                 affinity.required if affinity else None, "spec.nodeAffinity.required"
             )
         case PersistentVolumeClaim():
-            asked = decoded.spec.resources
-            api_server.check_amounts(asked.requests if asked else None, "spec.resources.requests")
+            requested = decoded.spec.resources
+            api_server.check_amounts(requested.requests if requested else None, "spec.resources.requests")
             api_server.check_label_selector(decoded.spec.selector, "spec.selector")
         case CSIStorageCapacity():
             for name, amount in (
@@ -219,10 +201,10 @@ def _check(decoded: msgspec.Struct) -> None:
 
 
 def _complaint(error: msgspec.DecodeError, field: str) -> FieldError:
-    found = _AT.fullmatch(str(error))
-    if found is None:
+    match = _AT.fullmatch(str(error))
+    if match is None:
         return FieldError(field, str(error))
-    message, below = found[1].replace("`", ""), found[2].replace("[...]", "[*]")
+    message, below = match[1].replace("`", ""), match[2].replace("[...]", "[*]")
     return FieldError(
         ".".join(part for part in (field, below) if part), f"{message[:1].lower()}{message[1:]}"
     )

@@ -84,8 +84,8 @@ def _chunk(chunk: str, line: int, file: str) -> Iterator[Any | InvalidInput]:
                 yield value
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        at = line + (mark.line if mark else 0)
-        yield InvalidInput(f"line {at}: is not YAML: {error.problem}", file=file)
+        error_line = line + (mark.line if mark else 0)
+        yield InvalidInput(f"line {error_line}: is not YAML: {error.problem}", file=file)
     except yaml.YAMLError as error:
         yield InvalidInput(f"line {line}: is not YAML: {str(error).splitlines()[0]}", file=file)
     except RecursionError:
@@ -112,16 +112,16 @@ def _refuse_depth(chunk: str) -> None:
             depth -= 1
 
 
-def _size(value: Any, known: dict[int, int]) -> int:
+def _size(value: Any, size_by_id: dict[int, int]) -> int:
     """Count the values of a document as JSON would write them, each alias in full."""
     if not isinstance(value, dict | list):
         return 1
-    if id(value) in known:
-        return known[id(value)]
-    known[id(value)] = _MOST_VALUES + 1  # found again below itself, it never ends
+    if id(value) in size_by_id:
+        return size_by_id[id(value)]
+    size_by_id[id(value)] = _MOST_VALUES + 1  # found again below itself, it never ends
     parts = value.values() if isinstance(value, dict) else value
-    known[id(value)] = 1 + sum(_size(part, known) for part in parts)
-    return known[id(value)]
+    size_by_id[id(value)] = 1 + sum(_size(part, size_by_id) for part in parts)
+    return size_by_id[id(value)]
 
 
 EXPECTED: Final = "expected a Kubernetes object: a mapping with apiVersion, kind and metadata"

@@ -112,11 +112,11 @@ def read(
     with listener.stage("read"):
         for source in sources(paths):
             try:
-                found = documents(source.read(), source.name)
+                source_documents = documents(source.read(), source.name)
             except InvalidInput as error:
                 cluster.put(error)
                 continue
-            while cluster.put_all(islice(found, _STEP)):
+            while cluster.put_all(islice(source_documents, _STEP)):
                 listener.progress(cluster.seen, 0, f"objects of {source.name}")
         return cluster.reading()
 
@@ -132,53 +132,54 @@ class _Cluster:
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     set_aside: list[SetAside] = field(default_factory=list)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
+    foreign_pods: Counter[str] = field(default_factory=Counter)
     seen: int = 0
     usable: int = 0
 
-    def put_all(self, found: Iterable[Found]) -> int:
+    def put_all(self, source_documents: Iterable[Found]) -> int:
         """Add objects, and return their number."""
         before = self.seen
-        for one in found:
-            self.put(one)
+        for document in source_documents:
+            self.put(document)
         return self.seen - before
 
-    def put(self, found: Found) -> None:
+    def put(self, document: Found) -> None:
         """Add an object, or the error of an invalid one."""
         self.seen += 1
-        if isinstance(found, InvalidInput):
-            self.set_aside.append(SetAside(found.file, found.object, found.field, found.message))
+        if isinstance(document, InvalidInput):
+            self.set_aside.append(SetAside(document.file, document.object, document.field, document.message))
             return
-        envelope = found.envelope
+        envelope = document.envelope
         name = (group_of(envelope.api_version), envelope.kind)
         kind = KIND_BY_GROUP_AND_NAME.get(name) or foreign.FOREIGN_BY_GROUP_AND_NAME.get(name)
         if kind is None or not envelope.api_version:
-            self._put_strange(found)
+            self._put_strange(document)
             return
         try:
-            self._put_decoded(self.decoder.decode(found, kind), kind, found)
+            self._put_decoded(self.decoder.decode(document, kind), kind, document)
         except Refused as refused:
-            whose = _named(kind, found)
+            object_name = _named(kind, document)
             self.set_aside += [
-                SetAside(found.file, whose, one.field, one.message) for one in refused.complaints
+                SetAside(document.file, object_name, complaint.field, complaint.message)
+                for complaint in refused.complaints
             ]
 
-    def _put_decoded(self, decoded: Any, kind: ObjectKind, found: Document) -> None:
+    def _put_decoded(self, decoded: Any, kind: ObjectKind, document: Document) -> None:
         metadata = decoded.metadata
         namespace = (metadata.namespace or "default") if kind.namespaced else ""
         key = (kind.name, namespace, metadata.name)
         first = self.homes.get(key)
         if first is not None:
-            where = "in this file" if first == found.file else f"in {first}"
+            where = "in this file" if first == document.file else f"in {first}"
             message = f"this name is taken: the first one, {where}, counts; rename or remove one of them"
             raise Refused((FieldError("metadata.name", message),))
-        self.homes[key] = found.file
+        self.homes[key] = document.file
         self.usable += 1
         if kind.type is Pod:
             if not self._counts(decoded):
                 return
             if decoded.spec.scheduler_name == self.scheduler_name:
-                decoded = foreign.joined(decoded)
+                decoded = foreign.with_gang_labels(decoded)
         self.objects[kind.field].append(decoded)
 
     def _counts(self, pod: Pod) -> bool:
@@ -186,22 +187,24 @@ class _Cluster:
         if pod.counts((self.scheduler_name,)):
             return True
         if not pod.finished:
-            self.others[pod.spec.scheduler_name] += 1
+            self.foreign_pods[pod.spec.scheduler_name] += 1
         return False
 
-    def _put_strange(self, found: Document) -> None:
-        envelope = found.envelope
+    def _put_strange(self, document: Document) -> None:
+        envelope = document.envelope
         if envelope.kind == LIST and envelope.items is not None:
             self.usable += 1  # an empty list: a cluster may well have nothing
         elif not envelope.kind or not envelope.api_version:
             missing = "apiVersion" if envelope.kind else "kind"
             self.set_aside.append(
-                SetAside(found.file, f"({found.place})", missing, f"is required; {EXPECTED}")
+                SetAside(document.file, f"({document.place})", missing, f"is required; {EXPECTED}")
             )
         elif group_of(envelope.api_version) == GROUP:
-            known = [kind.name for kind in OBJECT_KINDS if kind.group == GROUP]
-            message = f"there is no kind {envelope.kind!r} in {API_VERSION}; {nearest(envelope.kind, known)}"
-            self.set_aside.append(SetAside(found.file, f"({found.place})", "kind", message))
+            known_kinds = [kind.name for kind in OBJECT_KINDS if kind.group == GROUP]
+            message = (
+                f"there is no kind {envelope.kind!r} in {API_VERSION}; {nearest(envelope.kind, known_kinds)}"
+            )
+            self.set_aside.append(SetAside(document.file, f"({document.place})", "kind", message))
         else:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
@@ -231,7 +234,7 @@ class _Cluster:
     def _warnings(self, snapshot: Snapshot) -> Iterable[str]:
         for (api_version, kind), count in self.skipped.items():
             yield f"{kind} of {api_version} is not read: {count} passed over"
-        for name, count in self.others.items():
+        for name, count in self.foreign_pods.items():
             yield (
                 f"{count} pending pods of the scheduler {name!r} are left to it; "
                 f"spec.schedulerName: {self.scheduler_name} makes a pod ours"
@@ -239,22 +242,22 @@ class _Cluster:
         yield from unknown_sub_groups(snapshot.pods, snapshot.pod_groups)
 
 
-def _named(kind: ObjectKind, found: Document) -> str:
+def _named(kind: ObjectKind, document: Document) -> str:
     """Return the name of an invalid object, as far as its metadata can be read."""
     try:
-        metadata = msgspec.json.decode(found.envelope.metadata)
+        metadata = msgspec.json.decode(document.envelope.metadata)
     except (msgspec.DecodeError, RecursionError):
         metadata = None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not name:
-        return f"{kind.name} ({found.place})"
+        return f"{kind.name} ({document.place})"
     namespace = metadata.get("namespace") or "default"
     return f"{kind.name} {namespace}/{name}" if kind.namespaced else f"{kind.name} {name}"
 
 
 def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter[tuple[str, str]]) -> str:
     lines = ["there is nothing in the input that can be used"]
-    lines += [sentence(one) for one in set_aside[:_MOST_SHOWN]]
+    lines += [set_aside_line(invalid_object) for invalid_object in set_aside[:_MOST_SHOWN]]
     if len(set_aside) > _MOST_SHOWN:
         lines.append(f"and {len(set_aside) - _MOST_SHOWN} more")
     lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
@@ -263,6 +266,10 @@ def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter
     return "\n".join(lines)
 
 
-def sentence(one: SetAside) -> str:
+def set_aside_line(invalid_object: SetAside) -> str:
     """Format an entry of set-aside objects on one line: file, object, field, message."""
-    return ": ".join(part for part in (one.file, one.object, one.field, one.message) if part)
+    return ": ".join(
+        part
+        for part in (invalid_object.file, invalid_object.object, invalid_object.field, invalid_object.message)
+        if part
+    )

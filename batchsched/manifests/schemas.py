@@ -47,13 +47,13 @@ class Column:
 
     def written(self) -> Json:
         """Return the column as an entry of `additionalPrinterColumns`."""
-        found: Json = {
+        column: Json = {
             "name": self.name,
             "type": self.type,
             "description": self.description,
             "jsonPath": self.path,
         }
-        return {**found, "priority": 1} if self.wide else found
+        return {**column, "priority": 1} if self.wide else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Definition:
                         "name": "v1alpha1",
                         "served": True,
                         "storage": True,
-                        "additionalPrinterColumns": [one.written() for one in self.columns],
+                        "additionalPrinterColumns": [column.written() for column in self.columns],
                         **({"subresources": {"status": {}}} if status else {}),
                         "schema": {"openAPIV3Schema": schema},
                     }
@@ -163,8 +163,8 @@ DEFINITIONS: Final = (
 
 def definitions() -> Iterator[Json]:
     """Yield the CustomResourceDefinitions of batchsched."""
-    for one in DEFINITIONS:
-        yield one.written()
+    for definition in DEFINITIONS:
+        yield definition.written()
 
 
 def pod_groups() -> str:
@@ -182,9 +182,9 @@ def topologies() -> str:
     return _text(DEFINITIONS[2])
 
 
-def _text(one: Definition) -> str:
+def _text(definition: Definition) -> str:
     head = "# Generated from the models by `make generate`; edits are lost.\n"
-    return head + yaml.safe_dump(one.written(), sort_keys=False, width=_WIDTH, allow_unicode=True)
+    return head + yaml.safe_dump(definition.written(), sort_keys=False, width=_WIDTH, allow_unicode=True)
 
 
 def _schema(model: type[BaseModel]) -> Json:
@@ -215,36 +215,38 @@ def _structural(schema: Json, parts: Json) -> Json:
     schema = _resolved(schema, parts)
     if "integer" in _types(schema.get("anyOf", ())):
         return {**schema, "x-kubernetes-int-or-string": True}
-    found = {key: value for key, value in schema.items() if key not in _DROPPED}
-    if "default" in found and found["default"] in (None, "", [], ()):
-        del found["default"]
-    if "description" in found:
-        found["description"] = " ".join(found["description"].split())
+    structural = {key: value for key, value in schema.items() if key not in _DROPPED}
+    if "default" in structural and structural["default"] in (None, "", [], ()):
+        del structural["default"]
+    if "description" in structural:
+        structural["description"] = " ".join(structural["description"].split())
     values = schema.get("additionalProperties")
-    if "properties" in found:
-        found["properties"] = {name: _structural(part, parts) for name, part in found["properties"].items()}
+    if "properties" in structural:
+        structural["properties"] = {
+            name: _structural(part, parts) for name, part in structural["properties"].items()
+        }
     elif isinstance(values, dict):
-        found["additionalProperties"] = _structural(values, parts)
-    elif found.get("type") == "object":
-        found["x-kubernetes-preserve-unknown-fields"] = True
-    if "items" in found:
-        found["items"] = _structural(found["items"], parts)
-    return found
+        structural["additionalProperties"] = _structural(values, parts)
+    elif structural.get("type") == "object":
+        structural["x-kubernetes-preserve-unknown-fields"] = True
+    if "items" in structural:
+        structural["items"] = _structural(structural["items"], parts)
+    return structural
 
 
 def _resolved(schema: Json, parts: Json) -> Json:
     """Inline references and remove null from alternatives; keys next to a reference take precedence."""
-    beside = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "allOf")}
+    siblings = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "allOf")}
     if "$ref" in schema:
-        return _resolved({**parts[schema["$ref"].rpartition("/")[2]], **beside}, parts)
-    choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+        return _resolved({**parts[schema["$ref"].rpartition("/")[2]], **siblings}, parts)
+    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
     if len(choices) == 1:
-        return _resolved({**choices[0], **beside}, parts)
+        return _resolved({**choices[0], **siblings}, parts)
     return schema
 
 
 def _types(schemas: Any) -> set[str]:
-    return {one.get("type", "") for one in schemas}
+    return {choice.get("type", "") for choice in schemas}
 
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -18,7 +18,11 @@ def to_json(snapshot: Snapshot) -> bytes:
 
     Held gangs and objects that were set aside have no manifest and are left out.
     """
-    items = b",\n".join(_object(one, kind) for kind in OBJECT_KINDS for one in getattr(snapshot, kind.field))
+    items = b",\n".join(
+        _object(written_object, kind)
+        for kind in OBJECT_KINDS
+        for written_object in getattr(snapshot, kind.field)
+    )
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
 
 
@@ -30,28 +34,30 @@ def from_json(data: bytes, file: str = "") -> Snapshot:
     """
     decoder = Decoder(trusted=True)
     objects: dict[str, list[Any]] = {kind.field: [] for kind in OBJECT_KINDS}
-    for found in documents(data, file):
-        if isinstance(found, InvalidInput):
-            raise found
-        envelope = found.envelope
+    for document in documents(data, file):
+        if isinstance(document, InvalidInput):
+            raise document
+        envelope = document.envelope
         if envelope.items is not None:
             continue  # an empty list
         kind = KIND_BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
         if kind is None:
-            raise InvalidInput(f"{envelope.kind!r} has no place in a snapshot", file=file, object=found.place)
+            raise InvalidInput(
+                f"{envelope.kind!r} has no place in a snapshot", file=file, object=document.place
+            )
         try:
-            objects[kind.field].append(decoder.decode(found, kind))
+            objects[kind.field].append(decoder.decode(document, kind))
         except Refused as refused:
-            raise InvalidInput(str(refused), file=file, object=f"{kind.name} ({found.place})") from refused
+            raise InvalidInput(str(refused), file=file, object=f"{kind.name} ({document.place})") from refused
     return Snapshot(**{name: tuple(values) for name, values in objects.items()})
 
 
-def _object(one: msgspec.Struct | BaseModel, kind: ObjectKind) -> bytes:
-    if isinstance(one, BaseModel):
-        body = one.model_dump_json(
+def _object(written_object: msgspec.Struct | BaseModel, kind: ObjectKind) -> bytes:
+    if isinstance(written_object, BaseModel):
+        body = written_object.model_dump_json(
             by_alias=True, exclude_unset=True, exclude={"api_version", "kind"}
         ).encode()
     else:
-        body = _ENCODER.encode(one)
+        body = _ENCODER.encode(written_object)
     head = f'{{"apiVersion":"{kind.api_version}","kind":"{kind.name}"'.encode()
     return head + (b"," if len(body) > len(b"{}") else b"") + body[1:]

@@ -60,7 +60,7 @@ class TimedStage(Telemetry):
             self._metrics.stage_duration.labels(name).inc(spent)
 
     @override
-    def progress(self, done: int, total: int, what: str) -> None:
+    def progress(self, done: int, total: int, unit: str) -> None:
         """Ignore progress: a live scheduler has no progress display."""
 
     @override

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import stated
+from batchsched.api.core.requests import request_fields
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.interface import PreScorePlugin, ScorePlugin, SignaturePlugin
@@ -55,7 +55,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return stated(pod)
+        return request_fields(pod)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests, stated
+from batchsched.api.core.requests import request_fields, requests
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
@@ -147,7 +147,7 @@ class NodeResourcesFit(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return stated(pod)
+        return request_fields(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:

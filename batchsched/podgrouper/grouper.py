@@ -22,8 +22,8 @@ from batchsched.api.snapshot import ObjectKind
 from batchsched.kube.connection import Connection, Resource, plural, resource
 from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, ExternalGroups, NativeGroups, PodGroupSources
-from batchsched.podgrouper.owners import Owner, Owners, OwnerSink, Ref, owner_of, read
+from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, GroupSink, PodGroupSources
+from batchsched.podgrouper.owners import Owner, Owners, OwnerSink, Ref, owner_of, read_owner
 from batchsched.podgrouper.rules import OWNERS, Grouping
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandlers, ObjectStore
@@ -111,7 +111,7 @@ class GangMembership:
     def _with_gang(self, pod: Pod) -> Pod:
         if pod.spec.scheduler_name not in self._names:
             return pod
-        pod = foreign.joined(pod)
+        pod = foreign.with_gang_labels(pod)
         ref = owner_of(pod)
         if ref is None:
             if pod.key in self._members:
@@ -298,16 +298,16 @@ class PodGrouper:
         """Return the store that receives the objects of a kind."""
         if kind.type is Pod:
             return self.members
-        return NativeGroups(self.groups) if kind.type is PodGroup else self.cache
+        return GroupSink(self.groups) if kind.type is PodGroup else self.cache
 
     def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
         """Yield the reflectors for owners and external PodGroups. Kinds that are not installed are retried rarely."""
         for number, kind in _TRANSLATED:
-            handlers = EventHandlers(kind, ExternalGroups(self.groups, number), decoder, self.changed)
+            handlers = EventHandlers(kind, GroupSink(self.groups, number), decoder, self.changed)
             terms = ReflectorTimes(without="pods that name one wait")
             yield Reflector(connection, resource(kind), handlers, clock, terms=terms, read=handlers.read)
         for owner in OWNERS:
             collection = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed)
             terms = ReflectorTimes(without="pods that they own wait")
-            yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read, owner))
+            yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read_owner, owner))

@@ -37,7 +37,7 @@ class PodGroupSources:
         self.touched: set[str] = set()
         """Names, `namespace/name`, of changed PodGroups. `PodGroupWriter` writes them to the API and clears the set."""
 
-    def of(self, source: int) -> Mapping[str, PodGroup]:
+    def by_key(self, source: int) -> Mapping[str, PodGroup]:
         """Return the PodGroups of a source by `namespace/name`."""
         return self._sources[source]
 
@@ -82,54 +82,38 @@ class PodGroupSources:
         return group.model_copy(update={"metadata": meta, "status": written.status})
 
 
-class NativeGroups:
-    """Receives PodGroups of batchsched from the API: those of users, and those that the grouper wrote."""
+class GroupSink:
+    """Receives PodGroups from the API: those of batchsched, or those of one other scheduler.
 
-    def __init__(self, groups: PodGroupSources) -> None:
+    PodGroups of batchsched have two sources: users, and the grouper, which marks what it wrote with
+    `OWNER_LABEL`. A user takes over a written PodGroup by removing the label.
+
+    Args:
+      groups: all PodGroups.
+      external: the number of the other scheduler among the external sources; None for batchsched.
+    """
+
+    def __init__(self, groups: PodGroupSources, external: int | None = None) -> None:
         self._groups = groups
+        self._sources = (FROM_USERS, WRITTEN) if external is None else (EXTERNAL + external,)
 
     def put(self, group: PodGroup) -> None:
-        """Add or update a PodGroup. A user takes over a written one by removing its label `OWNER_LABEL`."""
-        source = _source(group)
-        self._groups.remove(FROM_USERS + WRITTEN - source, group.key)
-        self._groups.put(source, group)
+        """Add or update a PodGroup."""
+        for source in self._sources:
+            if source != self._source_of(group):
+                self._groups.remove(source, group.key)
+        self._groups.put(self._source_of(group), group)
 
     def remove(self, group: PodGroup) -> None:
         """Remove a PodGroup."""
-        for source in (FROM_USERS, WRITTEN):
+        for source in self._sources:
             self._groups.remove(source, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
         """Replace all PodGroups."""
-        every = tuple(listed)
-        for source in (FROM_USERS, WRITTEN):
-            self._groups.replace(source, [group for group in every if _source(group) == source])
+        groups = tuple(listed)
+        for source in self._sources:
+            self._groups.replace(source, [group for group in groups if self._source_of(group) == source])
 
-
-def _source(group: PodGroup) -> int:
-    return WRITTEN if OWNER_LABEL in group.metadata.labels else FROM_USERS
-
-
-class ExternalGroups:
-    """Receives the PodGroups of another scheduler.
-
-    Args:
-      groups: all PodGroups.
-      number: the number of this source among the external ones.
-    """
-
-    def __init__(self, groups: PodGroupSources, number: int) -> None:
-        self._groups = groups
-        self._source = EXTERNAL + number
-
-    def put(self, group: PodGroup) -> None:
-        """Add or update a PodGroup."""
-        self._groups.put(self._source, group)
-
-    def remove(self, group: PodGroup) -> None:
-        """Remove a PodGroup."""
-        self._groups.remove(self._source, group.key)
-
-    def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all PodGroups."""
-        self._groups.replace(self._source, listed)
+    def _source_of(self, group: PodGroup) -> int:
+        return self._sources[-1] if OWNER_LABEL in group.metadata.labels else self._sources[0]

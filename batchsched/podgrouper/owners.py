@@ -10,8 +10,7 @@ import msgspec
 
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
-from batchsched.podgrouper.rules import GROUPED, Grouping, OwnerKind, grouping
-from batchsched.podgrouper.shapes import LEADER_WORKER_SET
+from batchsched.podgrouper.rules import GROUPED, LEADER_WORKER_SET, Grouping, OwnerKind, grouping
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_NAME_CHARACTERS: Final = 63
@@ -80,7 +79,7 @@ class _Head(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def read(kind: OwnerKind, raw: bytes) -> Owner | None:
+def read_owner(kind: OwnerKind, raw: bytes) -> Owner | None:
     """Return an owner from its JSON, or None if that is not an object."""
     try:
         meta = msgspec.json.decode(raw, type=_Head).metadata

@@ -55,7 +55,7 @@ class PodGroupWriter:
 
     async def run(self) -> None:
         """Write until cancelled. Start with everything, because a former leader may have left writes undone."""
-        self._groups.touched |= self._groups.of(DERIVED).keys() | self._groups.of(WRITTEN).keys()
+        self._groups.touched |= self._groups.by_key(DERIVED).keys() | self._groups.by_key(WRITTEN).keys()
         while True:
             await self.turn(self._clock.monotonic())
             await self._clock.sleep(TURN_SECONDS)
@@ -82,8 +82,8 @@ class PodGroupWriter:
 
     async def _write_group(self, key: str, now: float) -> None:
         namespace, _, name = key.partition("/")
-        derived, written = self._groups.of(DERIVED).get(key), self._groups.of(WRITTEN).get(key)
-        if key in self._groups.of(FROM_USERS):
+        derived, written = self._groups.by_key(DERIVED).get(key), self._groups.by_key(WRITTEN).get(key)
+        if key in self._groups.by_key(FROM_USERS):
             return  # a user created it
         try:
             if derived is not None and written is None:

@@ -1,7 +1,13 @@
-"""The rules that derive the spec of a PodGroup from an owner."""
+"""The rules that derive the gangs of an owner: its shape, and the spec of the PodGroup.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+The shape of a gang lists the parts of an owner that create pods, and how many of these are needed together. One
+function for each kind of owner returns it: Job, JobSet, LeaderWorkerSet, StatefulSet, the training jobs of Kubeflow,
+RayCluster and RayJob. Owners are read as JSON, because most are objects of other projects. A field with an unexpected
+type counts as missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -10,8 +16,263 @@ from pydantic import ValidationError
 from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import complaints
-from batchsched.podgrouper import shapes
-from batchsched.podgrouper.shapes import Manifest, OwnerPart, Shape, mapping, text
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerPart:
+    """A part of an owner that creates equal pods.
+
+    Args:
+      name: the name of the part in a label of its pods.
+      pods: the number of its pods.
+      minimum: the number of pods that are needed together; at most `pods`.
+      template: the pod template.
+      finished: the number of pods that have finished and are not created again.
+    """
+
+    name: str
+    pods: int
+    minimum: int
+    template: Manifest = field(default_factory=dict)
+    finished: int = 0
+
+    @property
+    def labels(self) -> Manifest:
+        """The labels of the pod template."""
+        return mapping(mapping(self.template.get("metadata")).get("labels"))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The pods of one gang of an owner.
+
+    Args:
+      parts: at least one part.
+      sub_group_labels: the first of these labels that a pod has names its part.
+      gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
+      wishes: fields of PodGroupSpec that follow from fields of the owner.
+    """
+
+    parts: tuple[OwnerPart, ...]
+    sub_group_labels: tuple[str, ...] = ()
+    gang_label: str = ""
+    wishes: Manifest = field(default_factory=dict)
+
+    @property
+    def pods(self) -> int:
+        """The number of pods of one gang."""
+        return sum(part.pods for part in self.parts)
+
+    @property
+    def unfinished(self) -> int:
+        """The number of pods of one gang that run or are still to be created."""
+        return sum(part.pods - part.finished for part in self.parts)
+
+
+def mapping(value: object) -> Manifest:
+    """Return a mapping, or an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: object) -> list[Manifest]:
+    """Return the mappings of a list, or none for any other value."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def count(value: object, default: int = 0) -> int:
+    """Return a number of pods, 0 or more, or the default for any other value."""
+    return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def text(value: object) -> str:
+    """Return a text, or "" for any other value."""
+    return value if isinstance(value, str) else ""
+
+
+def spec_of(manifest: Manifest) -> Manifest:
+    """Return the spec of an object."""
+    return mapping(manifest.get("spec"))
+
+
+def status_of(manifest: Manifest) -> Manifest:
+    """Return the status of an object."""
+    return mapping(manifest.get("status"))
+
+
+REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+LEADER_WORKER_SET: Final = "leaderworkerset.sigs.k8s.io/name"
+GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+
+
+def job(manifest: Manifest) -> Shape | None:
+    """Return the pods that run at the same time, without those that have completed.
+
+    A Job without `completions` creates no new pods after the first success. From then on its minimum is 1.
+    """
+    spec, status = spec_of(manifest), status_of(manifest)
+    if spec.get("suspend") is True:
+        return None
+    pods = _pods_of_job(spec)
+    succeeded = count(status.get("succeeded"))
+    if isinstance(spec.get("completions"), int):
+        unfinished = count(spec["completions"]) - succeeded - _indexes(text(status.get("failedIndexes")))
+    else:
+        unfinished = pods if not succeeded else 1
+    needed = max(0, min(pods, unfinished))
+    return Shape((OwnerPart("", pods, needed, mapping(spec.get("template")), pods - needed),))
+
+
+def _pods_of_job(spec: Manifest) -> int:
+    parallelism = count(spec.get("parallelism"), 1)
+    return min(parallelism, count(spec.get("completions"), parallelism))
+
+
+def _indexes(intervals: str) -> int:
+    """Return the number of indexes in a text such as `1,3-5`."""
+    total = 0
+    for part in intervals.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            total += int(last) - int(first) + 1 if last.isdigit() else 1
+    return total
+
+
+def jobset(manifest: Manifest) -> Shape | None:
+    """Return the pods of all replicated jobs. Jobs that start only after others have the minimum 0."""
+    spec = spec_of(manifest)
+    if spec.get("suspend") is True:
+        return None
+    in_order = mapping(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
+    done = {
+        text(status.get("name")): count(status.get("succeeded"))
+        for status in mappings(status_of(manifest).get("replicatedJobsStatus"))
+    }
+    parts: list[OwnerPart] = []
+    for index, replicated in enumerate(mappings(spec.get("replicatedJobs"))):
+        name, jobs = text(replicated.get("name")), count(replicated.get("replicas"), 1)
+        job_spec = spec_of(mapping(replicated.get("template")))
+        pods_per_job = _pods_of_job(job_spec)
+        later = (in_order and index > 0) or bool(mappings(replicated.get("dependsOn")))
+        pods = jobs * pods_per_job
+        unfinished = max(0, jobs - done.get(name, 0)) * pods_per_job
+        template = mapping(job_spec.get("template"))
+        parts.append(OwnerPart(name, pods, 0 if later else unfinished, template, pods - unfinished))
+    return Shape(tuple(parts), (REPLICATED_JOB,)) if parts else None
+
+
+def leader_worker_set(manifest: Manifest) -> Shape | None:
+    """Return one gang per group: a leader and its workers. It needs 1 pod if workers follow their leader."""
+    spec = spec_of(manifest)
+    template = mapping(spec.get("leaderWorkerTemplate"))
+    size = count(template.get("size"), 1)
+    annotations = mapping(mapping(manifest.get("metadata")).get("annotations"))
+    leader_first = spec.get("startupPolicy") == "LeaderReady" or EXCLUSIVE in annotations
+    pods = mapping(template.get("leaderTemplate")) or mapping(template.get("workerTemplate"))
+    needed = min(size, 1) if leader_first else size
+    return Shape((OwnerPart("", size, needed, pods),), gang_label=GROUP_INDEX)
+
+
+def stateful_set(manifest: Manifest) -> Shape | None:
+    """Return all replicas if they start in parallel. Otherwise they start one by one and are no gang."""
+    spec = spec_of(manifest)
+    if spec.get("podManagementPolicy") != "Parallel":
+        return None
+    replicas = count(spec.get("replicas"), 1)
+    return Shape((OwnerPart("", replicas, replicas, mapping(spec.get("template"))),))
+
+
+ROLES: Final = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
+_ORDER: Final = ("master", "chief", "launcher", "ps", "worker", "evaluator")
+WORKER: Final = "worker"
+LAUNCHER: Final = "launcher"
+
+
+def training_job(manifest: Manifest, field: str) -> Shape | None:
+    """Return the replicas of a training job of Kubeflow by their roles.
+
+    Elastic workers count with their smallest number. The `schedulingPolicy` of the job takes precedence over all rules.
+
+    Args:
+      manifest: the training job.
+      field: the field of its spec that lists the replicas by role.
+    """
+    spec = spec_of(manifest)
+    run = mapping(spec.get("runPolicy"))
+    if run.get("suspend") is True:
+        return None
+    replicas = {text(name).lower(): mapping(replica) for name, replica in mapping(spec.get(field)).items()}
+    done = {
+        text(name).lower(): count(mapping(replica).get("succeeded"))
+        for name, replica in mapping(status_of(manifest).get("replicaStatuses")).items()
+    }
+    parts: list[OwnerPart] = []
+    for name in sorted(
+        replicas, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)
+    ):
+        pods = count(replicas[name].get("replicas"), 1)
+        unfinished = max(0, pods - done.get(name, 0))
+        needed = min(_needed(spec, name, pods), unfinished)
+        parts.append(
+            OwnerPart(name, pods, needed, mapping(replicas[name].get("template")), pods - unfinished)
+        )
+    return Shape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
+
+
+def _needed(spec: Manifest, name: str, pods: int) -> int:
+    if name == WORKER:
+        return count(mapping(spec.get("elasticPolicy")).get("minReplicas"), pods)
+    if name == LAUNCHER and spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
+        return 0
+    return pods
+
+
+def _wishes(run: Manifest) -> dict[str, Any]:
+    policy = mapping(run.get("schedulingPolicy"))
+    wishes: dict[str, Any] = {}
+    if count(policy.get("minAvailable")):
+        wishes["minMember"] = policy["minAvailable"]
+    if count(policy.get("scheduleTimeoutSeconds")):
+        wishes["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
+    for policy_field, spec_field in (("queue", "queue"), ("priorityClass", "priorityClassName")):
+        if text(policy.get(policy_field)):
+            wishes[spec_field] = policy[policy_field]
+    return wishes
+
+
+GROUP: Final = "ray.io/group"
+HEAD: Final = "headgroup"
+
+
+def ray_cluster(manifest: Manifest) -> Shape | None:
+    """Return the head and `minReplicas` of each group of workers."""
+    return _cluster(spec_of(manifest))
+
+
+def ray_job(manifest: Manifest) -> Shape | None:
+    """Return the cluster that the job starts. The pod that submits the job is created when the cluster runs."""
+    spec = spec_of(manifest)
+    if spec.get("suspend") is True or mapping(spec.get("clusterSelector")):
+        return None
+    return _cluster(mapping(spec.get("rayClusterSpec")))
+
+
+def _cluster(spec: Manifest) -> Shape | None:
+    if spec.get("suspend") is True or not mapping(spec.get("headGroupSpec")):
+        return None
+    parts = [OwnerPart(HEAD, 1, 1, mapping(mapping(spec["headGroupSpec"]).get("template")))]
+    for group in mappings(spec.get("workerGroupSpecs")):
+        if group.get("suspend") is True:
+            continue
+        least = count(group.get("minReplicas"))
+        replicas = max(least, count(group.get("replicas"), least))
+        hosts = count(group.get("numOfHosts"), 1)
+        template = mapping(group.get("template"))
+        parts.append(OwnerPart(text(group.get("groupName")), replicas * hosts, least * hosts, template))
+    return Shape(tuple(parts), (GROUP,))
+
 
 MIN_MEMBER: Final = "scheduling.batchsched.dev/min-member"
 PRIORITY_CLASS: Final = "scheduling.batchsched.dev/priority-class"
@@ -40,19 +301,19 @@ class OwnerKind:
         return self.api_version.partition("/")[0]
 
 
-_MPI_JOB: Final = partial(shapes.training_job, field="mpiReplicaSpecs")
+_MPI_JOB: Final = partial(training_job, field="mpiReplicaSpecs")
 """The training operator and the MPI operator use the same fields."""
 OWNERS: Final = (
-    OwnerKind("Job", "batch/v1", shapes.job),
-    OwnerKind("StatefulSet", "apps/v1", shapes.stateful_set),
-    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", shapes.jobset),
-    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", shapes.leader_worker_set),
-    OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(shapes.training_job, field="pytorchReplicaSpecs")),
-    OwnerKind("TFJob", "kubeflow.org/v1", partial(shapes.training_job, field="tfReplicaSpecs")),
+    OwnerKind("Job", "batch/v1", job),
+    OwnerKind("StatefulSet", "apps/v1", stateful_set),
+    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset),
+    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set),
+    OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job, field="pytorchReplicaSpecs")),
+    OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job, field="tfReplicaSpecs")),
     OwnerKind("MPIJob", "kubeflow.org/v1", _MPI_JOB),
     OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
-    OwnerKind("RayCluster", "ray.io/v1", shapes.ray_cluster),
-    OwnerKind("RayJob", "ray.io/v1", shapes.ray_job),
+    OwnerKind("RayCluster", "ray.io/v1", ray_cluster),
+    OwnerKind("RayJob", "ray.io/v1", ray_job),
 )
 GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from batchsched.api.core.pod import Pod
 from batchsched.config.schema import Profile
-from batchsched.controllers.evictor import Evicted, Evictor, silent
+from batchsched.controllers.evictor import Evicted, Evictor, ignore_eviction
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
@@ -76,9 +76,9 @@ class SchedulerApp:
     on_decision: DecisionCallback | None = None
     telemetry: Callable[[Profile], Telemetry | None] = _no_telemetry
     recording: bool = False
-    on_eviction: Evicted = silent
+    on_eviction: Evicted = ignore_eviction
     loop: SchedulerLoop | None = field(init=False, default=None)
-    _teller: Reporter | None = field(init=False, default=None)
+    _reporter: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
     cache: ClusterState = field(init=False)
     alarm: Wakeup = field(init=False)
@@ -141,8 +141,8 @@ class SchedulerApp:
         writers = (self.writer, Writer(self.connection, self.clock))
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
         on_binding, on_eviction = (
-            call_both(self.on_binding, reporter.told),
-            call_both(self.on_eviction, reporter.evicted),
+            call_both(self.on_binding, reporter.record_binding),
+            call_both(self.on_eviction, reporter.record_eviction),
         )
         cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.alarm.ring)
         stale_gangs = StaleGangs(self.cache, self.connection, self.writer, cycles.busy, on_eviction)
@@ -159,11 +159,15 @@ class SchedulerApp:
         planners = self._planners(self.profiles, self.recording)
         for planner in planners:
             planner.recall(self.chronicle.past(planner.profile))
-        on_decision = [evictor.heard, reporter.heard, *([self.on_decision] if self.on_decision else [])]
+        on_decision = [
+            evictor.apply_decision,
+            reporter.record_decision,
+            *([self.on_decision] if self.on_decision else []),
+        ]
         group_writer = PodGroupWriter(self.grouper.groups, self.grouper.members, self.writer, self.clock)
         group_writing = asyncio.create_task(group_writer.run(), name="projection")
-        self._teller = reporter
-        reporter.begin()
+        self._reporter = reporter
+        reporter.start()
         try:
             self.loop = SchedulerLoop(
                 planners, cycles, self.alarm, self.clock, on_decision, [stale_gangs, assumed_pods]
@@ -173,12 +177,12 @@ class SchedulerApp:
             group_writing.cancel()
             # Order matters: binding cycles report to the reporter, so it settles after they have ended.
             await cycles.drain()
-            await reporter.settle()
+            await reporter.write_queued_status()
 
     async def leave(self) -> None:
         """Write the remaining Events. Another replica may lead by then: Events are not fenced."""
-        if self._teller is not None:
-            await self._teller.end()
+        if self._reporter is not None:
+            await self._reporter.stop()
 
     @property
     def planners(self) -> Sequence[ProfileScheduler]:
@@ -211,8 +215,8 @@ class SchedulerApp:
         self.profiles, self.recording = tuple(profiles), recording
         if self.loop is not None:
             self.loop.reconfigure(planners)
-        if self._teller is not None:
-            self._teller.reconfigure(self.profiles[0])
+        if self._reporter is not None:
+            self._reporter.reconfigure(self.profiles[0])
 
     def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
         planners = []

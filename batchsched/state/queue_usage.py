@@ -14,7 +14,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Final
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
-from batchsched.api.core.requests import requests, resized, stated
+from batchsched.api.core.requests import request_fields, requests, resized
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 
 POD_COUNT: Final = "pods"
@@ -128,7 +128,7 @@ class QueueUsageTally:
         if len(self._requests_of_spec) >= MAX_CACHED_REQUESTS:
             self._requests_of_spec.clear()
             self._cached_requests.clear()
-        key = stated(pod)
+        key = request_fields(pod)
         cached = self._cached_requests.get(key)
         if cached is None:
             cached = self._cached_requests[key] = {POD_COUNT: 1, **requests(pod)}

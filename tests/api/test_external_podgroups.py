@@ -8,14 +8,20 @@ from pydantic import ValidationError
 
 from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
-from batchsched.api.external_podgroups import SOURCE, is_foreign, joined, pod_group, source_of
+from batchsched.api.external_podgroups import (
+    SOURCE,
+    converted_pod_group,
+    is_foreign,
+    source_of,
+    with_gang_labels,
+)
 
 TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in foreign.FOREIGN}
 
 
 def translated(api_version, **spec):
     raw = {"metadata": {"name": "bert", "namespace": "team-a", "uid": "of-another"}, "spec": spec}
-    return pod_group(msgspec.convert(raw, TYPES[api_version]))
+    return converted_pod_group(msgspec.convert(raw, TYPES[api_version]))
 
 
 def pod(labels=None, annotations=None, **spec):
@@ -124,14 +130,19 @@ def test_what_no_pod_group_may_say_is_refused():
     ids=["upstream", "coscheduling", "kube-batch", "volcano", "kai", "own-label-counts", "none"],
 )
 def test_pods_join_by_the_marks_of_others(found, expected):
-    assert marks(joined(found)) == expected
-    assert joined(joined(found)) == joined(found)
+    assert marks(with_gang_labels(found)) == expected
+    assert with_gang_labels(with_gang_labels(found)) == with_gang_labels(found)
 
 
 def test_a_pod_alone_keeps_the_queue_that_it_names():
-    assert joined(pod({"kai.scheduler/queue": "a"})).labels[QUEUE_LABEL] == "a"
-    assert joined(pod(annotations={"scheduling.volcano.sh/queue-name": "b"})).labels[QUEUE_LABEL] == "b"
-    assert joined(pod({QUEUE_LABEL: "own", "kai.scheduler/queue": "a"})).labels[QUEUE_LABEL] == "own"
+    assert with_gang_labels(pod({"kai.scheduler/queue": "a"})).labels[QUEUE_LABEL] == "a"
+    assert (
+        with_gang_labels(pod(annotations={"scheduling.volcano.sh/queue-name": "b"})).labels[QUEUE_LABEL]
+        == "b"
+    )
+    assert (
+        with_gang_labels(pod({QUEUE_LABEL: "own", "kai.scheduler/queue": "a"})).labels[QUEUE_LABEL] == "own"
+    )
 
 
 def test_a_pod_group_of_kubernetes_says_which_object_it_is_and_what_it_says_of_itself():
@@ -142,7 +153,7 @@ def test_a_pod_group_of_kubernetes_says_which_object_it_is_and_what_it_says_of_i
         "lastTransitionTime": "x",
     }
     raw = {"metadata": {"name": "bert", "uid": "of-another"}, "status": {"conditions": [condition]}}
-    group = pod_group(msgspec.convert(raw, TYPES["scheduling.k8s.io/v1alpha2"]))
+    group = converted_pod_group(msgspec.convert(raw, TYPES["scheduling.k8s.io/v1alpha2"]))
     assert source_of(group) == ("scheduling.k8s.io/v1alpha2", "of-another")
     assert group.status is not None
     (found,) = group.status.conditions

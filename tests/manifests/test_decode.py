@@ -13,8 +13,8 @@ POD = KIND_BY_GROUP_AND_NAME["", "Pod"]
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(decode, "_MOST_TEXTS", 10)
-    monkeypatch.setattr(decode, "_MOST_STATUSES", 10)
+    monkeypatch.setattr(decode, "_MAX_CACHED_SPECS", 10)
+    monkeypatch.setattr(decode, "_MAX_CACHED_STATUSES", 10)
 
 
 def pod(decoder, priority, command="", phase="Pending"):

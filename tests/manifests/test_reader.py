@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
 from batchsched.errors import UnusableInput
-from batchsched.manifests.reader import read, sentence
+from batchsched.manifests.reader import read, set_aside_line
 
 OURS = "scheduling.batchsched.dev/v1alpha1"
 
@@ -169,7 +169,10 @@ def test_directory_is_read_by_name_and_what_is_no_manifest_is_left(tmp_path):
 def test_file_that_is_missing_is_set_aside(tmp_path):
     (tmp_path / "1.json").write_text(json.dumps(node("n1")))
     found = read([tmp_path / "none.json", tmp_path / "1.json"])
-    assert sentence(found.set_aside[0]) == f"{tmp_path}/none.json: cannot be read: No such file or directory"
+    assert (
+        set_aside_line(found.set_aside[0])
+        == f"{tmp_path}/none.json: cannot be read: No such file or directory"
+    )
 
 
 # What counts

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.controllers.queue_positions import holdings
+from batchsched.controllers.queue_positions import queue_allocations
 from batchsched.framework.runtime.registry import standard
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.status_page import cluster_view, pod_counts
@@ -175,7 +175,7 @@ def test_usage_of_a_queue_is_the_same_number_everywhere(drawn):
     assert plain(in_limits(tables)) == expected
     assert plain(in_entitlements(tables)) == expected
     assert plain(in_metrics(state)) == expected
-    allocated = {name: holding.allocated for name, holding in holdings(state).items()}
+    allocated = {name: holding.allocated for name, holding in queue_allocations(state).items()}
     assert plain(allocated) == {name: {"cpu": amounts["cpu"]} for name, amounts in expected.items()}
     assert in_page(state) == {
         name: f"{amounts['cpu'] // 1000} cpu, {amounts['pods']} pods" for name, amounts in expected.items()

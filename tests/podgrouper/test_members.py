@@ -9,7 +9,7 @@ from batchsched.api.external_podgroups import FOREIGN
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
-from batchsched.podgrouper.owners import OwnerSink, read
+from batchsched.podgrouper.owners import OwnerSink, read_owner
 from batchsched.podgrouper.rules import OWNERS
 from batchsched.state.cluster_state import ClusterState
 from tests.podgrouper.owners import (
@@ -30,7 +30,7 @@ KINDS = {(kind.name, kind.api_version): kind for kind in OWNERS}
 
 
 def seen(one):
-    found = read(KINDS[one["kind"], API[one["kind"]]], raw(one))
+    found = read_owner(KINDS[one["kind"], API[one["kind"]]], raw(one))
     assert found is not None
     return found
 
@@ -248,13 +248,13 @@ def test_the_copy_in_the_api_lends_its_uid_and_never_its_spec(world):
     taken_over = PodGroup.model_validate({"metadata": meta | {"labels": {}}, "spec": {"minMember": 3}})
     world.groups.put(taken_over)
     assert world.group().min_member == 3
-    assert world.grouper.groups.of(WRITTEN) == {}
+    assert world.grouper.groups.by_key(WRITTEN) == {}
     world.groups.remove(taken_over)
     assert (world.group().min_member, world.group().metadata.uid) == (4, "")
 
 
 def test_where_others_define_a_gang_of_the_same_name_ours_counts(world):
-    from batchsched.podgrouper.groups import ExternalGroups
+    from batchsched.podgrouper.groups import GroupSink
 
     theirs = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team"}, "spec": {"minMember": 2}}
@@ -262,16 +262,16 @@ def test_where_others_define_a_gang_of_the_same_name_ours_counts(world):
     ours = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team", "uid": "u"}, "spec": {"minMember": 3}}
     )
-    first = ExternalGroups(world.grouper.groups, 0)
+    first = GroupSink(world.grouper.groups, 0)
     for numbers in (range(len(FOREIGN)), (0,)):
         for number in numbers:
-            ExternalGroups(world.grouper.groups, number).put(theirs)
+            GroupSink(world.grouper.groups, number).put(theirs)
         world.groups.put(ours)
         assert world.cache.get("pod_groups", "team/g").min_member == 3
         world.groups.remove(ours)
         assert world.cache.get("pod_groups", "team/g").min_member == 2
     for number in range(len(FOREIGN)):
-        ExternalGroups(world.grouper.groups, number).replace(PodGroup, [])
+        GroupSink(world.grouper.groups, number).replace(PodGroup, [])
     assert world.cache.get("pod_groups", "team/g") is None
     first.replace(PodGroup, [theirs])
     assert world.cache.get("pod_groups", "team/g").min_member == 2

@@ -177,7 +177,7 @@ class Town:
             self.cycles,
             self.alarm,
             self.clock,
-            [self.disruptions.heard, lambda _, decision, __: self.decisions.append(decision)],
+            [self.disruptions.apply_decision, lambda _, decision, __: self.decisions.append(decision)],
             [self.stranded, self.expiry],
         )
 

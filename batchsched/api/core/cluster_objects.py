@@ -2,15 +2,14 @@
 
 import msgspec
 
-from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.metadata import ClusterObject, Value
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import LabelSelector
 
 
-class PriorityClass(Value, frozen=True, gc=False):
+class PriorityClass(ClusterObject, frozen=True, gc=False):
     """A named priority."""
 
-    metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None
@@ -29,10 +28,9 @@ class DisruptionBudgetStatus(Value, frozen=True, gc=False):
     disrupted_pods: dict[str, str] | None = None
 
 
-class PodDisruptionBudget(Value, frozen=True, gc=False):
+class PodDisruptionBudget(ClusterObject, frozen=True, gc=False):
     """A limit on voluntary disruptions."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
@@ -59,10 +57,8 @@ class PodDisruptionBudget(Value, frozen=True, gc=False):
         return msgspec.structs.replace(self, status=status)
 
 
-class Namespace(Value, frozen=True, gc=False):
+class Namespace(ClusterObject, frozen=True, gc=False):
     """A namespace, for its labels."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class SelectingSpec(Value, frozen=True, gc=False):
@@ -71,17 +67,15 @@ class SelectingSpec(Value, frozen=True, gc=False):
     selector: dict[str, str] | None = None
 
 
-class Service(Value, frozen=True, gc=False):
+class Service(ClusterObject, frozen=True, gc=False):
     """A Service, for the pods it selects."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: SelectingSpec = SelectingSpec()
 
 
-class ReplicationController(Value, frozen=True, gc=False):
+class ReplicationController(ClusterObject, frozen=True, gc=False):
     """A ReplicationController, for the pods it selects."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: SelectingSpec = SelectingSpec()
 
 
@@ -91,15 +85,13 @@ class WorkloadSpec(Value, frozen=True, gc=False):
     selector: LabelSelector | None = None
 
 
-class ReplicaSet(Value, frozen=True, gc=False):
+class ReplicaSet(ClusterObject, frozen=True, gc=False):
     """A ReplicaSet, for the pods it selects."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
-class StatefulSet(Value, frozen=True, gc=False):
+class StatefulSet(ClusterObject, frozen=True, gc=False):
     """A StatefulSet, for the pods it selects."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()

@@ -1,8 +1,12 @@
 """Metadata that every Kubernetes object carries, and the base of all decoded objects."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
+
+EMPTY_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -43,6 +47,22 @@ class ObjectMeta(Value, frozen=True, gc=False):
     def annotation(self, key: str) -> str | None:
         """Return an annotation's value, or None."""
         return self.annotations.get(key) if self.annotations else None
+
+
+class ClusterObject(Value, frozen=True, gc=False):
+    """The base of all objects with metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        """The name, unique in the cluster, or in the namespace for namespaced kinds."""
+        return self.metadata.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels, never None."""
+        return self.metadata.labels or EMPTY_LABELS
 
 
 def seconds(timestamp: str | None, default: float = 0.0) -> float:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.metadata import ClusterObject, Value
 from batchsched.api.core.quantity import base_units
-from batchsched.api.core.selector import EMPTY_LABELS
 
 
 class Taint(Value, frozen=True, gc=False):
@@ -49,22 +48,11 @@ class NodeStatus(Value, frozen=True, gc=False):
     declared_features: tuple[str, ...] | None = None
 
 
-class Node(Value, frozen=True, gc=False):
+class Node(ClusterObject, frozen=True, gc=False):
     """A node of the cluster."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
-
-    @property
-    def name(self) -> str:
-        """The name, unique in the cluster."""
-        return self.metadata.name
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels, never None."""
-        return self.metadata.labels or EMPTY_LABELS
 
     @property
     def taints(self) -> tuple[Taint, ...]:

@@ -1,13 +1,13 @@
 """Pods: containers, requests, affinity, tolerations, topology spread constraints and status."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
-from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.metadata import ClusterObject, Value
 from batchsched.api.core.node import Taint
-from batchsched.api.core.selector import EMPTY_LABELS, LabelSelector, NodeSelector, NodeSelectorTerm
+from batchsched.api.core.selector import LabelSelector, NodeSelector, NodeSelectorTerm
 from batchsched.api.core.volume import Volume
 
 
@@ -212,17 +212,11 @@ class PodStatus(Value, frozen=True, gc=False):
     allocated_resources: Amounts | None = None
 
 
-class Pod(Value, frozen=True, gc=False):
+class Pod(ClusterObject, frozen=True, gc=False):
     """A pod."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
-
-    @property
-    def name(self) -> str:
-        """The name, unique in the namespace."""
-        return self.metadata.name
 
     @property
     def namespace(self) -> str:
@@ -233,11 +227,6 @@ class Pod(Value, frozen=True, gc=False):
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels, never None."""
-        return self.metadata.labels or EMPTY_LABELS
 
     @property
     def node(self) -> str:

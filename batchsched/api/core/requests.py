@@ -55,16 +55,16 @@ def _defaults(pod: Pod) -> Mapping[str, int]:
     """
     if not (pod.spec.resources and pod.spec.resources.requests):
         return DEFAULTS
-    known = _sum(pod, defaults={}, pod_level=True)
-    return {resource: amount for resource, amount in DEFAULTS.items() if resource not in known}
+    requested_resources = _sum(pod, defaults={}, pod_level=True)
+    return {resource: amount for resource, amount in DEFAULTS.items() if resource not in requested_resources}
 
 
-def stated(pod: Pod) -> Hashable:
+def request_fields(pod: Pod) -> Hashable:
     """Return the fields of a pod's spec that determine its requests, unparsed."""
     spec = pod.spec
     return (
-        tuple(_stated(container) for container in spec.containers),
-        tuple((one.restart_policy, _stated(one)) for one in spec.init_containers or ()),
+        tuple(_container_requests(container) for container in spec.containers),
+        tuple((one.restart_policy, _container_requests(one)) for one in spec.init_containers or ()),
         tuple(spec.resources.requests.items()) if spec.resources and spec.resources.requests else (),
         tuple(spec.overhead.items()) if spec.overhead else (),
     )
@@ -78,10 +78,12 @@ def resized(pod: Pod) -> bool:
     if status.resources is not None or status.allocated_resources is not None:
         return True
     containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return bool(containers) and any(one.resources is not None for one in containers)
+    return bool(containers) and any(
+        status_of_container.resources is not None for status_of_container in containers
+    )
 
 
-def _stated(container: Container) -> Hashable:
+def _container_requests(container: Container) -> Hashable:
     resources = container.resources
     return tuple(resources.requests.items()) if resources and resources.requests else ()
 
@@ -118,13 +120,13 @@ def _apply_init(
     peak: dict[str, int] = {}
     for container in containers:
         restarts = container.restart_policy == "Always"
-        asked = _container(container, statuses if restarts else {}, infeasible, defaults)
+        container_requests = _container(container, statuses if restarts else {}, infeasible, defaults)
         if restarts:
-            _add(total, asked)
-            _add(sidecars, asked)
+            _add(total, container_requests)
+            _add(sidecars, container_requests)
             _raise_to(peak, sidecars)
         else:
-            moment = dict(asked)
+            moment = dict(container_requests)
             _add(moment, sidecars)
             _raise_to(peak, moment)
     _raise_to(total, peak)
@@ -136,41 +138,41 @@ def _container(
     infeasible: bool,
     defaults: Mapping[str, int],
 ) -> dict[str, int]:
-    asked = _read(container.resources.requests if container.resources else None)
+    amounts = _read(container.resources.requests if container.resources else None)
     status = statuses.get(container.name)
     if status is not None:
-        given = _read(status.resources.requests if status.resources else None)
-        _raise_to(given, _read(status.allocated_resources))
+        allocated = _read(status.resources.requests if status.resources else None)
+        _raise_to(allocated, _read(status.allocated_resources))
         if infeasible:
-            asked = given
+            amounts = allocated
         else:
-            _raise_to(asked, given)
+            _raise_to(amounts, allocated)
     for resource, amount in defaults.items():
-        asked.setdefault(resource, amount)
-    return asked
+        amounts.setdefault(resource, amount)
+    return amounts
 
 
 def _pod_level(pod: Pod, infeasible: bool) -> dict[str, int]:
     level, status = pod.spec.resources, pod.status.resources
-    wanted = {
+    spec_requests = {
         resource: amount
         for resource, amount in _read(level.requests if level else None).items()
         if resource in POD_LEVEL or resource.startswith("hugepages-")
     }
-    if not (pod.node and wanted and status):
-        return wanted
-    given = _read(status.requests)
-    _raise_to(given, _read(pod.status.allocated_resources))
+    if not (pod.node and spec_requests and status):
+        return spec_requests
+    status_requests = _read(status.requests)
+    _raise_to(status_requests, _read(pod.status.allocated_resources))
     if not infeasible:
-        _raise_to(given, wanted)
-    return {resource: given.get(resource, 0) for resource in wanted}
+        _raise_to(status_requests, spec_requests)
+    return {resource: status_requests.get(resource, 0) for resource in spec_requests}
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     if not pod.node:
         return {}
     both = (pod.status.container_statuses or ()) + (pod.status.init_container_statuses or ())
-    return {one.name: one for one in both if one.resources is not None}
+    return {status.name: status for status in both if status.resources is not None}
 
 
 def _resize_infeasible(pod: Pod) -> bool:

@@ -6,12 +6,9 @@ selector matches everything and a missing one nothing; a node selector term with
 """
 
 from collections.abc import Mapping
-from typing import Final
 
-from batchsched.api.core.metadata import Value
+from batchsched.api.core.metadata import EMPTY_LABELS, Value
 from batchsched.errors import InvalidSelector
-
-EMPTY_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Requirement(Value, frozen=True, gc=False):
@@ -81,7 +78,7 @@ class LabelSelector(Value, frozen=True, gc=False):
     def keys(self) -> frozenset[str]:
         """Return the label keys that the selector refers to."""
         expressions = self.match_expressions or ()
-        return frozenset(self.match_labels or ()) | frozenset(one.key for one in expressions)
+        return frozenset(self.match_labels or ()) | frozenset(requirement.key for requirement in expressions)
 
 
 class NodeSelectorTerm(Value, frozen=True, gc=False):
@@ -94,8 +91,8 @@ class NodeSelectorTerm(Value, frozen=True, gc=False):
         """Return whether the term matches a node; a term without expressions matches nothing."""
         if not self.match_expressions and not self.match_fields:
             return False
-        return all(one.matches(labels) for one in self.match_expressions or ()) and all(
-            one.matches({"metadata.name": name}) for one in self.match_fields or ()
+        return all(requirement.matches(labels) for requirement in self.match_expressions or ()) and all(
+            requirement.matches({"metadata.name": name}) for requirement in self.match_fields or ()
         )
 
 

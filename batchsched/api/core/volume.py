@@ -2,7 +2,7 @@
 
 import msgspec
 
-from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.metadata import ClusterObject, Value
 from batchsched.api.core.selector import LabelSelector, NodeSelector
 
 
@@ -151,10 +151,9 @@ class ClaimStatus(Value, frozen=True, gc=False):
     phase: str = ""
 
 
-class PersistentVolumeClaim(Value, frozen=True, gc=False):
+class PersistentVolumeClaim(ClusterObject, frozen=True, gc=False):
     """A claim on storage."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -193,10 +192,9 @@ class PersistentVolumeStatus(Value, frozen=True, gc=False):
     phase: str = ""
 
 
-class PersistentVolume(Value, frozen=True, gc=False):
+class PersistentVolume(ClusterObject, frozen=True, gc=False):
     """A volume of the cluster."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -214,10 +212,9 @@ class TopologyTerm(Value, frozen=True, gc=False):
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
 
-class StorageClass(Value, frozen=True, gc=False):
+class StorageClass(ClusterObject, frozen=True, gc=False):
     """A StorageClass: how volumes of claims are provisioned."""
 
-    metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologyTerm, ...] | None = None
@@ -244,10 +241,9 @@ class CSINodeSpec(Value, frozen=True, gc=False):
     drivers: tuple[NodeDriver, ...] = ()
 
 
-class CSINode(Value, frozen=True, gc=False):
+class CSINode(ClusterObject, frozen=True, gc=False):
     """The drivers that are installed on the node of the same name."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
 
 
@@ -257,17 +253,15 @@ class CSIDriverSpec(Value, frozen=True, gc=False):
     storage_capacity: bool | None = None
 
 
-class CSIDriver(Value, frozen=True, gc=False):
+class CSIDriver(ClusterObject, frozen=True, gc=False):
     """A driver of the cluster; StorageClasses refer to its name as their provisioner."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(Value, frozen=True, gc=False):
+class CSIStorageCapacity(ClusterObject, frozen=True, gc=False):
     """The storage capacity of a driver for a class in a part of the cluster."""
 
-    metadata: ObjectMeta = ObjectMeta()
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
     capacity: str | int | float | None = None
@@ -288,8 +282,7 @@ class VolumeAttachmentSpec(Value, frozen=True, gc=False):
     source: AttachmentSource = AttachmentSource()
 
 
-class VolumeAttachment(Value, frozen=True, gc=False):
+class VolumeAttachment(ClusterObject, frozen=True, gc=False):
     """A volume that is attached to a node, or will be."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

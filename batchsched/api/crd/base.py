@@ -100,7 +100,7 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _usable(amounts: dict[str, str]) -> dict[str, str]:
+def _check_amounts(amounts: dict[str, str]) -> dict[str, str]:
     for resource, text in amounts.items():
         try:
             amount = base_units(resource, text)
@@ -147,7 +147,7 @@ Resources = Annotated[
             )
         ),
     ),
-    AfterValidator(_usable),
+    AfterValidator(_check_amounts),
 ]
 """Non-negative Kubernetes quantities by resource."""
 Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]

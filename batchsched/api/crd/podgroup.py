@@ -129,8 +129,8 @@ class PodGroupSpec(SpecPart):
         if len(set(names)) != len(names):
             raise ValueError("subGroups: two of them have one name; each needs a name of its own")
         total = sum(sub.min_member for sub in self.sub_groups)
-        stated = "min_member" in self.model_fields_set
-        if stated and total > self.min_member:
+        has_minimum = "min_member" in self.model_fields_set
+        if has_minimum and total > self.min_member:
             raise ValueError(
                 f"minMember: {self.min_member} is less than the subGroups' sum {total}; "
                 f"raise minMember to {total} or more, or leave it out"

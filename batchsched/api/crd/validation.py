@@ -43,6 +43,15 @@ _EXPECTED: Final = {
 }
 
 
+_EXPECTED_BY_BOUND: Final = {
+    "ge": "{} or more",
+    "gt": "more than {}",
+    "le": "{} or less",
+    "lt": "less than {}",
+}
+"""Expected values by the name under which pydantic reports a bound."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldError:
     """An invalid field.
@@ -76,23 +85,23 @@ def path(parts: Sequence[str | int]) -> str:
     return text
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def nearest(name: str, known_names: Sequence[str]) -> str:
     """Suggest the most similar known name, or list the known names (the first ones, if there are many)."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, known_names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]}?"
-    if not known:
+    if not known_names:
         return "nothing is expected here"
-    more = f" and {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else ""
-    return f"known are {', '.join(sorted(known)[:_MOST_NAMED])}{more}"
+    more = f" and {len(known_names) - _MOST_NAMED:,} more" if len(known_names) > _MOST_NAMED else ""
+    return f"known are {', '.join(sorted(known_names)[:_MOST_NAMED])}{more}"
 
 
 def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
     location = detail["loc"]
     if detail["type"] == "extra_forbidden":
         owner = _model_at(model, location[:-1])
-        known = _aliases(owner) if owner else ()
-        return FieldError(path(location), f"unknown field; {nearest(str(location[-1]), known)}")
+        known_names = _aliases(owner) if owner else ()
+        return FieldError(path(location), f"unknown field; {nearest(str(location[-1]), known_names)}")
     if detail["type"] == "value_error":
         message = str(detail.get("ctx", {}).get("error", detail["msg"]))
         own = _OWN_FIELD.fullmatch(message)
@@ -104,24 +113,19 @@ def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
 
 def _sentence(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
-    found = f"found {_shown(detail['input'])}"
+    found_text = f"found {_shown(detail['input'])}"
     if kind == "missing":
         return "is required; add it"
     if kind in ("string_too_short", "too_short"):
-        return f"must not be empty; {found}"
+        return f"must not be empty; {found_text}"
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind]}, {found}"
+        return f"expected {_EXPECTED[kind]}, {found_text}"
     if kind == "literal_error":
-        return f"expected {context['expected']}, {found}"
-    if kind == "greater_than_equal":
-        return f"expected {_number(context['ge'])} or more, {found}"
-    if kind == "greater_than":
-        return f"expected more than {_number(context['gt'])}, {found}"
-    if kind == "less_than_equal":
-        return f"expected {_number(context['le'])} or less, {found}"
-    if kind == "less_than":
-        return f"expected less than {_number(context['lt'])}, {found}"
-    return f"{detail['msg']}, {found}"
+        return f"expected {context['expected']}, {found_text}"
+    for bound, expected in _EXPECTED_BY_BOUND.items():
+        if bound in context:
+            return f"expected {expected.format(_number(context[bound]))}, {found_text}"
+    return f"{detail['msg']}, {found_text}"
 
 
 def _number(bound: float) -> str:
@@ -144,15 +148,15 @@ def _aliases(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _model_at(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
-    here: type[BaseModel] | None = model
+    model_at_part: type[BaseModel] | None = model
     for part in location:
-        if here is None:
+        if model_at_part is None:
             return None
         if isinstance(part, int):
             continue
-        found = [field for name, field in here.model_fields.items() if part in (name, field.alias)]
-        here = _model_in(found[0].annotation) if found else None
-    return here
+        fields = [field for name, field in model_at_part.model_fields.items() if part in (name, field.alias)]
+        model_at_part = _model_in(fields[0].annotation) if fields else None
+    return model_at_part
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -161,9 +165,9 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         return annotation
     if get_origin(annotation) in (Union, UnionType, tuple, list):
         for inner in get_args(annotation):
-            found = _model_in(inner)
-            if found:
-                return found
+            inner_model = _model_in(inner)
+            if inner_model:
+                return inner_model
     return None
 
 
@@ -184,10 +188,10 @@ def misplaced_queues(queues: Sequence[Queue]) -> dict[str, str]:
         if name in trail:
             cycle = trail[trail.index(name) :]
             _refuse_cycle(cycle, reasons)
-        for one in reversed(trail):
-            if one not in reasons:
-                _refuse_child(one, parents, reasons)
-            settled.add(one)
+        for queue_name in reversed(trail):
+            if queue_name not in reasons:
+                _refuse_child(queue_name, parents, reasons)
+            settled.add(queue_name)
     return reasons
 
 
@@ -209,19 +213,19 @@ def _refuse_child(name: str, parents: Mapping[str, str | None], reasons: dict[st
 
 def unknown_sub_groups(pods: Iterable[Pod], groups: Iterable[PodGroup]) -> list[str]:
     """Return one warning for each PodGroup with pods that name a subgroup it does not define."""
-    known = {group.key: {sub.name for sub in group.spec.sub_groups} for group in groups}
-    strangers: dict[str, Counter[str]] = {}
+    sub_groups_by_key = {group.key: {sub.name for sub in group.spec.sub_groups} for group in groups}
+    unknown_labels: dict[str, Counter[str]] = {}
     for pod in pods:
         label = pod.metadata.label(SUB_GROUP_LABEL)
         if label is None:
             continue
         key = f"{pod.namespace}/{pod.metadata.label(POD_GROUP_LABEL)}"
-        if key in known and label not in known[key]:
-            strangers.setdefault(key, Counter())[label] += 1
+        if key in sub_groups_by_key and label not in sub_groups_by_key[key]:
+            unknown_labels.setdefault(key, Counter())[label] += 1
     warnings = []
-    for key, labels in strangers.items():
+    for key, labels in unknown_labels.items():
         named = ", ".join(f"{label!r} ({count} pods)" for label, count in sorted(labels.items()))
-        have = ", ".join(sorted(known[key])) or "none"
+        have = ", ".join(sorted(sub_groups_by_key[key])) or "none"
         warnings.append(
             f"PodGroup {key}: the label {SUB_GROUP_LABEL} names sub-groups it does not have: {named}; "
             f"it has {have}. These pods count for minMember only"

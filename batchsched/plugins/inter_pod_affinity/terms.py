@@ -12,8 +12,8 @@ kube-scheduler.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from batchsched.api.core.metadata import EMPTY_LABELS
 from batchsched.api.core.pod import Pod, PodAffinity, PodAffinityTerm
-from batchsched.api.core.selector import EMPTY_LABELS
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.nodes.node_table import NodeTable

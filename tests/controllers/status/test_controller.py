@@ -48,7 +48,9 @@ class Office:
             Refusal(pod_group=one, reason="InsufficientResources", message=message) for one in gangs
         )
         self.controller.enqueue(
-            self.verdicts.heard(Decision(refusals=refusals), "batchsched", gangs, (), 3, self.clock.now())
+            self.verdicts.record_decision(
+                Decision(refusals=refusals), "batchsched", gangs, (), 3, self.clock.now()
+            )
         )
 
     def bind(self, *names: str) -> None:
@@ -252,7 +254,7 @@ def test_gang_is_told_to_be_scheduled_once():
         office.cache.put(pod("bert-1", 200, "uid-bert-1", group="bert", on="n0", labels={"a": "b"}))
         office.controller.enqueue(["team/bert"])
         await office.controller.turn()
-        assert office.recorder.waiting == 1
+        assert office.recorder.queued_count == 1
 
     played(story, *bert())
 

@@ -13,10 +13,10 @@ from batchsched.api.gang import GangPhase
 from batchsched.controllers.desired_status import (
     PodCounts,
     QueueAllocation,
-    of_group,
-    of_pod,
-    of_queue,
-    of_upstream,
+    desired_group_status,
+    desired_pod_status,
+    desired_queue_status,
+    desired_upstream_condition,
     phase,
 )
 from batchsched.controllers.refusal_history import LastRefusal
@@ -65,7 +65,7 @@ def test_phase(numbers, verdict, expected):
 
 
 def condition(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
-    return of_group(BERT, numbers, verdict, {"conditions": before}, NOW)["conditions"][-1]
+    return desired_group_status(BERT, numbers, verdict, {"conditions": before}, NOW)["conditions"][-1]
 
 
 def test_refused_gang_says_why_what_is_missing_and_what_would_help():
@@ -86,7 +86,7 @@ def test_held_gang_names_who_holds_it():
 
 
 def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
-    found = of_group(
+    found = desired_group_status(
         BERT, PodCounts(placed=3, bound=3, running=1, position=4), LastRefusal(start="2026"), {}, NOW
     )
     assert found["conditions"][0]["status"] == "True"
@@ -97,14 +97,16 @@ def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
 
 def test_gang_that_waits_has_its_place_in_the_line_and_its_start():
     start = "2026-01-01T00:00:00Z"
-    found = of_group(BERT, PodCounts(pending=3, position=4), LastRefusal(start=start), {}, NOW)
+    found = desired_group_status(BERT, PodCounts(pending=3, position=4), LastRefusal(start=start), {}, NOW)
     assert (found["queuePosition"], found["estimatedStartTime"]) == (4, start)
 
 
 def test_time_of_a_condition_is_that_of_its_last_turn_and_those_of_others_stay():
     theirs = {"type": "Other", "status": "True"}
     since = {"type": "Scheduled", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-    found = of_group(BERT, PodCounts(pending=3), REFUSED, {"conditions": (since, theirs)}, NOW)["conditions"]
+    found = desired_group_status(BERT, PodCounts(pending=3), REFUSED, {"conditions": (since, theirs)}, NOW)[
+        "conditions"
+    ]
     assert found[0] == theirs
     assert found[1]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
     assert condition(PodCounts(placed=3), before=(since,))["lastTransitionTime"] == "2023-11-14T22:13:20Z"
@@ -125,7 +127,7 @@ counts = st.integers(0, 5)
     ),
 )
 def test_whatever_is_written_the_api_takes(numbers, verdict):
-    written = of_group(BERT, numbers, verdict, {}, NOW)
+    written = desired_group_status(BERT, numbers, verdict, {}, NOW)
     PodGroupStatus.model_validate({name: value for name, value in written.items() if value is not None})
     for one in written["conditions"]:
         assert one["reason"]
@@ -133,14 +135,16 @@ def test_whatever_is_written_the_api_takes(numbers, verdict):
 
 
 def test_queue_says_what_it_holds_in_quantities():
-    found = of_queue(queue("ml"), QueueAllocation({"cpu": 1500, GPU: 3, "memory": 0}, 2), (), NOW)
+    found = desired_queue_status(queue("ml"), QueueAllocation({"cpu": 1500, GPU: 3, "memory": 0}, 2), (), NOW)
     assert (found["allocated"], found["pending"]) == ({"cpu": "1500m", GPU: "3"}, 2)
     assert found["conditions"][0]["type"] == "Active"
     QueueStatus.model_validate(found)
 
 
 def test_queue_without_a_place_says_why():
-    found = of_queue(queue("ml"), QueueAllocation({}, 0, "no queue is named 'x'"), (), NOW)["conditions"][0]
+    found = desired_queue_status(queue("ml"), QueueAllocation({}, 0, "no queue is named 'x'"), (), NOW)[
+        "conditions"
+    ][0]
     assert (found["status"], found["reason"], found["message"]) == (
         "False",
         "Misplaced",
@@ -150,14 +154,14 @@ def test_queue_without_a_place_says_why():
 
 def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
     one = pod("bert-0")
-    assert "lastTransitionTime" in of_pod(one, "no room", NOW)["conditions"][0]
+    assert "lastTransitionTime" in desired_pod_status(one, "no room", NOW)["conditions"][0]
     refused = msgspec.convert({"conditions": [{"type": "PodScheduled", "status": "False"}]}, PodStatus)
     again = msgspec.structs.replace(one, status=refused)
-    assert "lastTransitionTime" not in of_pod(again, "no room", NOW)["conditions"][0]
+    assert "lastTransitionTime" not in desired_pod_status(again, "no room", NOW)["conditions"][0]
 
 
 def upstream(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
-    return of_upstream(BERT, "PodGroupScheduled", numbers, verdict, before, NOW)
+    return desired_upstream_condition(BERT, "PodGroupScheduled", numbers, verdict, before, NOW)
 
 
 def test_pod_group_of_kubernetes_that_nobody_tried_says_nothing():

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchsched.controllers import event_recorder as recording
 from batchsched.controllers.event_recorder import (
-    AT_ONCE,
+    MAX_CONCURRENT_EVENTS,
     MAX_DELAY_SECONDS,
     REFRESH_SECONDS,
     SERIES_END_SECONDS,
@@ -14,7 +14,7 @@ from batchsched.controllers.event_recorder import (
     PendingEvent,
     Reference,
     WriteThrottle,
-    reference,
+    object_reference,
 )
 from batchsched.controllers.status_controller import OUR_QUEUES
 from batchsched.errors import ApiError, Unreachable
@@ -22,7 +22,7 @@ from batchsched.kube.connection import POD_RESOURCE
 from tests.controllers.status.office import Desk
 from tests.kube.virtual import Skewed, run
 
-BERT = reference(POD_RESOURCE, "team", "bert-0", "u0")
+BERT = object_reference(POD_RESOURCE, "team", "bert-0", "u0")
 
 
 def fact(note: str = "0/1 nodes are available: no room.", about: Reference = BERT) -> PendingEvent:
@@ -52,7 +52,7 @@ def played(
 
 def test_event_has_the_form_of_kube_schedulers():
     async def story(one: EventRecorder, _: Desk) -> None:
-        one.once(PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0"))
+        one.record_once(PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0"))
         await one.drain()
 
     ((method, path, body),) = played(story).sent
@@ -76,15 +76,15 @@ def test_event_has_the_form_of_kube_schedulers():
 
 def test_repeats_are_one_series_that_is_written_now_and_then():
     async def story(one: EventRecorder, desk: Desk) -> None:
-        one.note(fact())
+        one.record_series(fact())
         await asyncio.sleep(1)
         for _ in range(500):
-            one.note(fact())
+            one.record_series(fact())
         await asyncio.sleep(1)
         assert [method for method, _, _ in desk.sent] == ["POST"]
         await asyncio.sleep(2 * REFRESH_SECONDS)
         assert [method for method, _, _ in desk.sent] == ["POST", "PATCH"]
-        one.note(fact())
+        one.record_series(fact())
         await one.drain()
 
     *_, before, last = played(story).sent
@@ -94,10 +94,10 @@ def test_repeats_are_one_series_that_is_written_now_and_then():
 
 def test_another_sentence_is_another_event_and_a_series_ends():
     async def story(one: EventRecorder, _: Desk) -> None:
-        one.note(fact())
-        one.note(fact("0/1 nodes are available: other."))
+        one.record_series(fact())
+        one.record_series(fact("0/1 nodes are available: other."))
         await asyncio.sleep(SERIES_END_SECONDS + REFRESH_SECONDS)
-        one.note(fact())
+        one.record_series(fact())
         await one.drain()
 
     assert [method for method, _, _ in played(story).sent] == ["POST"] * 3
@@ -106,12 +106,12 @@ def test_another_sentence_is_another_event_and_a_series_ends():
 def test_events_wait_for_binds_but_not_for_ever_and_few_go_at_once():
     async def story(one: EventRecorder, desk: Desk) -> None:
         for at in range(40):
-            one.once(fact(f"{at}"))
+            one.record_once(fact(f"{at}"))
         await asyncio.sleep(0.5)
         assert not desk.sent
         await asyncio.sleep(20)
         assert len(desk.sent) == 40
-        assert desk.most_at_once <= AT_ONCE
+        assert desk.most_at_once <= MAX_CONCURRENT_EVENTS
 
     played(story, Desk(slow=0.01), busy=True)
 
@@ -119,7 +119,7 @@ def test_events_wait_for_binds_but_not_for_ever_and_few_go_at_once():
 def test_none_is_lost_when_the_server_is_away_for_a_moment():
     async def story(one: EventRecorder, desk: Desk) -> None:
         desk.fail(Unreachable("no answer"), Unreachable("no answer"))
-        one.once(fact())
+        one.record_once(fact())
         await one.drain()
         assert (one.written, one.dropped) == (1, 0)
 
@@ -129,7 +129,7 @@ def test_none_is_lost_when_the_server_is_away_for_a_moment():
 def test_event_that_is_there_already_was_written_by_us():
     async def story(one: EventRecorder, desk: Desk) -> None:
         desk.fail(Unreachable("no answer"), ApiError(409, "AlreadyExists", "it is there"))
-        one.once(fact())
+        one.record_once(fact())
         await one.drain()
         assert (one.written, one.dropped) == (1, 0)
 
@@ -139,7 +139,7 @@ def test_event_that_is_there_already_was_written_by_us():
 def test_event_that_the_server_does_not_take_is_dropped_and_counted():
     async def story(one: EventRecorder, desk: Desk) -> None:
         desk.fail(ApiError(403, "Forbidden", "the namespace is being deleted"))
-        one.once(fact())
+        one.record_once(fact())
         await one.drain()
         assert (one.written, one.dropped) == (0, 1)
 
@@ -148,9 +148,9 @@ def test_event_that_the_server_does_not_take_is_dropped_and_counted():
 
 def test_series_whose_event_is_gone_begins_anew():
     async def story(one: EventRecorder, desk: Desk) -> None:
-        one.note(fact())
+        one.record_series(fact())
         await asyncio.sleep(1)
-        one.note(fact())
+        one.record_series(fact())
         desk.fail(ApiError(404, "NotFound", "it was an hour old"))
         await one.drain()
 
@@ -162,8 +162,8 @@ def test_full_queue_drops_and_counts(monkeypatch):
 
     async def story(one: EventRecorder, _: Desk) -> None:
         for at in range(5):
-            one.note(fact(f"{at}"))
-        assert (one.waiting, one.dropped) == (3, 2)
+            one.record_series(fact(f"{at}"))
+        assert (one.queued_count, one.dropped) == (3, 2)
         await one.drain()
 
     assert len(played(story).sent) == 3
@@ -171,7 +171,7 @@ def test_full_queue_drops_and_counts(monkeypatch):
 
 def test_long_notes_are_cut_and_what_has_no_namespace_is_told_in_default():
     async def story(one: EventRecorder, _: Desk) -> None:
-        one.once(fact("ä" * 2000, about=reference(OUR_QUEUES, "", "ml", "u1")))
+        one.record_once(fact("ä" * 2000, about=object_reference(OUR_QUEUES, "", "ml", "u1")))
         await one.drain()
 
     ((_, path, body),) = played(story).sent
@@ -184,7 +184,7 @@ def test_turn_comes_when_nobody_is_bound_any_more():
     async def story() -> None:
         ends = asyncio.get_running_loop().time() + 0.5
         loop = asyncio.get_running_loop()
-        await WriteThrottle(Skewed(), lambda: loop.time() < ends).turn()
+        await WriteThrottle(Skewed(), lambda: loop.time() < ends).wait()
         assert 0.5 <= loop.time() < 0.6
 
     run(story())
@@ -194,11 +194,11 @@ def test_turn_comes_in_any_case_and_at_once_in_a_hurry():
     async def story() -> None:
         loop = asyncio.get_running_loop()
         throttle = WriteThrottle(Skewed(), lambda: True)
-        await throttle.turn()
+        await throttle.wait()
         assert MAX_DELAY_SECONDS <= loop.time() < MAX_DELAY_SECONDS + 0.1
         throttle.hurry = True
         before = loop.time()
-        await throttle.turn()
+        await throttle.wait()
         assert loop.time() == before
 
     run(story())

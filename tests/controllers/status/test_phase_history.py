@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.decision import Waiting
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between, phase_after
-from batchsched.controllers.desired_status import Json, PodCounts, of_group
+from batchsched.controllers.desired_status import Json, PodCounts, desired_group_status
 from batchsched.controllers.refusal_history import LastRefusal
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
@@ -61,7 +61,7 @@ class History:
             succeeded=succeeded,
             failed=failed,
         )
-        self.status = of_group(BERT, counts, HELD if held else LastRefusal(), self.status, NOW)
+        self.status = desired_group_status(BERT, counts, HELD if held else LastRefusal(), self.status, NOW)
         return GangPhase(self.status["phase"])
 
 

@@ -1,6 +1,6 @@
 """Who stands where in a queue, and what queues hold."""
 
-from batchsched.controllers.queue_positions import holdings, positions
+from batchsched.controllers.queue_positions import queue_allocations, queue_positions
 from tests.controllers.status.office import observed
 from tests.session.scenario import gang, group, profile, queue
 from tests.state.objects import node, pod
@@ -20,7 +20,7 @@ def test_first_is_whoever_has_the_higher_priority_then_the_older_one():
         high,
         [group("high", 1)],
     )
-    found = positions(cache)
+    found = queue_positions(cache)
     assert found == {"team/high": 1, "team/old": 2, "team/young": 3, "team/other": 1}
 
 
@@ -29,11 +29,11 @@ def test_order_is_that_of_the_profile_and_of_a_queue_that_states_one():
     short = gang("b-short", 1, age=10, expectedRuntimeSeconds=9)
     here = [long.pods, long.pod_groups, short.pods, short.pod_groups]
     cache = observed(*here)
-    assert positions(cache, profile(policy={"name": "fcfs"})) == {"team/a-long": 1, "team/b-short": 2}
+    assert queue_positions(cache, profile(policy={"name": "fcfs"})) == {"team/a-long": 1, "team/b-short": 2}
     by_time = profile(selection="ordered", policy={"name": "sjf"})
-    assert positions(cache, by_time) == {"team/a-long": 2, "team/b-short": 1}
+    assert queue_positions(cache, by_time) == {"team/a-long": 2, "team/b-short": 1}
     cache = observed(*here, [queue("default", policy={"name": "sjf"})])
-    assert positions(cache) == {"team/a-long": 2, "team/b-short": 1}
+    assert queue_positions(cache) == {"team/a-long": 2, "team/b-short": 1}
 
 
 def test_half_bound_gang_is_first_and_size_counts_where_the_policy_looks_at_it():
@@ -48,14 +48,14 @@ def test_half_bound_gang_is_first_and_size_counts_where_the_policy_looks_at_it()
         narrow.pods,
         narrow.pod_groups,
     )
-    found = positions(cache, profile(selection="ordered", policy={"name": "saf"}))
+    found = queue_positions(cache, profile(selection="ordered", policy={"name": "saf"}))
     assert found == {"team/half": 1, "team/b-narrow": 2, "team/a-wide": 3}
 
 
 def test_gang_with_its_minimum_and_a_pod_alone_stand_in_no_line():
     bert = [pod("bert-0", group="bert", on="n0"), pod("bert-1", group="bert")]
     cache = observed([node("n0"), pod("solo")], bert, [group("bert", 1)])
-    assert positions(cache) == {}
+    assert queue_positions(cache) == {}
 
 
 def test_queue_holds_what_its_descendants_hold():
@@ -65,7 +65,7 @@ def test_queue_holds_what_its_descendants_hold():
         running,
         [group("bert", 2, queue="ml"), group("huge", 5, queue="ml"), pod("huge-0", group="huge")],
     )
-    held = holdings(cache)
+    held = queue_allocations(cache)
     assert held["ml"].allocated["cpu"] == held["research"].allocated["cpu"] == 4000
     assert held["ml"].pending == held["research"].pending == 1
 
@@ -76,7 +76,7 @@ def test_queue_without_a_place_in_the_tree_says_so_and_holds_its_own():
         [pod("bert-0", group="bert", on="n0")],
         [group("bert", 1, queue="lost")],
     )
-    held = holdings(cache)["lost"]
+    held = queue_allocations(cache)["lost"]
     assert held.allocated["cpu"] == 1000
     assert "absent" in held.misplaced
 
@@ -86,16 +86,16 @@ def test_fair_share_is_the_guarantee_as_far_as_it_is_wanted_and_a_part_of_the_re
     cache = observed(
         [queue("ml", guarantee={"cpu": "16"}), queue("other"), node("n0")], asked.pods, asked.pod_groups
     )
-    held = holdings(cache)
+    held = queue_allocations(cache)
     assert (held["ml"].fair_share or {})["cpu"] == 64_000
     assert (held["other"].fair_share or {})["cpu"] == 0
 
 
 def test_fair_share_is_not_told_where_it_depends_on_what_was_used_lately():
     cache = observed([queue("ml", policy={"name": "decayed-usage"}), node("n0")])
-    assert holdings(cache)["ml"].fair_share is None
+    assert queue_allocations(cache)["ml"].fair_share is None
 
 
 def test_nothing_is_shared_where_there_are_no_nodes():
     cache = observed([queue("ml", guarantee={"cpu": "16"})])
-    assert holdings(cache)["ml"].fair_share == {}
+    assert queue_allocations(cache)["ml"].fair_share == {}

@@ -24,7 +24,7 @@ def refusal(message: str = "2 cpu short", reason: str = "InsufficientResources",
 def hear(
     verdicts: RefusalHistory, *refusals: Refusal, now: float = 0.0, surplus: bool = False, **more: Any
 ) -> set[str]:
-    return verdicts.heard(
+    return verdicts.record_decision(
         Decision(refusals=refusals, **more), "batchsched", {GANG}, {GANG} if surplus else (), 3, now
     )
 
@@ -46,7 +46,7 @@ def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(reason):
     verdicts = RefusalHistory()
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
-    assert verdicts.ripe(3, ARRIVING_SECONDS) == {GANG}
+    assert verdicts.publish_due(3, ARRIVING_SECONDS) == {GANG}
     assert "2 of 3" in verdicts.get(GANG).message
 
 
@@ -61,7 +61,7 @@ def test_another_count_waits_and_comes_through_in_the_end():
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("1 cpu short"), now=1.0) == set()
     assert "2 cpu" in verdicts.get(GANG).message
-    assert verdicts.ripe(3, 1.0 + KEEP_SECONDS) == {GANG}
+    assert verdicts.publish_due(3, 1.0 + KEEP_SECONDS) == {GANG}
     assert "1 cpu" in verdicts.get(GANG).message
 
 
@@ -108,7 +108,7 @@ def test_held_gang_is_free_when_its_own_profile_says_so():
     verdicts = RefusalHistory()
     waiting = Waiting(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
     assert hear(verdicts, waiting=(waiting,)) == {GANG}
-    assert verdicts.heard(Decision(), "other", (), (), 3, 0.0) == set()
+    assert verdicts.record_decision(Decision(), "other", (), (), 3, 0.0) == set()
     assert verdicts.get(GANG).waiting == waiting
     assert hear(verdicts) == {GANG}
     assert verdicts.get(GANG).waiting is None

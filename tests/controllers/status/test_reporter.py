@@ -29,19 +29,19 @@ class Reported(Town):
         self.teller = Reporter(cache, (server, server), self.clock, settings, lambda: False)
         super().lead(settings)
         heard = self.loop._callbacks
-        self.loop._callbacks = (*heard, self.teller.heard)
+        self.loop._callbacks = (*heard, self.teller.record_decision)
 
     @override
     def _hear(self, one: Any, there: str, problem: str) -> None:
         super()._hear(one, there, problem)
-        self.teller.told(one, there, problem)
+        self.teller.record_binding(one, there, problem)
 
     async def events(self) -> list[Any]:
         """End, and return the Events that were written."""
-        self.teller.begin()
+        self.teller.start()
         await asyncio.sleep(0)
-        await self.teller.settle()
-        ending = asyncio.create_task(self.teller.end())
+        await self.teller.write_queued_status()
+        ending = asyncio.create_task(self.teller.stop())
         for _ in range(200):
             await asyncio.sleep(0)
             self.clock.turn(0.02)
@@ -87,10 +87,10 @@ async def test_what_was_held_back_is_told_later_though_no_session_is_decided():
     town = Reported(cluster(nodes(1, gpu=1), gang("bert", 1, 2)))
     await town.turn()
     await town.teller.status.turn()
-    town.teller.ripen()
-    assert not town.teller.recorder.waiting
+    town.teller.publish_due_messages()
+    assert not town.teller.recorder.queued_count
     town.clock.turn(ARRIVING_SECONDS)
-    town.teller.ripen()
+    town.teller.publish_due_messages()
     found = await town.events()
     assert told(found, "bert")["GangRefused"].startswith("NotEnoughPods: 1 of the 2 pods")
     assert "NotEnoughPods" not in told(found, "bert-0")["FailedScheduling"]
@@ -124,7 +124,9 @@ async def test_pod_with_gates_is_not_told_that_it_failed():
 
 async def test_eviction_is_told_to_the_victim():
     town = Reported(cluster((node("n0"),), pods=(known(pod("old", on="n0")),)))
-    town.teller.evicted(town.cache.get("pods", "team/old"), "Preempted", "Preempted by team/new on node n0")
+    town.teller.record_eviction(
+        town.cache.get("pods", "team/old"), "Preempted", "Preempted by team/new on node n0"
+    )
     assert told(await town.events(), "old") == {"Preempted": "Preempted by team/new on node n0"}
 
 
@@ -138,14 +140,14 @@ async def test_whatever_breaks_the_reports_they_begin_again_after_a_while(caplog
             raise ValueError("a defect")
 
     monkeypatch.setattr(town.teller.status, "turn", breaks_once)
-    town.teller.begin()
+    town.teller.start()
     for _ in range(int(3 * RESTART_SECONDS)):
         for _ in range(5):
             await asyncio.sleep(0)
         town.clock.turn(0.5)
     assert len(turns) > 1
     assert caplog.text.count("status and Events are not written for") == 1
-    ending = asyncio.create_task(town.teller.end())
+    ending = asyncio.create_task(town.teller.stop())
     for _ in range(20):
         await asyncio.sleep(0)
         town.clock.turn(0.02)
