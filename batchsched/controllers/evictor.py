@@ -114,7 +114,9 @@ class Evictor:
     async def _nominate(self, pod: Pod, node: str) -> None:
         change = {"status": {"nominatedNodeName": node or None}}
         try:
-            self._handle_pod(await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, change, "status"))
+            self._handle_pod(
+                await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, change, "status")
+            )
         except BatchschedError as error:  # the next session decides again
             _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
 

@@ -26,9 +26,8 @@ from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
 from batchsched.manifests.documents import Document, documents
 from batchsched.manifests.reader import sources
-from batchsched.podgrouper.owners import read
-from batchsched.podgrouper.rules import OWNERS, OwnerKind
-from batchsched.podgrouper.shapes import OwnerPart, count, mapping, spec_of, text
+from batchsched.podgrouper.owners import read_owner
+from batchsched.podgrouper.rules import OWNERS, OwnerKind, OwnerPart, count, mapping, spec_of, text
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
 
@@ -159,7 +158,7 @@ class WhatIf:
     def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any]) -> None:
         meta = self._born(manifest, namespaced=True)
         manifest.pop("status", None)
-        owner = read(kind, msgspec.json.encode(manifest))
+        owner = read_owner(kind, msgspec.json.encode(manifest))
         shape = kind.rule(manifest)
         if owner is None or shape is None:
             self.warnings.append(
