@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from hypothesis import strategies as st
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
@@ -19,6 +20,8 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption.post_filter import Handle, Nominations, filter_with_nominations
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, Verdict
+from tests.conformance.draw import case
+from tests.conformance.runner import Case, cluster_of, snapshot_of
 
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 
@@ -85,6 +88,23 @@ def table(
     return made
 
 
+def drawn_cases(*areas: str) -> st.SearchStrategy[Case]:
+    """Small clusters and a pod for each, drawn like the cases that kube-scheduler is asked about."""
+    return st.integers(0, 2**32 - 1).map(lambda seed: _small_case(seed, areas))
+
+
+def _small_case(seed: int, areas: tuple[str, ...]) -> Case:
+    drawn = msgspec.convert({**case(seed, areas), "expected": {}}, Case)
+    names = {one.name for one in drawn.nodes[:5]}
+    bound = tuple(one for one in drawn.pods if one.node in names and not one.finished)
+    return msgspec.structs.replace(drawn, nodes=drawn.nodes[:5], pods=bound[:6], nominated_pods=())
+
+
+def table_of(one: Case) -> NodeTable:
+    """A table with the bound pods of a case."""
+    return cluster_of(snapshot_of(one), one.pod).table
+
+
 def land(made: NodeTable, one: Pod, name: str) -> None:
     """Put a pod on a node."""
     put(made, one, made.index[name])
@@ -107,15 +127,18 @@ def class_of(made: NodeTable, one: Pod) -> PodClass:
 
 
 def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) -> Verdict:
-    """PreFilter, where there is one, and Filter."""
+    """PreFilter, where there is one, and Filter; a refusal at PreFilter refuses every node."""
     state = CycleState()
     pod_class = class_of(made, one)
+    nodes = made.all() if view is None else view
     if hasattr(plugin, "prefilter"):
-        answer = plugin.prefilter(pod_class, made.all(), state)
-        if answer.status.code is Code.SKIP:
-            return Verdict.accept(len(made.all() if view is None else view))
-        assert answer.status.ok, answer
-    verdict: Verdict = plugin.filter(pod_class, made.all() if view is None else view, state)
+        status = plugin.prefilter(pod_class, made.all(), state).status
+        if status.code is Code.SKIP:
+            return Verdict.accept(len(nodes))
+        if not status.ok:
+            everywhere, final = np.ones(len(nodes), np.bool_), status.code is Code.UNRESOLVABLE
+            return Verdict.refuse(everywhere, "; ".join(status.reasons), unresolvable=final)
+    verdict: Verdict = plugin.filter(pod_class, nodes, state)
     return verdict
 
 

@@ -24,8 +24,8 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.session.tables.session_tables import SessionTables
-from tests.plugins.cluster import class_of, put, take
-from tests.plugins.worlds import clusters, pods, table_of
+from tests.conformance.runner import Case, snapshot_of
+from tests.plugins.cluster import class_of, drawn_cases, put, table_of, take
 
 pytestmark = pytest.mark.properties
 # Twice as many clusters as the profile draws elsewhere, where it draws them afresh.
@@ -46,7 +46,7 @@ RESOURCES = [
 ]
 DISK = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
 DEFAULTS = [
-    {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},
+    {"topologyKey": "topology.kubernetes.io/region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},
     {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"},
 ]
 ARGUMENTS: tuple[dict[str, dict[str, Any]], ...] = (
@@ -159,10 +159,10 @@ def test_every_default_plugin_that_judges_or_ranks_is_among_those_that_are_tried
 
 
 @THOROUGH
-@given(snapshot=clusters(), one=pods(), asked=ANY, data=st.data())
-def test_many_nodes_at_once_are_each_node_by_itself_with_the_same_state(snapshot, one, asked, data):
-    made = table_of(snapshot, one)
-    wish = class_of(made, one)
+@given(case=drawn_cases(), asked=ANY, data=st.data())
+def test_many_nodes_at_once_are_each_node_by_itself_with_the_same_state(case, asked, data):
+    made = table_of(case)
+    wish = class_of(made, case.pod)
     for plugin in asked.plugins:
         state = CycleState()
         status = plugin.prefilter(wish, made.all(), state).status if hasattr(plugin, "prefilter") else SUCCESS
@@ -181,36 +181,41 @@ def test_many_nodes_at_once_are_each_node_by_itself_with_the_same_state(snapshot
                 assert plugin.score(wish, view, state).tolist() == scores[places].tolist(), plugin.name
 
 
-@st.composite
-def relatives(draw: Any) -> list[Pod]:
+PARTS = ((), (), ("tolerations",), ("volumes",), ("affinity",), ("containers",), ("node_selector",))
+
+
+def relatives(case: Case, data: Any) -> list[Pod]:
     """A few pods, some of them with parts of each other: so that there are classes of more than one pod."""
-    founders = [draw(pods(f"p{at}")) for at in range(draw(st.integers(1, 2)))]
-    found = list(founders)
-    for at in range(draw(st.integers(1, 3))):
-        first, second = draw(st.sampled_from(founders)), draw(pods("other"))
-        changed = draw(
-            st.sampled_from(
-                [(), (), ("tolerations",), ("volumes",), ("affinity",), ("containers",), ("node_name",)]
-            )
+    founders = data.draw(st.lists(st.sampled_from([case.pod, *visitors_of(case)]), min_size=1, max_size=2))
+    found = [named(one, f"p{at}") for at, one in enumerate(founders)]
+    for at in range(data.draw(st.integers(1, 3))):
+        first = data.draw(st.sampled_from(founders))
+        second = data.draw(st.sampled_from([case.pod, *visitors_of(case)]))
+        changed = {name: getattr(second.spec, name) for name in data.draw(st.sampled_from(PARTS))}
+        # Without a change the pods share what was decoded, as pods of one template do.
+        spec = msgspec.structs.replace(first.spec, **changed) if changed else first.spec
+        labels = data.draw(st.sampled_from([first.metadata.labels, second.metadata.labels]))
+        owners = data.draw(
+            st.sampled_from([first.metadata.owner_references, second.metadata.owner_references])
         )
-        spec = first.spec  # as pods of one template, which share what was decoded
-        if changed:
-            spec = msgspec.structs.replace(spec, **{name: getattr(second.spec, name) for name in changed})
-        labels = draw(st.sampled_from([first.metadata.labels, second.metadata.labels]))
-        owners = draw(st.sampled_from([first.metadata.owner_references, second.metadata.owner_references]))
-        named = {"name": f"q{at}", "uid": f"uid-q{at}", "labels": labels, "owner_references": owners}
-        found.append(
-            msgspec.structs.replace(
-                first, metadata=msgspec.structs.replace(first.metadata, **named), spec=spec
-            )
-        )
-    return [one for one in found if not one.node]
+        metadata = msgspec.structs.replace(first.metadata, labels=labels, owner_references=owners)
+        found.append(named(msgspec.structs.replace(first, metadata=metadata, spec=spec), f"q{at}"))
+    return found
+
+
+def visitors_of(case: Case) -> list[Pod]:
+    """The bound pods of a case, as pods that are pending."""
+    return [
+        msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name=""))
+        for one in case.pods
+    ]
 
 
 @THOROUGH
-@given(snapshot=clusters(), members=relatives(), asked=ANY)
-def test_a_class_hears_what_each_of_its_pods_would_hear_alone(snapshot, members, asked):
-    tables = SessionTables(replace(snapshot, pods=(*snapshot.pods, *members)), asked)
+@given(case=drawn_cases(), asked=ANY, data=st.data())
+def test_a_class_hears_what_each_of_its_pods_would_hear_alone(case, asked, data):
+    members = relatives(case, data)
+    tables = SessionTables(replace(snapshot_of(case), pods=(*case.pods, *members)), asked)
     for one in members:
         shared = tables.classes.class_of(one, tables.classes.priority_of(one))
         vector, nonzero = tables.request_vectors(one)
@@ -223,16 +228,10 @@ def test_a_class_hears_what_each_of_its_pods_would_hear_alone(snapshot, members,
 
 
 @THOROUGH
-@given(
-    snapshot=clusters(),
-    one=pods(),
-    visitors=st.lists(pods("v"), min_size=1, max_size=3),
-    asked=ANY,
-    data=st.data(),
-)
-def test_a_table_that_was_followed_says_what_a_new_one_says(snapshot, one, visitors, asked, data):
-    made = table_of(snapshot, one, *visitors)
-    there = {pod.key: (pod, made.index[pod.node]) for pod in snapshot.pods}
+@given(case=drawn_cases(), asked=ANY, data=st.data())
+def test_a_table_that_was_followed_says_what_a_new_one_says(case, asked, data):
+    made, visitors = table_of(case), [case.pod, *visitors_of(case)]
+    there = {pod.key: (pod, made.index[pod.node]) for pod in case.pods}
     for step in range(data.draw(st.integers(1, 6))):
         if there and data.draw(st.booleans()):
             gone = data.draw(st.sampled_from(sorted(there)))
@@ -242,10 +241,10 @@ def test_a_table_that_was_followed_says_what_a_new_one_says(snapshot, one, visit
             at = data.draw(st.integers(0, len(made.nodes) - 1))
             put(made, come, at)
             there[come.key] = (come, at)
-    fresh = NodeTable(snapshot, made.resources)
+    fresh = NodeTable(made.snapshot, made.resources)
     for come, at in data.draw(st.permutations(sorted(there.values(), key=lambda pair: pair[0].key))):
         put(fresh, come, at)
-    wish = class_of(made, one)
+    wish = class_of(made, case.pod)
     for plugin in asked.plugins:
         assert everything(plugin, wish, made) == everything(plugin, wish, fresh), plugin.name
 
@@ -257,24 +256,18 @@ def named(one: Pod, name: str) -> Pod:
 
 
 @THOROUGH
-@given(
-    snapshot=clusters(),
-    one=pods(),
-    visitors=st.lists(pods("v"), min_size=1, max_size=3),
-    asked=ANY,
-    data=st.data(),
-)
-def test_state_that_is_told_of_pods_that_come_and_go_is_state_made_anew(snapshot, one, visitors, asked, data):
+@given(case=drawn_cases(), asked=ANY, data=st.data())
+def test_state_that_is_told_of_pods_that_come_and_go_is_state_made_anew(case, asked, data):
     """Pods that are being deleted stay, and selectors that match every pod are left out.
 
     Of both kube-scheduler counts otherwise when it is told than when it begins, and so do we.
     """
-    made = table_of(snapshot, one, *visitors)
-    wish = class_of(made, one)
+    made, visitors = table_of(case), [case.pod, *visitors_of(case)]
+    wish = class_of(made, case.pod)
     kept = {plugin: CycleState() for plugin in asked.plugins if hasattr(plugin, "prefilter")}
     before = {plugin: plugin.prefilter(wish, made.all(), state).status for plugin, state in kept.items()}
     following = [plugin for plugin, status in before.items() if status.code is Code.SUCCESS]
-    there = {pod.key: (pod, made.index[pod.node]) for pod in snapshot.pods if not pod.terminating}
+    there = {pod.key: (pod, made.index[pod.node]) for pod in case.pods if not pod.terminating}
     for step in range(data.draw(st.integers(1, 5))):
         if there and data.draw(st.booleans()):
             moved, at = there.pop(data.draw(st.sampled_from(sorted(there))))
@@ -290,7 +283,7 @@ def test_state_that_is_told_of_pods_that_come_and_go_is_state_made_anew(snapshot
             if hasattr(plugin, tell):
                 getattr(plugin, tell)(wish, moved, at, made, kept[plugin])
     for plugin in following:
-        if plugin.name == "PodTopologySpread" and selects_everybody(one):
+        if plugin.name == "PodTopologySpread" and selects_everybody(case.pod):
             continue
         state = CycleState()
         anew = plugin.prefilter(wish, made.all(), state).status
@@ -346,10 +339,10 @@ class Clean(PerNodeFilter, PerNodeScore):
 
 
 @THOROUGH
-@given(snapshot=clusters(), one=pods(), data=st.data())
-def test_the_adapter_makes_the_arrays_of_the_same_plugin_written_in_arrays(snapshot, one, data):
-    made = table_of(snapshot, one)
-    wish = class_of(made, one)
+@given(case=drawn_cases("taints", "nodename"), data=st.data())
+def test_the_adapter_makes_the_arrays_of_the_same_plugin_written_in_arrays(case, data):
+    made = table_of(case)
+    wish = class_of(made, case.pod)
     everyone = (made.all(), list(range(len(made.nodes))))
     for toy, twin in ((Open(), NodeUnschedulable()), (Clean(), TaintToleration())):
         for view, places in (everyone, *views(made, data)):
