@@ -105,6 +105,20 @@ def table_of(one: Case) -> NodeTable:
     return cluster_of(snapshot_of(one), one.pod).table
 
 
+def visitors_of(case: Case) -> list[Pod]:
+    """The bound pods of a case, as pods that are pending."""
+    return [
+        msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name=""))
+        for one in case.pods
+    ]
+
+
+def named(one: Pod, name: str) -> Pod:
+    """The same pod under another name."""
+    metadata = msgspec.structs.replace(one.metadata, name=name, uid=f"uid-{name}")
+    return msgspec.structs.replace(one, metadata=metadata)
+
+
 def land(made: NodeTable, one: Pod, name: str) -> None:
     """Put a pod on a node."""
     put(made, one, made.index[name])

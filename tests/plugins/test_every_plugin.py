@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +22,7 @@ from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_restrictions import VolumeRestrictions
 from batchsched.plugins.volume_zone import VolumeZone
-from tests.plugins.cluster import class_of, drawn_cases, filtered, land, table_of
+from tests.plugins.cluster import class_of, drawn_cases, filtered, land, named, table_of
 
 FILTERS: tuple[Any, ...] = (
     NodeName,
@@ -57,7 +56,7 @@ def areas(draw: Any) -> Any:
     chosen = draw(st.lists(st.sampled_from(AREAS), min_size=1, max_size=3))
     case = draw(drawn_cases(*sorted({*chosen})))
     other = draw(st.sampled_from([case.pod, *case.pods]))
-    return table_of(case), case.pod, pod_named(other, "other")
+    return table_of(case), case.pod, named(other, "other")
 
 
 @pytest.mark.properties
@@ -98,7 +97,7 @@ def test_several_pods_are_admitted_exactly_when_each_would_be(drawn, data):
     for at in np.repeat(places, counts).tolist():
         for kind in asked:
             stepwise[kind] &= bool(filtered(kind(), one, made, made.one(at)).fits[0])
-        land(made, pod_named(one, f"landed-{len(made.pods)}"), made.names[at])
+        land(made, named(one, f"landed-{len(made.pods)}"), made.names[at])
     assert admitted == stepwise
 
 
@@ -113,7 +112,7 @@ def test_rows_hold_for_whatever_the_filters_let_pass(drawn, data):
         index = data.draw(st.integers(0, len(wishes) - 1))
         at = data.draw(st.integers(0, len(made.nodes) - 1))
         if all(filtered(kind(), wishes[index], made, made.one(at)).fits[0] for kind in CONSTRAINING):
-            land(made, pod_named(wishes[index], f"placed-{step}"), made.names[at])
+            land(made, named(wishes[index], f"placed-{step}"), made.names[at])
             placed[index, at] += 1
     for row in rows:
         left = row.coefficients @ placed[row.classes]
@@ -123,9 +122,3 @@ def test_rows_hold_for_whatever_the_filters_let_pass(drawn, data):
 def passes_prefilter(plugin: Any, wish: Any, made: Any) -> bool:
     """Tell whether PreFilter lets the other points judge a pod, or is to be skipped."""
     return plugin.prefilter(wish, made.all(), CycleState()).status.code in (Code.SUCCESS, Code.SKIP)
-
-
-def pod_named(one: Any, name: str) -> Any:
-    """The same pod under another name."""
-    metadata = msgspec.structs.replace(one.metadata, name=name, uid=f"uid-{name}")
-    return msgspec.structs.replace(one, metadata=metadata)

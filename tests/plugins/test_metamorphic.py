@@ -25,7 +25,7 @@ from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.session.tables.session_tables import SessionTables
 from tests.conformance.runner import Case, snapshot_of
-from tests.plugins.cluster import class_of, drawn_cases, put, table_of, take
+from tests.plugins.cluster import class_of, drawn_cases, named, put, table_of, take, visitors_of
 
 pytestmark = pytest.mark.properties
 # Twice as many clusters as the profile draws elsewhere, where it draws them afresh.
@@ -203,14 +203,6 @@ def relatives(case: Case, data: Any) -> list[Pod]:
     return found
 
 
-def visitors_of(case: Case) -> list[Pod]:
-    """The bound pods of a case, as pods that are pending."""
-    return [
-        msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name=""))
-        for one in case.pods
-    ]
-
-
 @THOROUGH
 @given(case=drawn_cases(), asked=ANY, data=st.data())
 def test_a_class_hears_what_each_of_its_pods_would_hear_alone(case, asked, data):
@@ -247,12 +239,6 @@ def test_a_table_that_was_followed_says_what_a_new_one_says(case, asked, data):
     wish = class_of(made, case.pod)
     for plugin in asked.plugins:
         assert everything(plugin, wish, made) == everything(plugin, wish, fresh), plugin.name
-
-
-def named(one: Pod, name: str) -> Pod:
-    return msgspec.structs.replace(
-        one, metadata=msgspec.structs.replace(one.metadata, name=name, uid=f"uid-{name}")
-    )
 
 
 @THOROUGH

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from batchsched.api.core.pod import Affinity, TopologySpreadConstraint
+from batchsched.api.core.node import Node
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
@@ -19,39 +19,9 @@ from batchsched.framework.runtime.registry import standard
 from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, ResultCache
 from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
 from batchsched.framework.traits import PluginTraits, ResultScope, traits_of
-from tests.plugins.cluster import class_of, land, node, pod, table
-from tests.plugins.neighbours import near, preferred, required
-from tests.plugins.storage import ZONE
-from tests.plugins.test_every_plugin import clusters, nodes, pods
+from tests.plugins.cluster import class_of, drawn_cases, land, named, node, pod, table, table_of, visitors_of
 
 DEFAULT = standard().pipeline(Profile())
-APPS = st.sampled_from(["a", "b"])
-KEYS = st.sampled_from([ZONE, "kubernetes.io/hostname"])
-
-
-@st.composite
-def sociable_pods(draw: Any, name: str = "x") -> Any:
-    """Pods with everything that a default plugin looks at, neighbours included."""
-    made = draw(pods(name))
-    spec = made.spec
-    term = near(draw(KEYS), app=draw(APPS))
-    wish = draw(
-        st.sampled_from(
-            [{}, {}, required(apart=[term]), required(together=[term]), preferred(together=[(3, term)])]
-        )
-    )
-    if wish:
-        own = spec.affinity.node_affinity if spec.affinity else None
-        stated = msgspec.convert(wish, Affinity)
-        spec = msgspec.structs.replace(spec, affinity=msgspec.structs.replace(stated, node_affinity=own))
-    if draw(st.booleans()):
-        action = draw(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]))
-        asked = {"topologyKey": draw(KEYS), "maxSkew": 1, "whenUnsatisfiable": action}
-        asked["labelSelector"] = {"matchLabels": {"app": draw(APPS)}}
-        spread = (msgspec.convert(asked, TopologySpreadConstraint),)
-        spec = msgspec.structs.replace(spec, topology_spread_constraints=spread)
-    metadata = msgspec.structs.replace(made.metadata, labels={"app": draw(APPS)})
-    return msgspec.structs.replace(made, metadata=metadata, spec=spec)
 
 
 def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any:
@@ -95,9 +65,10 @@ MOODY = Pipeline([Moody()])
 
 
 @pytest.mark.properties
-@given(made=clusters(), wishes=st.lists(sociable_pods(), min_size=1, max_size=2), data=st.data())
-def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(made, wishes, data):
-    classes = [class_of(made, one) for one in wishes]
+@given(case=drawn_cases(), data=st.data())
+def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(case, data):
+    made, visitors = table_of(case), [case.pod, *visitors_of(case)]
+    classes = [class_of(made, one) for one in visitors[:2]]
     standings = [ClassResults() for _ in classes]
     moods, there = ClassResults(), list[Any]()
     for step in range(data.draw(st.integers(1, 8))):
@@ -110,7 +81,7 @@ def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(made, wishes, dat
             gone = there.pop(data.draw(st.integers(0, len(there) - 1)))
             made.remove([gone])
         else:
-            come = data.draw(sociable_pods(f"landed-{step}"))
+            come = named(data.draw(st.sampled_from(visitors)), f"landed-{step}")
             land(made, come, data.draw(st.sampled_from(made.names)))
             there.append(come)
 
@@ -124,9 +95,12 @@ def afresh(made: NodeTable) -> NodeTable:
 
 
 @pytest.mark.properties
-@given(made=clusters(), wishes=st.lists(sociable_pods(), min_size=1, max_size=2), data=st.data())
-def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_would_say(made, wishes, data):
-    classes = [class_of(made, one) for one in wishes]
+@given(case=drawn_cases(), other_case=drawn_cases(), data=st.data())
+def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_would_say(
+    case, other_case, data
+):
+    made, visitors = table_of(case), [case.pod, *visitors_of(case)]
+    classes = [class_of(made, one) for one in visitors[:2]]
     standings = ResultCache(made)
     for step in range(data.draw(st.integers(1, 6))):
         other = afresh(made)
@@ -134,12 +108,13 @@ def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_wou
         for wish in data.draw(st.permutations(classes)):
             found = said(DEFAULT, wish, made, standings.of(wish), everyone)
             assert found == said(DEFAULT, wish, other, None, everyone)
-        change_nodes(made, standings, data)
+        change_nodes(made, standings, [*case.nodes, *other_case.nodes], data)
         if made.nodes and data.draw(st.booleans()):
-            land(made, data.draw(sociable_pods(f"landed-{step}")), data.draw(st.sampled_from(made.names)))
+            come = named(data.draw(st.sampled_from(visitors)), f"landed-{step}")
+            land(made, come, data.draw(st.sampled_from(made.names)))
 
 
-def change_nodes(made: NodeTable, standings: ResultCache, data: Any) -> None:
+def change_nodes(made: NodeTable, standings: ResultCache, versions: list[Node], data: Any) -> None:
     """Let a node change, join or leave; its pods go with it."""
     there = {one.name: one for one in made.nodes}
     number = data.draw(st.integers(0, 4))
@@ -148,7 +123,9 @@ def change_nodes(made: NodeTable, standings: ResultCache, data: Any) -> None:
         for one in tuple(made.pods.on(made.index[gone.name])):
             made.remove([one])
     else:
-        there[f"n{number}"] = data.draw(nodes(number))
+        version = data.draw(st.sampled_from(versions))
+        metadata = msgspec.structs.replace(version.metadata, name=f"n{number}")
+        there[f"n{number}"] = msgspec.structs.replace(version, metadata=metadata)
     if made.lay_out([there[name] for name in sorted(there)]) is not None:
         standings.clear()
 
