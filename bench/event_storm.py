@@ -14,7 +14,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, SCHEDULER_NAME, Pod
 from batchsched.config.schema import Profile
 from batchsched.framework.events import Resource
 from batchsched.framework.runtime.registry import standard
-from batchsched.scheduling_queue import Rejection, SchedulingQueue
+from batchsched.scheduling_queue.queue import SchedulingQueue
 
 ZONES = 10
 CPU_SIZES = ("1", "2", "4", "8")
@@ -99,7 +99,7 @@ def refuse(queue: SchedulingQueue, now: float, *, early: bool = False) -> int:
     while (entity := queue.pop(now, early=early)) is not None:
         began.append(entity)
     for entity in began:
-        queue.add_unschedulable(entity, Rejection.by(*refusing(entity.popped[0])), now)
+        queue.add_unschedulable(entity, refusing(entity.popped[0]), now)
     return len(began)
 
 
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pods", type=int, default=5_000, help="pods alone that wait")
     parser.add_argument("--gangs", type=int, default=500, help="gangs of ten that wait")
     chosen = parser.parse_args(arguments)
-    queue = SchedulingQueue({SCHEDULER_NAME: standard().pipeline(Profile())})
+    queue = SchedulingQueue(standard().pipeline(Profile()))
     fill(queue, chosen.pods, chosen.gangs)
     everyone = sum(queue.pending().values())
     happened = list(storm(Random(0), chosen.events, chosen.nodes))

@@ -96,7 +96,7 @@ class MetricsCollector:
             pods[name] += len(entity.pods)
             gangs[name] += not is_single_pod(entity.identity)
             if entity.place is QueueState.UNSCHEDULABLE:
-                refused.update(dict.fromkeys(entity.rejection.everyone, len(entity.pods)))
+                refused.update(dict.fromkeys(entity.refused_by, len(entity.pods)))
         for plugin, count in refused.items():
             metrics.unschedulable_pods.labels(plugin, profile).set(count)
         metrics.waiting_gangs.labels(profile).set(len(planner.held))

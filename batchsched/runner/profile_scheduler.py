@@ -23,8 +23,8 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner.session_runner import SessionInput, SessionRunner
-from batchsched.scheduling_queue.entity import Entity, QueueState, Rejection
-from batchsched.scheduling_queue.hints import rejection_of
+from batchsched.scheduling_queue.entity import Entity, QueueState
+from batchsched.scheduling_queue.hints import refusing_plugins
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
@@ -72,7 +72,7 @@ class ProfileScheduler:
         self.profile = profile
         self.runner = runner or SessionRunner(profile)
         self.pipeline: Pipeline = standard().pipeline(profile, self.runner.outside)
-        self._surplus = _who_refuses_surplus(self.pipeline)
+        self._surplus = _plugins_refusing_surplus(self.pipeline)
         self.taking_part: tuple[Entity, ...] = ()
         """The gangs of the last session."""
         self.queue = self._empty_queue()
@@ -95,7 +95,7 @@ class ProfileScheduler:
         self._waiting: dict[str, Entity] = {}
 
     def _empty_queue(self) -> SchedulingQueue:
-        return SchedulingQueue({self.profile.scheduler_name: self.pipeline})
+        return SchedulingQueue(self.pipeline)
 
     def _new_feed(self) -> Feed:
         """Return a feed. External plugins and extenders may read any field of a node, so they need whole nodes."""
@@ -236,10 +236,10 @@ class ProfileScheduler:
                 placements.append(SessionPlacement(entity, places))
             refusal = refused.get(_key(identity))
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
-                rejection = Rejection()  # it tries again soon
+                refused_by: tuple[str, ...] = ()  # it tries again soon
             else:
-                rejection = rejection_of(refusal, self.pipeline) if refusal else self._surplus
-            self._settle(entity, () if overtaken else places, rejection, now)
+                refused_by = refusing_plugins(refusal, self.pipeline) if refusal else self._surplus
+            self._settle(entity, () if overtaken else places, refused_by, now)
         self._in_flight = {}
         self._window = min(self.profile.session_window, 2 * self._window)
         return placements
@@ -249,7 +249,7 @@ class ProfileScheduler:
         self._window = max(1, len(self._in_flight) // 2)
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
-                self.queue.add_unschedulable(entity, Rejection(), now)
+                self.queue.add_unschedulable(entity, (), now)
         self._in_flight = {}
         self._feed = self._new_feed()  # its tables may be half changed
 
@@ -265,16 +265,16 @@ class ProfileScheduler:
         # Do this before the next `sync`: the change of the pod would move the gang to the active queue at once, without
         # backoff.
         if unbound and entity.identity not in self._waiting:
-            self.queue.add_unschedulable(entity, Rejection(), now, unbound)
+            self.queue.add_unschedulable(entity, (), now, unbound)
 
-    def _settle(self, entity: Entity, places: Places, rejection: Rejection, now: float) -> None:
+    def _settle(self, entity: Entity, places: Places, refused_by: tuple[str, ...], now: float) -> None:
         """End the cycle of a gang: remove its placed pods from the queue, and return the others to it."""
         for pod, _ in places:
             self.queue.delete_pod(pod.key, now, placed=True)
         if len(places) == len(entity.popped):
             self.queue.done(entity.identity, now)
         else:
-            self.queue.add_unschedulable(entity, rejection, now)
+            self.queue.add_unschedulable(entity, refused_by, now)
 
     def _assume(self, places: Places, now: float) -> bool:
         """Assume all pods of a gang, or none and unreserve them; return whether it succeeded."""
@@ -303,9 +303,9 @@ class ProfileScheduler:
         self._waiting, self.held = waiting, tuple(held)
 
 
-def _who_refuses_surplus(pipeline: Pipeline) -> Rejection:
+def _plugins_refusing_surplus(pipeline: Pipeline) -> tuple[str, ...]:
     refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
-    return Rejection(frozenset().union(*(rejection_of(refusal, pipeline).plugins for refusal in refusals)))
+    return tuple(sorted({plugin for refusal in refusals for plugin in refusing_plugins(refusal, pipeline)}))
 
 
 def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:

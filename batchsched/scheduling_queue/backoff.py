@@ -3,11 +3,14 @@
 import heapq
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from batchsched.scheduling_queue.entity import Entity
 
+INITIAL_BACKOFF_SECONDS: Final = 1.0
+MAX_BACKOFF_SECONDS: Final = 10.0
+MAX_DOUBLINGS: Final = 30
+"""Bounds the power of two; the delay has reached its maximum long before."""
 _SLACK: Final = 64
 """Number of stale entries that are tolerated before the heap is rebuilt."""
 
@@ -19,10 +22,6 @@ class EntityHeap:
         self._heap: list[tuple[Any, int, int, Entity]] = []
         self._live: dict[str, int] = {}
         self._serial = 0
-
-    def __len__(self) -> int:
-        """Return the number of entities."""
-        return len(self._live)
 
     def put(self, entity: Entity, key: Any) -> None:
         """Add an entity, or change its key."""
@@ -46,43 +45,26 @@ class EntityHeap:
             heapq.heappop(self._heap)
         return None
 
-    def entities(self) -> Iterable[Entity]:
-        """Return all entities in arbitrary order."""
-        return (entry[3] for entry in self._heap if self._live.get(entry[3].identity) == entry[2])
+
+def backoff_seconds(failures: int) -> float:
+    """Return the delay after a number of failures: doubled after each one, at most `MAX_BACKOFF_SECONDS`."""
+    doublings = min(failures - 1, MAX_DOUBLINGS)
+    return min(INITIAL_BACKOFF_SECONDS * 2**doublings, MAX_BACKOFF_SECONDS) if failures > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffPolicy:
-    """Backoff times in seconds: `podInitialBackoffSeconds` and `podMaxBackoffSeconds`; 0 disables backoff."""
+def backoff_end(entity: Entity) -> float | None:
+    """Return the whole second in which the backoff of an entity ends, or None without backoff.
 
-    initial: float = 1.0
-    most: float = 10.0
+    Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error, only errors count.
+    """
+    failures = entity.errors or entity.refusals
+    return float(math.floor(entity.queued + backoff_seconds(failures))) if failures else None
 
-    def duration(self, failures: int) -> float:
-        """Return the delay in seconds after a number of failures: doubled after each one, at most `most`."""
-        if failures < 1 or self.most <= 0:
-            return 0.0
-        duration = self.initial
-        for _ in range(failures - 1):
-            if duration >= self.most:
-                break
-            duration *= 2
-        return min(duration, self.most)
 
-    def until(self, entity: Entity) -> float | None:
-        """Return the whole second in which the backoff of an entity ends, or None without backoff.
-
-        Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error, only errors count.
-        """
-        failures = entity.errors or entity.refusals
-        if failures < 1 or self.most <= 0:
-            return None
-        return float(math.floor(entity.queued + self.duration(failures)))
-
-    def lasts(self, entity: Entity, now: float) -> bool:
-        """Return whether an entity is still in backoff. The second in which the backoff ends is included."""
-        until = self.until(entity)
-        return until is not None and until >= math.floor(now)
+def is_in_backoff(entity: Entity, now: float) -> bool:
+    """Return whether an entity is still in backoff. The second in which the backoff ends is included."""
+    end = backoff_end(entity)
+    return end is not None and end >= math.floor(now)
 
 
 class BackoffQueue:
@@ -92,18 +74,17 @@ class BackoffQueue:
     popped from here if the active queue is empty.
     """
 
-    def __init__(self, backoff: BackoffPolicy) -> None:
-        self.backoff = backoff
+    def __init__(self) -> None:
         self._refused = EntityHeap()
         self._erred = EntityHeap()
 
     def put(self, entity: Entity, key: Any) -> None:
         """Add an entity, or change its key of the active queue."""
-        until = self.backoff.until(entity) or 0.0
-        if entity.rejection.everyone:
-            self._refused.put(entity, (until, key))
+        end = backoff_end(entity) or 0.0
+        if entity.refused_by:
+            self._refused.put(entity, (end, key))
         else:
-            self._erred.put(entity, until)
+            self._erred.put(entity, end)
 
     def remove(self, entity: Entity) -> None:
         """Remove an entity, if it is present."""
@@ -116,12 +97,7 @@ class BackoffQueue:
 
     def completed(self, now: float) -> Iterable[Entity]:
         """Remove and return the entities with expired backoff, in the order of expiry."""
-        for line in (self._refused, self._erred):
-            while (entity := line.first()) is not None and not self.backoff.lasts(entity, now):
-                line.remove(entity)
+        for heap in (self._refused, self._erred):
+            while (entity := heap.first()) is not None and not is_in_backoff(entity, now):
+                heap.remove(entity)
                 yield entity
-
-    def entities(self) -> Iterable[Entity]:
-        """Return all entities in arbitrary order."""
-        yield from self._refused.entities()
-        yield from self._erred.entities()

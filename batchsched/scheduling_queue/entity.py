@@ -4,7 +4,6 @@ A move that is not in the table raises and changes nothing. The documentation dr
 """
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -46,10 +45,6 @@ MOVES: Final = {
         QueueState.IN_FLIGHT,
         QueueState.BACKOFF,
     ): "it was refused and an event during its cycle may help it, or an error occurred",
-    (
-        QueueState.IN_FLIGHT,
-        QueueState.ACTIVE,
-    ): "the same, and a plugin answered Pending, or there is no backoff",
     (QueueState.IN_FLIGHT, QueueState.GATED): "the same, and PreEnqueue now refuses all of its pods",
     (QueueState.UNSCHEDULABLE, QueueState.BACKOFF): "an event may help it, and its backoff has not ended",
     (
@@ -84,32 +79,6 @@ def check_move(start: QueueState, end: QueueState) -> None:
         )
 
 
-NOBODY: Final[frozenset[str]] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a scheduling cycle ended without a placement. Empty after an error: no plugin refused.
-
-    Args:
-      plugins: plugins that refused.
-      pending: plugins that answered Pending: the entity is retried without backoff as soon as their condition holds.
-    """
-
-    plugins: frozenset[str] = NOBODY
-    pending: frozenset[str] = NOBODY
-
-    @classmethod
-    def by(cls, *plugins: str, pending: Iterable[str] = ()) -> "Rejection":
-        """Create a rejection by these plugins."""
-        return cls(frozenset(plugins), frozenset(pending))
-
-    @property
-    def everyone(self) -> tuple[str, ...]:
-        """All plugins of the rejection, sorted."""
-        return tuple(sorted(self.plugins | self.pending))
-
-
 @dataclass(slots=True, eq=False)
 class Entity:
     """A pending gang or single pod: a mutable record that only the queue changes.
@@ -126,7 +95,7 @@ class Entity:
       refusals: number of cycles that ended with a refusal.
       errors: number of cycles that ended with an error since the last refusal.
       first_attempt: time in seconds at which the entity was first active, or None.
-      rejection: why the last cycle failed.
+      refused_by: plugins that refused it in the last cycle, sorted; empty after an error, which no plugin decided.
       gated_by: PreEnqueue plugins that refuse its pods, while all pods are refused.
     """
 
@@ -141,16 +110,16 @@ class Entity:
     refusals: int = 0
     errors: int = 0
     first_attempt: float | None = None
-    rejection: Rejection = Rejection()
+    refused_by: tuple[str, ...] = ()
     gated_by: tuple[str, ...] = ()
     _template_of: dict[str, bytes] = field(default_factory=dict)
     _equal: dict[bytes, dict[str, Pod]] = field(default_factory=dict)
     """Pods by template, kept incrementally: a gang of thousands of pods is evaluated after each added pod."""
 
     @property
-    def scheduler(self) -> str:
-        """The scheduler name of its pods, or "" without pods."""
-        return next((pod.spec.scheduler_name for pod in self.pods.values()), "")
+    def refusing(self) -> tuple[str, ...]:
+        """The plugins whose hints decide about events: those that gate it, else those that refused it."""
+        return self.gated_by or self.refused_by
 
     def put(self, pod: Pod) -> None:
         """Add a pod, or replace it by a new version."""

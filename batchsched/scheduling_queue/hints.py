@@ -10,7 +10,6 @@ of a cycle are kept until it ends.
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from itertools import islice
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from batchsched.framework.events import (
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
-from batchsched.scheduling_queue.entity import Entity, Rejection
+from batchsched.scheduling_queue.entity import Entity
 
 _CAME_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 
@@ -71,23 +70,23 @@ EXTENDERS: Final = "Extenders"
 """Stands for all extenders. Which events change their answers is unknown, so every event may help."""
 
 
-def rejection_of(refusal: Refusal, pipeline: Pipeline) -> Rejection:
-    """Return the rejection of a refused gang.
+def refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
+    """Return the names of the plugins that may have refused a gang, sorted. The reason may take the place of a name.
 
-    After an error of a plugin the rejection is empty: the gang backs off and is retried. The reasons `OutOfTurn` and
+    After an error of a plugin there are none: the gang backs off and is retried. The reasons `OutOfTurn` and
     `OutsideWindow` have no registered events, so every event moves such gangs.
     """
     if refusal.reason == "PluginFailed":
-        return Rejection()
+        return ()
     plugins: set[str] = set()
     if refusal.reason in SHORT_OF_NODES:
         judging = (*pipeline.prefilters, *pipeline.filters, *pipeline.reserves, *pipeline.permits)
-        plugins |= {name_of(one) for one in judging}
+        plugins.update(map(name_of, judging))
         if pipeline.extenders:
             plugins.add(EXTENDERS)
     if refusal.reason in HELPS or not plugins:
         plugins.add(refusal.reason)
-    return Rejection(frozenset(plugins))
+    return tuple(sorted(plugins))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,10 +106,6 @@ class InFlightEntities:
         self._since: dict[str, tuple[Entity, int]] = {}
         self._log: deque[InFlightEvent] = deque()
         self._dropped = 0
-
-    def __len__(self) -> int:
-        """Return the number of entities in flight."""
-        return len(self._since)
 
     def get(self, identity: str) -> Entity | None:
         """Return an entity in flight, or None."""
@@ -152,75 +147,58 @@ EVERY_EVENT = (ClusterEventWithHint(ANY_EVENT),)
 """The registration of a plugin that registers no events, and of an unknown plugin."""
 
 
-class Strategy(IntEnum):
-    """The queue to which an event moves an entity."""
-
-    SKIP = 0
-    AFTER_BACKOFF = 1
-    IMMEDIATELY = 2
-
-
 class QueueingHints:
-    """The queueing hints of the plugins of each scheduler name.
+    """The queueing hints of all plugins.
 
     Args:
-      pipelines: pipelines by scheduler name.
+      pipeline: the plugins.
 
     Raises:
       PluginError: a plugin raised while it registered its events.
     """
 
-    def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
-        self._registered = {
-            (scheduler, name_of(plugin)): _registered(plugin)
-            for scheduler, pipeline in pipelines.items()
-            for plugin in pipeline.plugins
-        }
-        self._hints_by_event: dict[tuple[str, str, ClusterEvent], tuple[HintFunction | None, ...]] = {}
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._registered = {name_of(plugin): _registered(plugin) for plugin in pipeline.plugins}
+        self._hints_by_event: dict[tuple[str, ClusterEvent], tuple[HintFunction | None, ...]] = {}
         self.faults: Counter[str] = Counter()
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
-    def of(self, scheduler: str, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
+    def hints(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
         """Return the hints of a plugin for an event. None among them means that the event helps unconditionally."""
-        key = (scheduler, plugin, event)
-        hints = self._hints_by_event.get(key)
+        hints = self._hints_by_event.get((plugin, event))
         if hints is None:
-            registered = self._registered.get((scheduler, plugin), HELPS.get(plugin, EVERY_EVENT))
+            registered = self._registered.get(plugin, HELPS.get(plugin, EVERY_EVENT))
             hints = tuple(entry.hint for entry in registered if entry.event.includes(event))
-            self._hints_by_event[key] = hints
+            self._hints_by_event[plugin, event] = hints
         return hints
 
-    def helps(self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: InFlightEvent) -> bool:
-        """Return whether an event may help a pod, according to one plugin."""
+    def helps_pod(self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: InFlightEvent) -> bool:
+        """Return whether an event may help a pod, according to one hint of a plugin."""
         if hint is None:
             return True
         try:
             answer: object = ask(plugin, "QueueingHint", hint, pod, occurrence.old, occurrence.new)
         except PluginError:
-            self.faults[plugin] += 1
-            return True
+            answer = None
         if isinstance(answer, Hint):
             return answer is Hint.QUEUE
         self.faults[plugin] += 1
         return True
 
-    def strategy(self, entity: Entity, occurrence: InFlightEvent, pod: Pod | None = None) -> Strategy:
-        """Evaluate the hints of all plugins that refused an entity; with `pod`, only for this pod of the entity.
+    def helps(self, entity: Entity, occurrence: InFlightEvent, pod: Pod | None = None) -> bool:
+        """Return whether an event may help an entity; with `pod`, only this pod of the entity is considered.
 
         Source: `isPodWorthRequeuing` of kube-scheduler's scheduling queue.
         """
-        plugins = entity.gated_by or entity.rejection.everyone
-        if not plugins or occurrence.event.wildcard:
-            return Strategy.AFTER_BACKOFF
+        if not entity.refusing or occurrence.event.wildcard:
+            return True
         pods = tuple(entity.templates().values()) if pod is None else (pod,)
-        strategy = Strategy.SKIP
-        for plugin in plugins:
-            hints = self.of(entity.scheduler, plugin, occurrence.event)
-            if any(self.helps(plugin, hint, candidate, occurrence) for hint in hints for candidate in pods):
-                if plugin in entity.rejection.pending:
-                    return Strategy.IMMEDIATELY
-                strategy = Strategy.AFTER_BACKOFF
-        return strategy
+        return any(
+            self.helps_pod(plugin, hint, candidate, occurrence)
+            for plugin in entity.refusing
+            for hint in self.hints(plugin, occurrence.event)
+            for candidate in pods
+        )
 
 
 def _registered(plugin: object) -> tuple[ClusterEventWithHint, ...]:
@@ -242,55 +220,49 @@ class TemplateEntities:
 
 
 class UnschedulableEntities:
-    """Entities by refusing plugin: (scheduler name, plugin) → template → entities."""
+    """Entities by refusing plugin: plugin → template → entities.
+
+    Thousands of pending pods may share one template. The index lets a plugin's hint run once for each template that
+    the plugin refused; plugins that did not register an event are not called.
+    """
 
     def __init__(self, hints: QueueingHints) -> None:
         self._hints = hints
-        self._refused: dict[tuple[str, str], dict[bytes, TemplateEntities]] = {}
-        self._filed: dict[str, tuple[Entity, tuple[tuple[str, str], ...], tuple[bytes, ...]]] = {}
+        self._refused: dict[str, dict[bytes, TemplateEntities]] = {}
+        self._filed: dict[str, tuple[Entity, tuple[str, ...], tuple[bytes, ...]]] = {}
+        # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
 
     def put(self, entity: Entity) -> None:
-        """Add an entity. Its rejection and templates must not change while it is in the index."""
+        """Add an entity. The plugins that refused it must not change while it is in the index."""
         templates = entity.templates()
-        plugins = entity.gated_by or entity.rejection.everyone
-        keys = tuple((entity.scheduler, plugin) for plugin in plugins)
-        self._filed[entity.identity] = (entity, keys, tuple(templates))
-        for key in keys:
-            alike = self._refused.setdefault(key, {})
+        self._filed[entity.identity] = (entity, entity.refusing, tuple(templates))
+        for plugin in entity.refusing:
+            by_template = self._refused.setdefault(plugin, {})
             for template, pod in templates.items():
-                alike.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
+                by_template.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
 
     def remove(self, entity: Entity) -> None:
         """Remove an entity, if it is present."""
-        _, keys, templates = self._filed.pop(entity.identity, (entity, (), ()))
-        for key in keys:
-            alike = self._refused[key]
+        _, plugins, templates = self._filed.pop(entity.identity, (entity, (), ()))
+        for plugin in plugins:
+            by_template = self._refused[plugin]
             for template in templates:
-                del alike[template].entities[entity.identity]
-                if not alike[template].entities:
-                    del alike[template]
-            if not alike:
-                del self._refused[key]
+                del by_template[template].entities[entity.identity]
+                if not by_template[template].entities:
+                    del by_template[template]
+            if not by_template:
+                del self._refused[plugin]
 
-    def helped(self, occurrence: InFlightEvent) -> list[tuple[Entity, Strategy]]:
-        """Return the entities that an event may help, with the target queue of each, in the order of arrival."""
-        strategies: dict[str, tuple[Entity, Strategy]] = {}
-        for (scheduler, plugin), alike in self._refused.items():
-            hints = self._hints.of(scheduler, plugin, occurrence.event)
-            for event in alike.values() if hints else ():
-                if any(self._hints.helps(plugin, hint, event.pod, occurrence) for hint in hints):
-                    _join(strategies, event.entities.values(), plugin)
-        return sorted(strategies.values(), key=lambda pair: pair[0].arrival)
+    def helped(self, occurrence: InFlightEvent) -> list[Entity]:
+        """Return the entities that an event may help, in the order of arrival."""
+        helped: dict[str, Entity] = {}
+        for plugin, by_template in self._refused.items():
+            hints = self._hints.hints(plugin, occurrence.event)
+            for alike in by_template.values() if hints else ():
+                if any(self._hints.helps_pod(plugin, hint, alike.pod, occurrence) for hint in hints):
+                    helped |= alike.entities
+        return sorted(helped.values(), key=lambda entity: entity.arrival)
 
     def entities(self) -> Iterable[Entity]:
         """Return all entities in the order in which they were added."""
         return (entity for entity, _, _ in self._filed.values())
-
-
-def _join(found: dict[str, tuple[Entity, Strategy]], entities: Iterable[Entity], plugin: str) -> None:
-    for entity in entities:
-        pending = plugin in entity.rejection.pending
-        strategy = Strategy.IMMEDIATELY if pending else Strategy.AFTER_BACKOFF
-        known = found.get(entity.identity)
-        if known is None or known[1] < strategy:
-            found[entity.identity] = (entity, strategy)

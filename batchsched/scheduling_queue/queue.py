@@ -1,7 +1,7 @@
 """The scheduling queue: adds and removes pods and PodGroups, moves entities on events, and pops the next one."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -19,16 +19,14 @@ from batchsched.framework.events import (
 from batchsched.framework.object_changes import events_of
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask
-from batchsched.scheduling_queue.backoff import BackoffPolicy, BackoffQueue, EntityHeap
-from batchsched.scheduling_queue.entity import Entity, QueueState, Rejection, check_move
+from batchsched.scheduling_queue.backoff import BackoffQueue, EntityHeap, is_in_backoff
+from batchsched.scheduling_queue.entity import Entity, QueueState, check_move
 from batchsched.scheduling_queue.hints import (
     InFlightEntities,
     InFlightEvent,
     QueueingHints,
-    Strategy,
     UnschedulableEntities,
 )
-from batchsched.scheduling_queue.nominator import Nominator
 
 ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
@@ -60,27 +58,19 @@ class SchedulingQueue:
     once a second.
 
     Args:
-      pipelines: pipelines by scheduler name; the QueueSort plugin of the first one orders the active queue.
-      backoff: backoff times.
-      priority_of: resolves the priority of an entity.
+      pipeline: the plugins of the profile; its QueueSort plugin orders the active queue.
 
     Raises:
       PluginError: a plugin raised while it registered its events.
     """
 
-    def __init__(
-        self,
-        pipelines: Mapping[str, Pipeline],
-        backoff: BackoffPolicy | None = None,
-        priority_of: Callable[[Entity], int] = highest_pod_priority,
-    ) -> None:
-        self._pipelines = dict(pipelines)
-        self._sort = next((sort for one in pipelines.values() for sort in one.queue_sorts), None)
-        self._priority_of = priority_of
-        self._hints = QueueingHints(pipelines)
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._sort = next(iter(pipeline.queue_sorts), None)
+        self._hints = QueueingHints(pipeline)
         self._pool = UnschedulableEntities(self._hints)
         self._active = EntityHeap()
-        self._backoff = BackoffQueue(backoff or BackoffPolicy())
+        self._backoff = BackoffQueue()
         self._flights = InFlightEntities()
         self._entities: dict[str, Entity] = {}
         self._identity_of: dict[str, str] = {}
@@ -88,8 +78,6 @@ class SchedulingQueue:
         self._moved: Counter[tuple[str, str]] = Counter()
         self._arrivals = 0
         self._scanned = -inf
-        self.nominations = Nominator()
-        """The nominated pods."""
 
     def add_pod(self, pod: Pod, now: float) -> None:
         """Add a pending pod. An additional pod moves its gang, because the gang's requests have changed."""
@@ -97,7 +85,6 @@ class SchedulingQueue:
             self.update_pod(pod, now)
             return
         event = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
-        self.nominations.put(pod)
         self._add_to_entity(pod, event.label, now)
         self._process_event(InFlightEvent(event, None, pod), now)
 
@@ -111,7 +98,6 @@ class SchedulingQueue:
             return
         entity = self._entities[identity]
         old = entity.pods[pod.key]
-        self.nominations.update(old, pod)
         entity.put(pod)
         occurrences = [
             InFlightEvent(event, old, pod, identity) for event in events_of(Resource.TARGET_POD, old, pod)
@@ -119,18 +105,14 @@ class SchedulingQueue:
         self._update_keys(entity)
         for occurrence in occurrences:
             self._flights.note(occurrence)
-            strategy = (
-                self._hints.strategy(entity, occurrence, pod) if entity.place in POOLED else Strategy.SKIP
-            )
-            if strategy:
-                self._requeue(entity, strategy, occurrence.event.label, now)
+            if entity.place in POOLED and self._hints.helps(entity, occurrence, pod):
+                self._requeue(entity, occurrence.event.label, now)
 
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
         """Remove the pod `namespace/name`, because it was deleted or has a node (`placed`).
 
         If a deleted pod was nominated, its node becomes free for other pods, which is an event.
         """
-        nominated = self.nominations.drop(key)
         identity = self._identity_of.pop(key, None)
         if identity is None:
             return
@@ -141,7 +123,7 @@ class SchedulingQueue:
             self._update_keys(entity)
         elif entity.place is not QueueState.IN_FLIGHT:
             self._drop(entity)
-        if nominated and not placed:
+        if pod.status.nominated_node_name and not placed:
             self._process_event(
                 InFlightEvent(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), pod, None), now
             )
@@ -183,7 +165,7 @@ class SchedulingQueue:
         entity.attempts += 1
         entity.popped = tuple(entity.pods.values())
         entity.first_attempt = now if entity.first_attempt is None else entity.first_attempt
-        entity.rejection, entity.gated_by = Rejection(), ()
+        entity.refused_by, entity.gated_by = (), ()
         self._flights.begin(entity)
         return entity
 
@@ -196,14 +178,13 @@ class SchedulingQueue:
         for pod in entity.popped:
             entity.take(pod.key)
             self._identity_of.pop(pod.key, None)
-            self.nominations.drop(pod.key)
         late = tuple(entity.pods.values())
         self._drop(entity)
         for pod in late:
             self._add_to_entity(pod, ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label, now)
 
     def add_unschedulable(
-        self, entity: Entity, rejection: Rejection, now: float, pods: Iterable[Pod] | None = None
+        self, entity: Entity, refused_by: tuple[str, ...], now: float, pods: Iterable[Pod] | None = None
     ) -> None:
         """End a failed cycle and queue the remaining pods again.
 
@@ -211,26 +192,29 @@ class SchedulingQueue:
         in the cycle. If a binding fails after `done`, `pods` are the pods that return (default: all pods of the
         cycle); other pods of the entity may still be in the queue.
 
+        Args:
+          entity: the entity.
+          refused_by: plugins that refused it, sorted; empty after an error.
+          now: time in seconds.
+          pods: the returning pods.
+
         Raises:
           IllegalMove: the entity is in the queue and not in flight, and no returning pods are given.
         """
         events = self._flights.end(entity)
         if events is None and pods is None and self._entities.get(entity.identity) is entity:
             raise IllegalMove(f"{entity.identity} is {entity.place} in the scheduling queue, not in flight")
-        entity.queued, entity.rejection = now, rejection
-        refused = bool(rejection.everyone)
-        entity.refusals += refused
-        entity.errors = 0 if refused else entity.errors + 1
+        entity.queued, entity.refused_by = now, refused_by
+        entity.refusals += bool(refused_by)
+        entity.errors = 0 if refused_by else entity.errors + 1
         if events is None:
             self._return_after_cycle(entity, entity.popped if pods is None else tuple(pods), now)
         elif not entity.pods:
             self._drop(entity)
+        elif not refused_by or self._is_helped_by_any(events, entity):
+            self._requeue(entity, ATTEMPT_FAILURE, now)
         else:
-            strategy = self._strategy_after_cycle(entity, events)
-            if strategy:
-                self._requeue(entity, strategy, ATTEMPT_FAILURE, now)
-            else:
-                self._move(entity, QueueState.UNSCHEDULABLE, ATTEMPT_FAILURE)
+            self._move(entity, QueueState.UNSCHEDULABLE, ATTEMPT_FAILURE)
 
     def activate(self, keys: Iterable[str], now: float) -> None:
         """Move the entities of these pods (`namespace/name`) to the active queue, regardless of their state."""
@@ -249,7 +233,7 @@ class SchedulingQueue:
         self._scanned = now
         for entity in tuple(self._pool.entities()):
             if entity.place is QueueState.UNSCHEDULABLE and now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
-                self._requeue(entity, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
+                self._requeue(entity, UNSCHEDULABLE_TIMEOUT.label, now)
 
     def get(self, identity: str) -> Entity | None:
         """Return an entity that is queued or in flight, or None."""
@@ -309,25 +293,22 @@ class SchedulingQueue:
             InFlightEvent(ClusterEvent(Resource.ANY, Action.ALL, label), identity=entity.identity)
         )
         if entity.place in POOLED:
-            self._requeue(entity, Strategy.AFTER_BACKOFF, label, now)
+            self._requeue(entity, label, now)
 
     def _process_event(self, occurrence: InFlightEvent, now: float) -> None:
-        for entity, strategy in self._pool.helped(occurrence):
-            self._requeue(entity, strategy, occurrence.event.label, now)
+        for entity in self._pool.helped(occurrence):
+            self._requeue(entity, occurrence.event.label, now)
         self._flights.note(occurrence)
 
-    def _strategy_after_cycle(self, entity: Entity, events: Iterable[InFlightEvent]) -> Strategy:
-        """Evaluate the hints for the events that arrived during the cycle of an entity."""
-        best = Strategy.SKIP if entity.rejection.everyone else Strategy.AFTER_BACKOFF
-        enough = Strategy.IMMEDIATELY if entity.rejection.pending else Strategy.AFTER_BACKOFF
+    def _is_helped_by_any(self, events: Iterable[InFlightEvent], entity: Entity) -> bool:
+        """Return whether an event that arrived during the cycle of an entity may help it."""
         for event in events:
-            if best >= enough:
-                break
-            own = event.event.resource is Resource.TARGET_POD
-            pod = entity.pods.get(event.new.key) if own else None
-            if pod is not None or not own:
-                best = max(best, self._hints.strategy(entity, event, pod))
-        return best
+            changes_pod = event.event.resource is Resource.TARGET_POD
+            pod = entity.pods.get(event.new.key) if changes_pod else None
+            # The pod of the event may have left the entity since.
+            if (pod is not None or not changes_pod) and self._hints.helps(entity, event, pod):
+                return True
+        return False
 
     def _return_after_cycle(self, entity: Entity, pods: tuple[Pod, ...], now: float) -> None:
         """Queue an entity again after its cycle had ended. Its gang may have become a new entity in the meantime."""
@@ -343,18 +324,18 @@ class SchedulingQueue:
             self._update_keys(other)
             self._requests_changed(other, ATTEMPT_FAILURE, now)
         elif pods:
-            self._requeue(entity, Strategy.AFTER_BACKOFF, ATTEMPT_FAILURE, now)
+            self._requeue(entity, ATTEMPT_FAILURE, now)
         else:
             del self._entities[entity.identity]
 
-    def _requeue(self, entity: Entity, strategy: Strategy, label: str, now: float) -> None:
-        waits = strategy is Strategy.AFTER_BACKOFF and self._backoff.backoff.lasts(entity, now)
-        self._enter(entity, QueueState.BACKOFF if waits else QueueState.ACTIVE, label, now)
+    def _requeue(self, entity: Entity, label: str, now: float) -> None:
+        place = QueueState.BACKOFF if is_in_backoff(entity, now) else QueueState.ACTIVE
+        self._enter(entity, place, label, now)
 
     def _enter(self, entity: Entity, place: QueueState, label: str, now: float) -> None:
         """Move an entity to a queue if PreEnqueue admits it. Entities in backoff passed PreEnqueue before."""
         entity.gated_by = (
-            () if entity.place is QueueState.BACKOFF else plugins_that_gate(entity, self._pipelines)
+            () if entity.place is QueueState.BACKOFF else plugins_that_gate(entity, self._pipeline)
         )
         if not entity.gated_by and place is QueueState.ACTIVE and entity.first_attempt is None:
             entity.first_attempt = now
@@ -398,7 +379,7 @@ class SchedulingQueue:
         self._moved[queue, label] += pods
 
     def _key(self, entity: Entity) -> Any:
-        priority = self._priority_of(entity)
+        priority = highest_pod_priority(entity)
         sort = self._sort
         if sort is None:
             return (-priority, entity.queued)
@@ -408,16 +389,13 @@ class SchedulingQueue:
         )
 
 
-def plugins_that_gate(entity: Entity, pipelines: Mapping[str, Pipeline]) -> tuple[str, ...]:
+def plugins_that_gate(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
     """Return the plugins that refuse all pods of an entity; empty if PreEnqueue admits at least one pod.
 
     A plugin that raises counts as refusing.
     """
     refusing: dict[str, None] = {}
     for pod in entity.pods.values():
-        pipeline = pipelines.get(pod.spec.scheduler_name)
-        if pipeline is None:
-            return ()
         try:
             status = pipeline.preenqueue(pod)
         except PluginError as error:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.framework.events import Hint
 from batchsched.framework.object_changes import events_of
-from batchsched.scheduling_queue import Entity, QueueState, SchedulingQueue
+from batchsched.scheduling_queue.entity import Entity, QueueState
+from batchsched.scheduling_queue.queue import SchedulingQueue
 from bench.event_storm import fill, main, refuse, refusing, storm
 from tests.scheduling_queue.entities import standard_pipeline
 
@@ -36,7 +36,7 @@ def may_help(ears: dict[str, Any], entity: Entity, resource: Any, old: Any, new:
 @pytest.mark.slow
 def test_a_storm_of_events_moves_only_whom_it_may_help_and_loses_nobody():
     pipeline = standard_pipeline()
-    queue = SchedulingQueue({SCHEDULER_NAME: pipeline})
+    queue = SchedulingQueue(pipeline)
     ears = listening(pipeline)
     fill(queue, pods=10, gangs=1)
     identities = [f"pod/default/p{at}" for at in range(10)] + ["default/g0"]

@@ -84,11 +84,11 @@ def passes(plugin: Any, one: Pod, made: NodeTable) -> set[str]:
 
 def helped(plugin: Any, one: Pod, changes: Any) -> bool:
     """Whether the plugin's hints say of one of the changes that it may help."""
-    hints = QueueingHints({"": Pipeline([plugin])})
+    hints = QueueingHints(Pipeline([plugin]))
     for resource, old, new in changes:
         for event in events_of(resource, old, new):
-            for hint in hints.of("", plugin.name, event):
-                if hints.helps(plugin.name, hint, one, InFlightEvent(event, old, new)):
+            for hint in hints.hints(plugin.name, event):
+                if hints.helps_pod(plugin.name, hint, one, InFlightEvent(event, old, new)):
                     assert not hints.faults, hints.faults
                     return True
     return False

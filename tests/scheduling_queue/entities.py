@@ -1,4 +1,4 @@
-"""Queues and pods for tests of the scheduling queue, and plugins that say what the test wants."""
+"""Queues, pods and plugins for tests of the scheduling queue."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,13 +11,14 @@ from batchsched.config.schema import Profile
 from batchsched.framework.events import ClusterEventWithHint, Hint
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.scheduling_queue import Entity, QueueState, SchedulingQueue
+from batchsched.scheduling_queue.entity import Entity, QueueState
+from batchsched.scheduling_queue.queue import SchedulingQueue
 
 NAME = "batchsched"
 
 
 def pod(name: str, gang: str = "", labels: dict[str, str] | None = None, **spec: Any) -> Pod:
-    """A pod of ours; `spec` as Kubernetes writes it."""
+    """A pod of this scheduler; `spec` as in a manifest."""
     member = {POD_GROUP_LABEL: gang} if gang else {}
     content = {
         "metadata": {
@@ -43,13 +44,13 @@ def standard_pipeline() -> Pipeline:
     return standard().pipeline(Profile())
 
 
-def queue(*plugins: object, pipeline: Pipeline | None = None, **settings: Any) -> SchedulingQueue:
+def queue(*plugins: object, pipeline: Pipeline | None = None) -> SchedulingQueue:
     """A queue with these plugins alone, or with a pipeline."""
-    return SchedulingQueue({NAME: pipeline or Pipeline(plugins)}, **settings)
+    return SchedulingQueue(pipeline or Pipeline(plugins))
 
 
 class Listening:
-    """A plugin that wants to hear of some events."""
+    """A plugin that registers some events."""
 
     def __init__(self, name: str, *events: ClusterEventWithHint) -> None:
         self.name = name
@@ -60,14 +61,14 @@ class Listening:
 
 
 class Silent:
-    """A plugin that does not say what may help."""
+    """A plugin that registers no events."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 def says(answer: Hint | Callable[[Pod, Any, Any], Hint], seen: list[Any] | None = None) -> Any:
-    """A hint that answers, and notes what it was asked about."""
+    """A hint with a fixed answer, which records its calls."""
 
     def hint(one: Pod, old: Any, new: Any) -> Hint:
         if seen is not None:

@@ -128,7 +128,7 @@ def _entity(entity: Entity) -> dict[str, Any]:
         "pods": sorted(entity.pods),
         "attempts": entity.attempts,
         "queued": entity.queued,
-        "refusedBy": entity.rejection.everyone,
+        "refusedBy": entity.refused_by,
         "gatedBy": entity.gated_by,
     }
 

@@ -138,7 +138,7 @@ def pending_rows(
     for planner in planners:
         for entity in planner.queue.entities():
             key = key_of(entity.identity)
-            by = ", ".join(entity.gated_by or entity.rejection.everyone)
+            by = ", ".join(entity.refusing)
             rows[key] = PendingRow(
                 key, entity.place.value, timestamp(entity.queued), entity.attempts, by, refusals.get(key)
             )
