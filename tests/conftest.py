@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.controlplane.fixtures import namespace, own_plane, plane, proxy
+from tests.kube.virtual import run
 
 __all__ = ["namespace", "own_plane", "plane", "proxy"]
 
@@ -38,7 +39,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    run_test = run if pyfuncitem.get_closest_marker("virtual_time") else asyncio.run
+    run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
 
 

@@ -2,6 +2,7 @@ import gzip
 import json
 
 import pytest
+import yaml
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
 from batchsched.errors import UnusableInput
@@ -64,23 +65,30 @@ def names(objects):
 # Formats
 
 
-def test_list_is_opened(reading):
-    snapshot = reading(listed(node("n1"), node("n2"), pod())).snapshot
-    assert names(snapshot.nodes) == ["n1", "n2"]
-    assert names(snapshot.pods) == ["p"]
+BARE_NODES = [{"metadata": {"name": name}} for name in ("n1", "n2")]
+FLOW_NODE = "{apiVersion: v1, kind: Node, metadata: {name: %s}}"
 
 
-def test_typed_list_says_what_its_items_are(reading):
-    bare = {key: value for key, value in node("n1").items() if key not in ("kind", "apiVersion")}
-    assert names(reading({"apiVersion": "v1", "kind": "NodeList", "items": [bare]}).snapshot.nodes) == ["n1"]
-
-
-def test_lists_may_hold_lists(reading):
-    assert names(reading(listed(listed(node("n1")), node("n2"))).snapshot.nodes) == ["n1", "n2"]
-
-
-def test_array_of_objects_is_read(reading):
-    assert names(reading([node("n1"), node("n2")]).snapshot.nodes) == ["n1", "n2"]
+@pytest.mark.parametrize(
+    "content, suffix",
+    [
+        pytest.param(listed(node("n1"), node("n2")), ".json", id="list"),
+        pytest.param(listed(listed(node("n1")), node("n2")), ".json", id="list in a list"),
+        pytest.param({"apiVersion": "v1", "kind": "NodeList", "items": BARE_NODES}, ".json", id="typed list"),
+        pytest.param([node("n1"), node("n2")], ".json", id="array"),
+        pytest.param(
+            json.dumps(node("n1"), indent=2) + json.dumps(node("n2"), indent=2), ".json", id="texts"
+        ),
+        pytest.param(
+            f"{FLOW_NODE % 'n1'}\n---\n{FLOW_NODE % 'n2'}", ".yaml", id="YAML that begins with a brace"
+        ),
+        pytest.param(gzip.compress(json.dumps([node("n1"), node("n2")]).encode()), ".json", id="gzip"),
+    ],
+)
+def test_nodes_are_read_in_every_format(reading, content, suffix):
+    found = reading(content, suffix=suffix)
+    assert names(found.snapshot.nodes) == ["n1", "n2"]
+    assert found.set_aside == ()
 
 
 def test_json_lines_are_read_and_a_broken_line_costs_itself_only(reading):
@@ -88,11 +96,6 @@ def test_json_lines_are_read_and_a_broken_line_costs_itself_only(reading):
     found = reading(lines, suffix=".jsonl")
     assert names(found.snapshot.nodes) == ["n1", "n2"]
     assert found.set_aside[0].message.startswith("line 2: is not JSON")
-
-
-def test_json_texts_one_after_the_other_are_read(reading):
-    text = json.dumps(node("n1"), indent=2) + json.dumps(listed(node("n2")), indent=2)
-    assert names(reading(text).snapshot.nodes) == ["n1", "n2"]
 
 
 def test_yaml_documents_are_read_and_a_broken_one_costs_itself_only(reading):
@@ -109,12 +112,6 @@ def test_yaml_documents_are_read_and_a_broken_one_costs_itself_only(reading):
     assert names(found.snapshot.nodes) == ["n1", "n2"]
     (aside,) = found.set_aside
     assert aside.message.startswith("line 6: is not YAML")
-
-
-def test_yaml_that_begins_with_a_brace_is_read(reading):
-    assert names(
-        reading("{apiVersion: v1, kind: Node, metadata: {name: n1}}", suffix=".yaml").snapshot.nodes
-    ) == ["n1"]
 
 
 def test_yaml_times_stay_text(reading):
@@ -144,10 +141,6 @@ def test_aliases_that_blow_up_are_refused(reading):
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
     assert "aliases" in reading(node(), bomb, suffix=".yaml").set_aside[0].message
-
-
-def test_gzip_is_told_by_its_content(reading):
-    assert names(reading(gzip.compress(json.dumps(node("n1")).encode())).snapshot.nodes) == ["n1"]
 
 
 def test_broken_gzip_is_set_aside(reading):
@@ -239,23 +232,19 @@ def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_wai
 @pytest.mark.parametrize(
     "wrong, field",
     [
-        ({"kind": "CSIStorageCapacity", "apiVersion": "storage.k8s.io/v1", "capacity": "much"}, "capacity"),
+        ("{kind: CSIStorageCapacity, apiVersion: storage.k8s.io/v1, capacity: much}", "capacity"),
         (
-            {"kind": "CSIStorageCapacity", "apiVersion": "storage.k8s.io/v1", "maximumVolumeSize": -1},
+            "{kind: CSIStorageCapacity, apiVersion: storage.k8s.io/v1, maximumVolumeSize: -1}",
             "maximumVolumeSize",
         ),
         (
-            {
-                "kind": "PersistentVolumeClaim",
-                "apiVersion": "v1",
-                "spec": {"resources": {"requests": {"storage": "x"}}},
-            },
+            "{kind: PersistentVolumeClaim, apiVersion: v1, spec: {resources: {requests: {storage: x}}}}",
             "spec.resources.requests.storage",
         ),
     ],
 )
 def test_sizes_of_storage_that_mean_nothing_are_named(reading, wrong, field):
-    (aside,) = reading(listed(node(), {"metadata": {"name": "o"}, **wrong})).set_aside
+    (aside,) = reading(listed(node(), {"metadata": {"name": "o"}, **yaml.safe_load(wrong)})).set_aside
     assert aside.field == field
 
 
@@ -340,79 +329,56 @@ def test_same_mistake_in_every_pod_of_a_template_is_told_of_every_pod(reading):
     ]
 
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+NEAR = "{nodeSelectorTerms: [{matchExpressions: [{key: z, operator: Near}]}]}"
+WITHOUT_VALUES = "{topologyKey: z, labelSelector: {matchExpressions: [{key: a, operator: In}]}}"
+
+
 @pytest.mark.parametrize(
     "spec, field",
     [
-        ({"overhead": {"cpu": "-1"}}, "spec.overhead.cpu"),
-        ({"resources": {"requests": {"cpu": "x"}}}, "spec.resources.requests.cpu"),
+        ("overhead: {cpu: '-1'}", "overhead.cpu"),
+        ("resources: {requests: {cpu: x}}", "resources.requests.cpu"),
         (
-            {"initContainers": [{"name": "i", "resources": {"limits": {"cpu": "-1"}}}]},
-            "spec.initContainers[0].resources.requests.cpu",
+            "initContainers: [{name: i, resources: {limits: {cpu: '-1'}}}]",
+            "initContainers[0].resources.requests.cpu",
         ),
-        ({"priority": 2**40}, "spec.priority"),
-        ({"tolerations": [{"operator": "Like"}]}, "spec.tolerations[0].operator"),
-        ({"tolerations": [{"effect": "Never"}]}, "spec.tolerations[0].effect"),
+        (f"priority: {2**40}", "priority"),
+        ("tolerations: [{operator: Like}]", "tolerations[0].operator"),
+        ("tolerations: [{effect: Never}]", "tolerations[0].effect"),
+        ("topologySpreadConstraints: [{maxSkew: 0, topologyKey: z}]", "topologySpreadConstraints[0].maxSkew"),
+        ("topologySpreadConstraints: [{maxSkew: 1}]", "topologySpreadConstraints[0].topologyKey"),
         (
-            {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z"}]},
-            "spec.topologySpreadConstraints[0].maxSkew",
-        ),
-        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "spec.topologySpreadConstraints[0].topologyKey"),
-        (
-            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "x"}]},
-            "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+            "topologySpreadConstraints: [{topologyKey: z, whenUnsatisfiable: x}]",
+            "topologySpreadConstraints[0].whenUnsatisfiable",
         ),
         (
-            {"topologySpreadConstraints": [{"topologyKey": "z", "minDomains": 0}]},
-            "spec.topologySpreadConstraints[0].minDomains",
+            "topologySpreadConstraints: [{topologyKey: z, minDomains: 0}]",
+            "topologySpreadConstraints[0].minDomains",
         ),
         (
-            {
-                "affinity": {
-                    "nodeAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": {
-                            "nodeSelectorTerms": [{"matchExpressions": [{"key": "z", "operator": "Near"}]}]
-                        }
-                    }
-                }
-            },
-            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator",
+            f"affinity: {{nodeAffinity: {{{REQUIRED}: {NEAR}}}}}",
+            f"affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].operator",
         ),
         (
-            {
-                "affinity": {
-                    "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 101}]}
-                }
-            },
-            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
+            f"affinity: {{nodeAffinity: {{{PREFERRED}: [{{weight: 101}}]}}}}",
+            f"affinity.nodeAffinity.{PREFERRED}[0].weight",
         ),
         (
-            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
-            "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey",
+            f"affinity: {{podAffinity: {{{REQUIRED}: [{{}}]}}}}",
+            f"affinity.podAffinity.{REQUIRED}[0].topologyKey",
         ),
         (
-            {
-                "affinity": {
-                    "podAntiAffinity": {
-                        "preferredDuringSchedulingIgnoredDuringExecution": [
-                            {
-                                "weight": 1,
-                                "podAffinityTerm": {
-                                    "topologyKey": "z",
-                                    "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]},
-                                },
-                            }
-                        ]
-                    }
-                }
-            },
-            "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.labelSelector.matchExpressions[0].values",
+            f"affinity: {{podAntiAffinity: {{{PREFERRED}: [{{weight: 1, podAffinityTerm: {WITHOUT_VALUES}}}]}}}}",
+            f"affinity.podAntiAffinity.{PREFERRED}[0].podAffinityTerm.labelSelector.matchExpressions[0].values",
         ),
-        ({"containers": "none"}, "spec.containers"),
-        ({"nodeName": 7}, "spec.nodeName"),
+        ("containers: none", "containers"),
+        ("nodeName: 7", "nodeName"),
     ],
 )
 def test_field_of_a_pod_that_means_nothing_is_named(reading, spec, field):
-    assert aside(reading(node(), pod(**spec))) == [("Pod team-a/p", field)]
+    assert aside(reading(node(), pod(**yaml.safe_load(spec)))) == [("Pod team-a/p", f"spec.{field}")]
 
 
 def test_node_that_offers_less_than_nothing_is_set_aside(reading):
@@ -429,57 +395,36 @@ def test_amounts_that_a_running_pod_was_given_are_checked(reading):
     ]
 
 
+GREATER = "{selector: {matchExpressions: [{key: a, operator: Gt, values: ['1']}]}}"
+
+
 @pytest.mark.parametrize(
     "broken, field",
     [
         (
-            {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": "b"},
-                "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
-            },
+            f"{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: b}}, spec: {GREATER}}}",
             "spec.selector.matchExpressions[0].operator",
         ),
         (
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": "b"},
-                "value": 2**31,
-            },
+            f"{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: b}}, value: {2**31}}}",
             "value",
         ),
         (
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": "b"},
-                "spec": {"capacity": {"storage": "-1"}},
-            },
+            "{apiVersion: v1, kind: PersistentVolume, metadata: {name: b}, spec: {capacity: {storage: '-1'}}}",
             "spec.capacity.storage",
         ),
-        ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": ""}}, "metadata.name"),
-        ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a/b"}}, "metadata.name"),
-        (
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"a": 1}}},
-            "metadata.labels[*]",
-        ),
-        (
-            {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": "q"}, "spec": {"wieght": 1}},
-            "spec.wieght",
-        ),
-        (
-            {"apiVersion": "scheduling.batchsched.dev/v7", "kind": "Queue", "metadata": {"name": "q"}},
-            "apiVersion",
-        ),
-        ({"apiVersion": OURS, "kind": "PodGrup", "metadata": {"name": "q"}}, "kind"),
-        ({"kind": "Node", "metadata": {"name": "q"}}, "apiVersion"),
-        ({"metadata": {"name": "q"}}, "kind"),
+        ("{apiVersion: v1, kind: Node, metadata: {name: ''}}", "metadata.name"),
+        ("{apiVersion: v1, kind: Node, metadata: {name: a/b}}", "metadata.name"),
+        ("{apiVersion: v1, kind: Node, metadata: {name: n, labels: {a: 1}}}", "metadata.labels[*]"),
+        (f"{{apiVersion: {OURS}, kind: Queue, metadata: {{name: q}}, spec: {{wieght: 1}}}}", "spec.wieght"),
+        ("{apiVersion: scheduling.batchsched.dev/v7, kind: Queue, metadata: {name: q}}", "apiVersion"),
+        (f"{{apiVersion: {OURS}, kind: PodGrup, metadata: {{name: q}}}}", "kind"),
+        ("{kind: Node, metadata: {name: q}}", "apiVersion"),
+        ("{metadata: {name: q}}", "kind"),
     ],
 )
 def test_object_that_means_nothing_is_named(reading, broken, field):
-    found = reading(node(), broken)
+    found = reading(node(), yaml.safe_load(broken))
     assert [one.field for one in found.set_aside] == [field]
     assert names(found.snapshot.nodes) == ["n1"]
 
@@ -572,44 +517,18 @@ def test_long_refusal_of_the_input_is_cut(reading):
         reading(listed(*(custom("PodGroup", f"g{number}", minMember=0) for number in range(30))))
 
 
-def test_a_gang_of_another_schedulers_words_is_one_of_ours(tmp_path):
-    manifests = [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}},
-        {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": "bert"},
-            "spec": {"minMember": 2},
-        },
-        *(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": f"{name}-{number}",
-                    "labels": {"scheduling.x-k8s.io/pod-group": "bert"},
-                },
-                "spec": {"schedulerName": "batchsched", **({"nodeName": "n"} if name == "far" else {})}
-                | ({"schedulerName": "other"} if name == "far" else {}),
-            }
-            for name in ("near", "far")
-            for number in range(2)
-        ),
-    ]
-    file = tmp_path / "foreign.json"
-    file.write_text(json.dumps(manifests))
-    snapshot = read([file]).snapshot
-    assert [(one.key, one.min_member) for one in snapshot.pod_groups] == [("default/bert", 2)]
-    joined = [one.name for one in snapshot.pods if one.labels.get("scheduling.batchsched.dev/pod-group")]
+def test_pods_of_a_pod_group_of_coscheduling_join_a_gang_unless_another_scheduler_owns_them(reading):
+    label = {"labels": {"scheduling.x-k8s.io/pod-group": "bert"}}
+    pods = [pod(f"near-{number}") for number in range(2)]
+    pods += [pod(f"far-{number}", schedulerName="other", nodeName="n") for number in range(2)]
+    group = custom("PodGroup", "bert", minMember=2) | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}
+    snapshot = reading([group, *(one | {"metadata": one["metadata"] | label} for one in pods)]).snapshot
+    assert [(one.key, one.min_member) for one in snapshot.pod_groups] == [("team-a/bert", 2)]
+    joined = [one.name for one in snapshot.pods if one.labels.get(POD_GROUP_LABEL)]
     assert joined == ["near-0", "near-1"]
 
 
-def test_a_foreign_gang_that_means_nothing_is_set_aside_by_field(tmp_path):
-    file = tmp_path / "foreign.yaml"
-    file.write_text(
-        "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: bad}\n"
-        "spec: {minMember: 2, minResources: {cpu: much}}\n---\n"
-        "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
-    )
-    (one,) = read([file]).set_aside
-    assert (one.object, one.field) == ("PodGroup default/bad", "spec.minResources.cpu")
+def test_a_foreign_gang_that_means_nothing_is_set_aside_by_field(reading):
+    group = custom("PodGroup", "bad", minMember=2, minResources={"cpu": "much"})
+    (one,) = reading(node(), group | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}).set_aside
+    assert (one.object, one.field) == ("PodGroup team-a/bad", "spec.minResources.cpu")

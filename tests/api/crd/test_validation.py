@@ -1,3 +1,4 @@
+import pytest
 from pydantic import ValidationError
 
 from batchsched.api.crd.queue import Queue
@@ -68,3 +69,15 @@ def test_of_very_many_known_names_the_first_are_listed_and_the_others_counted():
     jobs = [f"job-{number:04}" for number in range(1_500)]
     listed = ", ".join(jobs[:30])
     assert nearest("zzz", jobs) == f"known are {listed} and 1,470 more"
+
+
+def test_levels_keep_their_order():
+    levels = [{"name": "zone", "nodeLabel": "z"}, {"name": "rack", "nodeLabel": "r"}]
+    topology = Topology.model_validate({"metadata": {"name": "default"}, "spec": {"levels": levels}})
+    assert [level.name for level in topology.spec.levels] == ["zone", "rack"]
+
+
+def test_two_levels_of_one_name_are_refused():
+    levels = [{"name": "rack", "nodeLabel": "a"}, {"name": "rack", "nodeLabel": "b"}]
+    with pytest.raises(ValidationError, match="one name"):
+        Topology.model_validate({"metadata": {"name": "default"}, "spec": {"levels": levels}})

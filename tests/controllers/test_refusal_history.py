@@ -21,6 +21,11 @@ def refusal(message: str = "2 cpu short", reason: str = "InsufficientResources",
     return Refusal(pod_group=GANG, reason=reason, message=message, **more)
 
 
+@pytest.fixture
+def verdicts():
+    return RefusalHistory()
+
+
 def hear(
     verdicts: RefusalHistory, *refusals: Refusal, now: float = 0.0, surplus: bool = False, **more: Any
 ) -> set[str]:
@@ -29,35 +34,30 @@ def hear(
     )
 
 
-def test_first_refusal_is_told_at_once():
-    verdicts = RefusalHistory()
+def test_first_refusal_is_told_at_once(verdicts):
     assert hear(verdicts, refusal()) == {GANG}
     assert verdicts.get(GANG).message == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
 
 
-def test_same_refusal_is_no_news():
-    verdicts = RefusalHistory()
+def test_same_refusal_is_no_news(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal(), now=1000.0) == set()
 
 
 @pytest.mark.parametrize("reason", ["NotEnoughPods", "PodGroupNotFound"])
-def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(reason):
-    verdicts = RefusalHistory()
+def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(verdicts, reason):
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
     assert verdicts.publish_due(3, ARRIVING_SECONDS) == {GANG}
     assert "2 of 3" in verdicts.get(GANG).message
 
 
-def test_first_word_on_a_gang_that_came_whole_meanwhile_is_told_at_once():
-    verdicts = RefusalHistory()
+def test_first_word_on_a_gang_that_came_whole_meanwhile_is_told_at_once(verdicts):
     hear(verdicts, refusal("1 of 3", "NotEnoughPods"))
     assert hear(verdicts, refusal(), now=1.0) == {GANG}
 
 
-def test_another_count_waits_and_comes_through_in_the_end():
-    verdicts = RefusalHistory()
+def test_another_count_waits_and_comes_through_in_the_end(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("1 cpu short"), now=1.0) == set()
     assert "2 cpu" in verdicts.get(GANG).message
@@ -65,8 +65,7 @@ def test_another_count_waits_and_comes_through_in_the_end():
     assert "1 cpu" in verdicts.get(GANG).message
 
 
-def test_sentence_that_changes_all_the_time_is_told_less_and_less_often():
-    verdicts = RefusalHistory()
+def test_sentence_that_changes_all_the_time_is_told_less_and_less_often(verdicts):
     told = [second for second in range(3600) if hear(verdicts, refusal(f"{second} short"), now=float(second))]
     assert len(told) < 20
     pauses = [after - before for before, after in pairwise(told)]
@@ -74,14 +73,12 @@ def test_sentence_that_changes_all_the_time_is_told_less_and_less_often():
     assert pauses[-1] == MAX_KEEP_SECONDS
 
 
-def test_another_reason_is_told_soon():
-    verdicts = RefusalHistory()
+def test_another_reason_is_told_soon(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("limit reached", "QueueLimit"), now=KEEP_SECONDS / 10) == {GANG}
 
 
-def test_two_reasons_by_turns_are_not_told_every_time():
-    verdicts = RefusalHistory()
+def test_two_reasons_by_turns_are_not_told_every_time(verdicts):
     told = 0
     for second in range(600):
         reason = ("QueueLimit", "InsufficientResources")[second % 2]
@@ -89,8 +86,7 @@ def test_two_reasons_by_turns_are_not_told_every_time():
     assert told < 40
 
 
-def test_gang_that_took_part_and_was_not_refused_is_acquitted():
-    verdicts = RefusalHistory()
+def test_gang_that_took_part_and_was_not_refused_is_acquitted(verdicts):
     hear(verdicts, refusal(), reservations=(Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),))
     assert verdicts.get(GANG).start
     assert hear(verdicts) == {GANG}
@@ -98,14 +94,12 @@ def test_gang_that_took_part_and_was_not_refused_is_acquitted():
     assert (known.refusal, known.message, known.start) == (None, "", "")
 
 
-def test_pods_beyond_the_minimum_are_told_that_there_is_no_room():
-    verdicts = RefusalHistory()
+def test_pods_beyond_the_minimum_are_told_that_there_is_no_room(verdicts):
     hear(verdicts, surplus=True)
     assert "no room for more" in verdicts.get(GANG).message
 
 
-def test_held_gang_is_free_when_its_own_profile_says_so():
-    verdicts = RefusalHistory()
+def test_held_gang_is_free_when_its_own_profile_says_so(verdicts):
     waiting = Waiting(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
     assert hear(verdicts, waiting=(waiting,)) == {GANG}
     assert verdicts.record_decision(Decision(), "other", (), (), 3, 0.0) == set()
@@ -114,8 +108,7 @@ def test_held_gang_is_free_when_its_own_profile_says_so():
     assert verdicts.get(GANG).waiting is None
 
 
-def test_start_that_is_kept_for_a_gang_is_told():
-    verdicts = RefusalHistory()
+def test_start_that_is_kept_for_a_gang_is_told(verdicts):
     hear(verdicts, refusal())
     kept = (Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),)
     assert hear(verdicts, refusal(), now=1.0, reservations=kept) == {GANG}

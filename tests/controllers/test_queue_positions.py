@@ -1,7 +1,7 @@
 """Who stands where in a queue, and what queues hold."""
 
 from batchsched.controllers.queue_positions import queue_allocations, queue_positions
-from tests.controllers.status.office import observed
+from tests.controllers.office import observed
 from tests.session.scenario import gang, group, profile, queue
 from tests.state.objects import node, pod
 

@@ -1,4 +1,4 @@
-"""Gangs that are half bound: completed while there is time, given up after it, and never when they were whole."""
+"""Recovery: overdue assumed pods are read first; partially bound gangs are completed or rolled back."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,10 +7,49 @@ import pytest
 
 from batchsched.api.snapshot import Snapshot
 from tests.runner.test_profile_scheduler import FAULT
-from tests.service.town import Town
+from tests.service.town import TTL, Town
 from tests.session.clusters import on
-from tests.session.scenario import cluster, gang, nodes, pod
+from tests.session.scenario import alone, cluster, gang, nodes, pod
 from tests.state.objects import ended
+
+
+async def unconfirmed() -> Town:
+    """A town in which a pod was bound, and the watch says nothing."""
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    await town.turn(watch=False)
+    assert town.assumed == {"solo-0"}
+    return town
+
+
+async def test_pod_that_is_found_where_it_should_be_is_confirmed():
+    town = await unconfirmed()
+    await town.turn(TTL, watch=False)
+    assert town.assumed == set()
+    assert town.cache.get("pods", "team/solo-0").node == "n0"
+    assert len(town.told) == 1
+
+
+async def test_pod_that_is_found_waiting_is_placed_again():
+    town = await unconfirmed()
+    town.server.pods["team/solo-0"] = town.server.keep(alone(1, gpu=1).pods[0])
+    town.cache.put(town.server.pods["team/solo-0"])
+    await town.turn(TTL, watch=False)
+    await town.turn(TTL, watch=False)
+    assert len(town.told) == 2
+
+
+async def test_pod_that_is_gone_is_forgotten():
+    town = await unconfirmed()
+    town.server.pods.clear()
+    await town.turn(TTL, watch=False)
+    assert town.cache.get("pods", "team/solo-0") is None
+
+
+async def test_nobody_is_doubted_before_its_time():
+    town = await unconfirmed()
+    town.server.pods.clear()
+    await town.turn(TTL - 1, watch=False)
+    assert town.assumed == {"solo-0"}
 
 
 def half_bound(pods: int, minimum: int | None = None, **spec: Any) -> Snapshot:

@@ -11,7 +11,7 @@ from batchsched.controllers.refusal_history import ARRIVING_SECONDS
 from batchsched.controllers.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
 from docs.generate.events import EVENTS
-from tests.controllers.status.office import Desk, known
+from tests.controllers.office import Desk, known
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod
 

@@ -1,5 +1,6 @@
 import pytest
 
+from batchsched.api.core.metadata import ObjectMeta, seconds, timestamp
 from batchsched.api.core.node import Taint
 from batchsched.api.core.pod import PodAffinity, Toleration
 
@@ -26,3 +27,19 @@ def test_toleration_matches_as_upstream_does(toleration, tolerates):
 def test_terms_that_are_not_stated_are_none_at_all():
     assert PodAffinity().required == ()
     assert PodAffinity().preferred == ()
+
+
+def test_times_read_and_write_in_utc():
+    assert seconds("2026-01-01T00:00:00Z") == seconds("2026-01-01T01:00:00+01:00") == 1767225600.0
+    assert timestamp(1767225600.9) == "2026-01-01T00:00:00Z"
+
+
+def test_missing_or_unreadable_time_is_the_default():
+    assert seconds(None, 7.0) == 7.0
+    assert seconds("yesterday", 7.0) == 7.0
+
+
+def test_missing_labels_and_annotations_read_as_none():
+    assert ObjectMeta().label("a") is None
+    assert ObjectMeta().annotation("a") is None
+    assert ObjectMeta(labels={"a": "b"}).label("a") == "b"

@@ -1,0 +1,179 @@
+"""Events: in kube-scheduler's form, repeats as one series, none lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from batchsched.controllers import event_recorder
+from batchsched.controllers.event_recorder import (
+    MAX_CONCURRENT_EVENTS,
+    MAX_DELAY_SECONDS,
+    REFRESH_SECONDS,
+    SERIES_END_SECONDS,
+    EventRecorder,
+    PendingEvent,
+    Reference,
+    WriteThrottle,
+    object_reference,
+)
+from batchsched.controllers.status_controller import OUR_QUEUES
+from batchsched.errors import ApiError, Unreachable
+from batchsched.kube.connection import POD_RESOURCE
+from tests.controllers.office import Desk
+from tests.kube.virtual import Skewed
+
+pytestmark = pytest.mark.virtual_time
+BERT = object_reference(POD_RESOURCE, "team", "bert-0", "u0")
+
+
+def fact(note: str = "0/1 nodes are available: no room.", about: Reference = BERT) -> PendingEvent:
+    return PendingEvent(about, "FailedScheduling", "Scheduling", note, warning=True)
+
+
+@asynccontextmanager
+async def recording(
+    desk: Desk | None = None, busy: bool = False
+) -> AsyncIterator[tuple[EventRecorder, Desk]]:
+    """Run a recorder that writes to a desk."""
+    desk, clock = desk or Desk(), Skewed()
+    server: Any = desk
+    one = EventRecorder(server, clock, WriteThrottle(clock, lambda: busy), "batchsched", "batchsched-here")
+    running = asyncio.create_task(one.run())
+    yield one, desk
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_event_has_the_form_of_kube_schedulers():
+    async with recording() as (one, desk):
+        one.record_once(PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0"))
+        await one.drain()
+    ((method, path, body),) = desk.sent
+    assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/team/events")
+    name = body["metadata"].pop("name")
+    assert name.startswith("bert-0.")
+    assert body == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "team"},
+        "eventTime": "2023-11-14T22:13:20.000000Z",
+        "reportingController": "batchsched",
+        "reportingInstance": "batchsched-here",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "bert-0", "uid": "u0", "namespace": "team"},
+        "note": "Successfully assigned team/bert-0 to n0",
+        "type": "Normal",
+    }
+
+
+async def test_repeats_are_one_series_that_is_written_now_and_then():
+    async with recording() as (one, desk):
+        one.record_series(fact())
+        await asyncio.sleep(1)
+        for _ in range(500):
+            one.record_series(fact())
+        await asyncio.sleep(1)
+        assert [method for method, _, _ in desk.sent] == ["POST"]
+        await asyncio.sleep(2 * REFRESH_SECONDS)
+        assert [method for method, _, _ in desk.sent] == ["POST", "PATCH"]
+        one.record_series(fact())
+        await one.drain()
+    *_, before, last = desk.sent
+    assert before[2]["series"]["count"] == 501
+    assert last[2]["series"]["count"] == 502
+
+
+async def test_another_sentence_is_another_event_and_a_series_ends():
+    async with recording() as (one, desk):
+        one.record_series(fact())
+        one.record_series(fact("0/1 nodes are available: other."))
+        await asyncio.sleep(SERIES_END_SECONDS + REFRESH_SECONDS)
+        one.record_series(fact())
+        await one.drain()
+    assert [method for method, _, _ in desk.sent] == ["POST"] * 3
+
+
+async def test_events_wait_for_binds_but_not_for_ever_and_few_go_at_once():
+    async with recording(Desk(slow=0.01), busy=True) as (one, desk):
+        for at in range(40):
+            one.record_once(fact(f"{at}"))
+        await asyncio.sleep(0.5)
+        assert not desk.sent
+        await asyncio.sleep(20)
+        assert len(desk.sent) == 40
+        assert desk.most_at_once <= MAX_CONCURRENT_EVENTS
+
+
+NO_ANSWER = Unreachable("no answer")
+
+
+@pytest.mark.parametrize(
+    "faults, written",
+    [
+        pytest.param([NO_ANSWER, NO_ANSWER], 1, id="server away for a moment"),
+        pytest.param(
+            [NO_ANSWER, ApiError(409, "AlreadyExists", "it is there")], 1, id="written before the fault"
+        ),
+        pytest.param([ApiError(403, "Forbidden", "the namespace is being deleted")], 0, id="rejected"),
+    ],
+)
+async def test_event_is_written_after_a_fault_unless_the_server_rejects_it(faults, written):
+    async with recording() as (one, desk):
+        desk.fail(*faults)
+        one.record_once(fact())
+        await one.drain()
+        assert (one.written, one.dropped) == (written, 1 - written)
+    if NO_ANSWER in faults[1:]:
+        assert len(desk.sent) == 1
+
+
+async def test_series_whose_event_is_gone_begins_anew():
+    async with recording() as (one, desk):
+        one.record_series(fact())
+        await asyncio.sleep(1)
+        one.record_series(fact())
+        desk.fail(ApiError(404, "NotFound", "it was an hour old"))
+        await one.drain()
+    assert [method for method, _, _ in desk.sent] == ["POST", "POST"]
+
+
+async def test_full_queue_drops_and_counts(monkeypatch):
+    monkeypatch.setattr(event_recorder, "MAX_QUEUED_EVENTS", 3)
+    async with recording() as (one, desk):
+        for at in range(5):
+            one.record_series(fact(f"{at}"))
+        assert (one.queued_count, one.dropped) == (3, 2)
+        await one.drain()
+    assert len(desk.sent) == 3
+
+
+async def test_long_notes_are_cut_and_what_has_no_namespace_is_told_in_default():
+    async with recording() as (one, desk):
+        one.record_once(fact("ä" * 2000, about=object_reference(OUR_QUEUES, "", "ml", "u1")))
+        await one.drain()
+    ((_, path, body),) = desk.sent
+    assert path == "/apis/events.k8s.io/v1/namespaces/default/events"
+    assert len(body["note"].encode()) <= 1024
+    assert body["note"].endswith("…")
+
+
+async def test_turn_comes_when_nobody_is_bound_any_more():
+    ends = asyncio.get_running_loop().time() + 0.5
+    loop = asyncio.get_running_loop()
+    await WriteThrottle(Skewed(), lambda: loop.time() < ends).wait()
+    assert 0.5 <= loop.time() < 0.6
+
+
+async def test_turn_comes_in_any_case_and_at_once_in_a_hurry():
+    loop = asyncio.get_running_loop()
+    throttle = WriteThrottle(Skewed(), lambda: True)
+    await throttle.wait()
+    assert MAX_DELAY_SECONDS <= loop.time() < MAX_DELAY_SECONDS + 0.1
+    throttle.hurry = True
+    before = loop.time()
+    await throttle.wait()
+    assert loop.time() == before

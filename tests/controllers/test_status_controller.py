@@ -1,0 +1,246 @@
+"""The status controller: what changed is written, what did not change is not, and gangs go before pods."""
+
+from typing import Any
+
+import pytest
+
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import Decision, Refusal
+from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
+from batchsched.controllers.event_recorder import EventRecorder, WriteThrottle
+from batchsched.controllers.refusal_history import RefusalHistory
+from batchsched.controllers.status_controller import (
+    MAX_WRITES_PER_PERIOD,
+    POSITIONS_SECONDS,
+    StatusController,
+)
+from batchsched.errors import ApiError, NotLeading, Unreachable
+from batchsched.state.cluster_state import ClusterState
+from tests.controllers.office import Desk, known, observed
+from tests.kube.virtual import Skewed
+from tests.session.scenario import gang, group, queue
+from tests.state.objects import ended, node, pod
+
+pytestmark = pytest.mark.virtual_time
+GROUP = "/namespaces/team/podgroups/bert/status"
+
+
+class Office:
+    """A controller over a cache.
+
+    Args:
+      cache: what is known of the cluster.
+    """
+
+    def __init__(self, cache: ClusterState) -> None:
+        self.cache = cache
+        self.desk = Desk()
+        self.clock = Skewed()
+        self.verdicts = RefusalHistory()
+        self.controller = self.made()
+
+    def made(self) -> StatusController:
+        server: Any = self.desk
+        courtesy = WriteThrottle(self.clock, lambda: False)
+        self.recorder = EventRecorder(server, self.clock, courtesy, "batchsched")
+        return StatusController(self.cache, self.verdicts, server, self.recorder, courtesy, self.clock)
+
+    def refuse(self, *gangs: str, message: str = "2 cpu short") -> None:
+        refusals = tuple(
+            Refusal(pod_group=one, reason="InsufficientResources", message=message) for one in gangs
+        )
+        self.controller.enqueue(
+            self.verdicts.record_decision(
+                Decision(refusals=refusals), "batchsched", gangs, (), 3, self.clock.now()
+            )
+        )
+
+    def bind(self, *names: str) -> None:
+        for name in names:
+            one = self.cache.get("pods", f"team/{name}")
+            self.cache.put(pod(name, 99, one.metadata.uid, group="bert", on="n0"))
+
+    @property
+    def status(self) -> Any:
+        """What was written of the gang last."""
+        return self.desk.of(GROUP)[-1]["status"]
+
+
+def office_with(*parts: Any) -> Office:
+    return Office(observed([node("n0")], *parts))
+
+
+def bert(count: int = 2, minimum: int | None = None) -> tuple[Any, ...]:
+    made = gang("bert", count, minimum, requests={"cpu": 1})
+    return made.pods, made.pod_groups
+
+
+async def test_gang_is_told_from_pending_to_succeeded():
+    office = office_with(*bert())
+    await office.controller.turn()
+    assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
+    assert office.cache.assume("team/bert-0", "n0", 0.0)
+    assert office.cache.assume("team/bert-1", "n0", 0.0)
+    await office.controller.turn()
+    assert (office.status["phase"], office.status["placed"]) == ("Scheduled", 2)
+    office.bind("bert-0", "bert-1")
+    office.controller.enqueue(["team/bert"])
+    await office.controller.turn()
+    assert office.status["phase"] == "Running"
+    for name in ("bert-0", "bert-1"):
+        office.cache.put(ended(pod(name, 100, f"uid-{name}", group="bert", on="n0")))
+    await office.controller.turn()
+    assert (office.status["phase"], office.status["succeeded"]) == ("Succeeded", 2)
+
+
+async def test_binding_that_is_confirmed_is_a_change_of_its_own():
+    office = office_with(*bert())
+    for name in ("bert-0", "bert-1"):
+        assert office.cache.assume(f"team/{name}", "n0", 0.0)
+    await office.controller.turn()
+    office.bind("bert-0", "bert-1")
+    await office.controller.turn()
+    assert office.status["phase"] == "Running"
+
+
+async def test_what_has_not_changed_is_not_written_again():
+    office = office_with(*bert())
+    for _ in range(5):
+        office.controller.enqueue(["team/bert"])
+        await office.controller.turn()
+    assert len(office.desk.of(GROUP)) == 1
+
+
+async def test_who_leads_next_writes_only_what_is_not_there():
+    office = office_with(*bert())
+    await office.controller.turn()
+    made = known(group("bert", 2)).model_dump(by_alias=True)
+    written = {name: value for name, value in office.status.items() if value is not None}
+    office.cache.put(PodGroup.model_validate(made | {"status": written}))
+    await office.made().turn()
+    assert len(office.desk.of(GROUP)) == 1
+
+
+async def test_pod_group_of_the_same_name_is_another_one():
+    office = office_with(*bert())
+    await office.controller.turn()
+    made = group("bert", 2).model_dump(by_alias=True)
+    made["metadata"]["uid"] = "another"
+    office.cache.put(PodGroup.model_validate(made))
+    await office.controller.turn()
+    assert len(office.desk.of(GROUP)) == 2
+
+
+async def test_pod_group_that_is_not_in_the_api_yet_is_not_written():
+    office = office_with(bert()[0])
+    office.cache.put(group("bert", 2))
+    await office.controller.turn()
+    assert not office.desk.of(GROUP)
+
+
+async def test_refused_pods_say_why_once():
+    office = office_with(*bert())
+    for _ in range(4):
+        office.refuse("team/bert")
+        await office.controller.turn()
+    for at in range(2):
+        (written,) = office.desk.of(f"/pods/bert-{at}/status")
+        (condition,) = written["status"]["conditions"]
+        assert condition["message"] == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
+
+
+async def test_refused_pod_alone_says_why_too_and_not_when_it_was_bound_meanwhile():
+    office = office_with([pod("solo"), pod("late")])
+    office.refuse("team/solo", "team/late")
+    office.cache.put(pod("late", 99, "uid-late", on="n0"))
+    await office.controller.turn()
+    assert len(office.desk.of("/pods/solo/status")) == 1
+    assert not office.desk.of("/pods/late/status")
+
+
+async def test_pod_that_joins_a_refused_gang_says_why():
+    office = office_with(*bert())
+    office.refuse("team/bert")
+    await office.controller.turn()
+    office.cache.put(pod("bert-9", uid="u9", group="bert"))
+    office.refuse("team/bert")
+    await office.controller.turn()
+    assert len(office.desk.of("/pods/bert-9/status")) == 1
+
+
+async def test_ten_thousand_pods_are_written_by_and_by_and_gangs_before_them():
+    count = 10_000
+    office = office_with(*bert(count))
+    office.refuse("team/bert")
+    await office.controller.turn()
+    assert len(office.desk.of(GROUP)) == 1
+    assert len(office.desk.sent) <= MAX_WRITES_PER_PERIOD
+    office.refuse("team/bert", message="1 cpu short")  # not worth ten thousand writes
+    for _ in range(count // MAX_WRITES_PER_PERIOD + 2):
+        await office.controller.turn()
+    assert len(office.desk.of("/pods/")) == count
+
+
+async def test_positions_and_queues_are_looked_at_now_and_then():
+    office = office_with(*bert(), [queue("default")])
+    await office.controller.turn()
+    assert office.status["queuePosition"] == 1
+    office.cache.put(known(group("ernie", 1, age=100)))
+    office.cache.put(known(pod("ernie-0", group="ernie")))
+    await office.controller.turn()
+    assert office.status["queuePosition"] == 1
+    await office.clock.sleep(POSITIONS_SECONDS)
+    await office.controller.turn()
+    assert office.status["queuePosition"] == 2
+    assert office.desk.of("/queues/default/status")[-1]["status"]["pending"] == 2
+
+
+async def test_server_that_is_away_is_asked_again_and_one_that_refuses_is_not():
+    office = office_with(*bert(count=2, minimum=3))
+    office.desk.fail(Unreachable("no answer"))
+    await office.controller.turn()
+    await office.controller.turn()
+    assert len(office.desk.of(GROUP)) == 1
+    office.desk.fail(ApiError(404, "NotFound", "gone"))
+    office.cache.put(known(pod("bert-9", group="bert")))
+    await office.controller.drain()
+    assert len(office.desk.of(GROUP)) == 1
+
+
+async def test_nothing_is_tried_again_when_somebody_else_may_lead():
+    office = office_with(*bert())
+    office.desk.fail(NotLeading("the lease may be lost"))
+    await office.controller.drain()
+    assert not office.desk.sent
+
+
+async def test_gang_is_told_to_be_scheduled_once():
+    office = office_with(*bert())
+    office.bind("bert-0", "bert-1")
+    await office.controller.turn()
+    office.cache.put(pod("bert-1", 200, "uid-bert-1", group="bert", on="n0", labels={"a": "b"}))
+    office.controller.enqueue(["team/bert"])
+    await office.controller.turn()
+    assert office.recorder.queued_count == 1
+
+
+async def test_pod_group_of_kubernetes_itself_says_that_it_was_scheduled_and_one_of_others_does_not():
+    pods, (made,) = bert()
+    for version, path in (
+        ("scheduling.k8s.io/v1beta1", "/apis/scheduling.k8s.io/v1beta1" + GROUP),
+        ("scheduling.volcano.sh/v1beta1", ""),
+    ):
+        marks = {SOURCE: version, SOURCE_UID: "of-another"}
+        meta = made.metadata.model_copy(update={"annotations": marks, "uid": ""})
+
+        office = office_with(pods)
+        office.cache.put(made.model_copy(update={"metadata": meta}))
+        office.bind("bert-0", "bert-1")
+        for _ in range(3):
+            await office.controller.turn()
+        written = [(where, body) for _, where, body in office.desk.sent if "podgroups" in where]
+        assert [where for where, _ in written] == ([path] if path else [])
+        for _, body in written:
+            assert body["metadata"] == {"uid": "of-another"}
+            (condition,) = body["status"]["conditions"]
+            assert (condition["type"], condition["status"]) == ("PodGroupInitiallyScheduled", "True")
