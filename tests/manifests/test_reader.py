@@ -206,6 +206,11 @@ def test_kinds_that_are_not_read_draw_one_warning_each(reading):
     assert found.set_aside == ()
 
 
+def test_scenarios_of_the_lab_draw_no_warning(reading):
+    scenario = {"apiVersion": "config.batchsched.dev/v1alpha1", "kind": "Scenario", "name": "teams"}
+    assert reading(listed(node(), scenario)).warnings == ()
+
+
 def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_waits(reading):
     def stored(kind, name, **fields):
         return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **fields}
