@@ -110,7 +110,7 @@ def demo(
     out.rule("1. One session: gangs are placed whole, or refused with the reason", align="left")
     _run_session(examples or _examples_directory())
     workload = generate(recipe(gangs), SEED)
-    hours = (workload.arrivals[-1].at - workload.arrivals[0].at) / 3600
+    hours = (workload.arrivals[-1].time - workload.arrivals[0].time) / 3600
     out.rule("2. A day on 64 nodes with 8 GPUs each", align="left")
     out.print(
         f"{len(workload.arrivals)} gangs of 1 to 128 GPUs arrive in {hours:.0f} hours and request "
@@ -164,24 +164,24 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 def _print_results(report: Path, results: list["RunResult"], workload: "Workload") -> None:
     """Print the figures of all policies in one table, and write the report."""
     from batchsched.cli.printing import console
-    from batchsched.cli.trials import PolicyRuns, print_side_by_side
-    from batchsched.lab.report import ReportFacts, write
+    from batchsched.cli.outcomes import print_side_by_side
+    from batchsched.lab.report import render_simulation
+    from batchsched.lab.simulation import assess
 
     out = console()
     out.print()
     out.rule("3. Side by side", align="left")
-    print_side_by_side([PolicyRuns(item.policy, (item,)) for item in results], "")
+    cluster = workload.cluster
+    outcomes = [assess(result, cluster.queues, SEED) for result in results]
+    print_side_by_side([(outcome,) for outcome in outcomes], "")
     out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.")
     facts = (
         ("Load", f"{LOAD:g} times the GPU time of the cluster during the arrivals"),
         ("Estimates", f"exceed run times by {OVERESTIMATE:.0%} on average"),
         *((item.name, item.description) for item in DEMO_POLICIES),
     )
-    write(
-        report,
-        results,
-        ReportFacts("a generated day of machine-learning jobs", SEED, workload.cluster.nodes, facts),
-    )
+    html = render_simulation("a generated day of machine-learning jobs", outcomes, cluster.nodes, facts)
+    report.write_text(html, encoding="utf-8")
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 
 

@@ -1,14 +1,23 @@
 """`batchsched lab`: run policies on workloads, many runs in parallel, resumable."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 import yaml
 
 from batchsched.cli.options import Format, Output, check_writable
+from batchsched.cli.simulation_options import Processes
+from batchsched.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from batchsched.lab.measures import Outcome
+    from batchsched.lab.scenario import Scenario
+    from batchsched.lab.tuning import TuningResult
 
 HELP = "Run policies on many workloads and seeds, in parallel and resumable; compare and tune them."
 
@@ -56,10 +65,6 @@ Changes = Annotated[
         show_default=False,
     ),
 ]
-Processes = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of parallel runs; default: one per processor.", show_default=False),
-]
 Address = Annotated[
     str | None,
     typer.Option(
@@ -99,7 +104,7 @@ def run(
     Each finished run is a Parquet file in the folder. If the command is interrupted, start it again: it runs only
     what is missing.
     """
-    from batchsched.cli.laboratory import print_outcomes, run_sweep, write_report
+    from batchsched.cli.outcomes import print_outcomes
     from batchsched.lab.results import outcomes
     from batchsched.lab.scenario import load
 
@@ -129,8 +134,7 @@ def tune(
     The check uses seeds that the search did not see. It shows whether the objective improves there, and which
     measures become worse. If the command is interrupted, start it again: it resumes the search.
     """
-    from batchsched.cli.differences import print_tuned
-    from batchsched.cli.laboratory import run_tuning
+    from batchsched.cli.outcomes import print_tuned
     from batchsched.lab.scenario import load
 
     chosen = load(scenario, parse_changes(change))
@@ -159,8 +163,7 @@ def compare(
 
     Two folders are compared policy by policy, for the policies that both contain.
     """
-    from batchsched.cli.differences import compare_results, print_compared
-    from batchsched.cli.laboratory import check_lab_installed
+    from batchsched.cli.outcomes import compare_results, print_compared
 
     check_lab_installed()
     print_compared(compare_results(base, other), output)
@@ -209,6 +212,75 @@ def serve(
     from batchsched.cli.serving import ResultsAddress, serve
 
     serve(folder, ResultsAddress(address, port, token_file, tls_cert_file, tls_private_key_file))
+
+
+def check_lab_installed() -> None:
+    """Check that pyarrow is installed, which the lab requires.
+
+    Raises:
+      InvalidInput: pyarrow is not installed.
+    """
+    if find_spec("pyarrow") is None:
+        raise InvalidInput("the lab needs pyarrow and optuna; run pip install 'batchsched[lab]'")
+
+
+def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
+    """Run those runs of a scenario that have no result in the folder yet."""
+    check_lab_installed()
+    from batchsched.cli.session import Stopwatch
+    from batchsched.lab.plan import plan
+    from batchsched.lab.results import write_plan
+    from batchsched.lab.sweep import missing_runs, sweep
+    from batchsched.lab.workers import workers
+
+    runs = plan(scenario)
+    write_plan(folder, scenario, runs)
+    missing_count = len(missing_runs(runs, folder))
+    if not missing_count:
+        print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
+        return
+    stopwatch = Stopwatch()
+    try:
+        with workers(address, min(processes, missing_count)) as crew, stopwatch.stage("sweep"):
+            made = sweep(runs, folder, crew, lambda done, total: stopwatch.progress(done, total, "runs"))
+    finally:
+        stopwatch.close()
+    kept = len(runs) - made
+    kept_text = f", {kept} were finished before" if kept else ""
+    print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{kept_text}", file=sys.stderr)
+
+
+def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
+    """Search a scenario's parameters, write the report of the check, and return the result of the search."""
+    check_lab_installed()
+    from batchsched.cli.session import Stopwatch
+    from batchsched.lab.tuning import TuningResources, tune
+    from batchsched.lab.workers import workers
+
+    stopwatch = Stopwatch()
+    try:
+        with workers(address, processes) as crew:
+            resources = TuningResources(
+                folder, crew, lambda done, total: stopwatch.progress(done, total, "settings")
+            )
+            result = tune(scenario, resources)
+    finally:
+        stopwatch.close()
+    write_report(folder / "tuning.html", f"{scenario.name}, {result.policy} tuned", result.outcomes)
+    return result
+
+
+def write_report(path: Path, name: str, outcomes: Sequence["Outcome"]) -> None:
+    """Write the HTML report, and print its path on standard error.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    from batchsched.lab.report import render_sweep
+    from batchsched.lab.results import write_atomically
+
+    write_atomically(path, render_sweep(name, outcomes).encode())
+    print(f"report: {path}", file=sys.stderr)
 
 
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (

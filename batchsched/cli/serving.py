@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from batchsched.cli.laboratory import check_lab_installed
+from batchsched.cli.lab import check_lab_installed
 from batchsched.observability.http.access import Bearer, read_token
 from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import KeyPair, Server, operator_context, self_signed_context

@@ -1,13 +1,18 @@
 """`batchsched simulate`: run a workload in virtual time under one or more policies."""
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
+import yaml
 
 from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed, parse_time
-from batchsched.cli.plan import Plan, run_plan
 from batchsched.cli.simulation_options import (
     Backfill,
     BackfillOption,
@@ -41,12 +46,18 @@ from batchsched.cli.simulation_options import (
     Windows,
     WindowSeed,
 )
-from batchsched.cli.trials import base_profile
-from batchsched.config.schema import Profile
+from batchsched.config.schema import PolicySettings, Profile
 from batchsched.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from batchsched.lab.measures import Outcome
+    from batchsched.lab.plan import Run
+    from batchsched.lab.scenario import ClusterSpec, WorkloadSpec
+    from batchsched.simulator.workload import Workload
 
 HELP = "Run policies on a workload in virtual time."
 HOUR: Final = 3600
+IN_ORDER: Final = {"selection": "ordered"}
 
 
 def swf(
@@ -73,11 +84,11 @@ def swf(
     With several sequences, each starts on an empty cluster. The figures are means over them, and a report draws the
     first sequence.
     """
-    from batchsched.simulator import swf as trace_format
-    from batchsched.simulator.comparison import window_starts
+    from batchsched.lab.scenario import SwfSource
+    from batchsched.lab.simulation import read_swf, window_starts
 
-    read = trace_format.read(trace)
-    rows = read.rows
+    read = read_swf(trace)
+    rows = len(read.rows)
     if not rows:
         raise InvalidInput("has no job that ran: no line with a run time and processors", file=str(trace))
     size = processors or read.processors
@@ -85,41 +96,28 @@ def swf(
         raise typer.BadParameter(
             "the header of the trace does not state the number of processors; set --processors"
         )
-    length = jobs or len(rows)
+    length = jobs or rows
     if windows:
-        begins = window_starts(windows, window_seed, window_below or len(rows) - length + 1)
+        begins = window_starts(windows, window_seed, window_below or rows - length + 1)
     else:
         begins = _numbers(starts) if starts else (0,)
-    beyond = [row for row in begins if row >= len(rows)]
+    beyond = [row for row in begins if row >= rows]
     if beyond:
-        raise typer.BadParameter(
-            f"row {beyond[0]} is beyond the last row, {len(rows) - 1}", param_hint="--starts"
-        )
-    made = [
-        partial(
-            trace_format.workload,
-            rows[start : start + length],
-            size,
-            f"{trace.stem}[{start}:{start + length}]",
-        )
-        for start in begins
-    ]
-    plan = Plan(
+        raise typer.BadParameter(f"row {beyond[0]} is beyond the last row, {rows - 1}", param_hint="--starts")
+    workloads = []
+    for start in begins:
+        source = SwfSource(trace=trace, processors=size, jobs=length, start=start)
+        workloads.append(_workload(f"{trace.stem}[{start}:{start + length}]", swf=source))
+    plan = SimulationPlan(
         trace.stem,
-        made,
+        workloads,
         policy or ["fcfs"],
-        base_profile(config, profile, _ordered()),
-        {
-            "selection": "ordered",
-            "backfill": backfill.value,
-            "blocking": True,
-            "session_window": session_window,
-        },
+        base_profile(config, profile),
+        {**IN_ORDER, "backfill": backfill.value, "blocking": True, "session_window": session_window},
         seed,
         session_interval,
-        processes,
     )
-    run_plan(plan, report, output)
+    plan.run(processes, report, output)
 
 
 def philly(
@@ -143,42 +141,33 @@ def philly(
     output: Format = Output.TABLE,
 ) -> None:
     """Run Microsoft's Philly trace: gangs of pods that request up to all GPUs of a node."""
-    from batchsched.simulator import philly as trace_format
+    from batchsched.api.crd.podgroup import DEFAULT_QUEUE
+    from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PhillySource
+    from batchsched.lab.simulation import read_philly
+    from batchsched.simulator.philly import read_queues
 
-    period = trace_format.Period(
-        parse_time(first) if first else float("-inf"), parse_time(last) if last else float("inf")
-    )
-    rows = trace_format.read(trace, trace_format.read_queues(queues) if queues else (), period)
-    if not rows:
+    clusters = read_queues(queues) if queues else ()
+    teams: dict[str, tuple[str, ...]] = {f"vc-{cluster}": (cluster,) for cluster in clusters}
+    if pooled:
+        teams = {DEFAULT_QUEUE: clusters or (ALL_NAMES,)}
+    source = PhillySource(trace=trace, first=_moment(first), last=_moment(last), teams=teams)
+    if not read_philly(source)[0]:
         raise typer.BadParameter(
             "no job of the trace matches --queues, --first and --last; select more clusters "
             "or a longer period"
         )
-    plan = Plan(
-        trace.stem.removesuffix(".csv"),
-        [
-            partial(
-                trace_format.workload,
-                rows,
-                nodes,
-                gpus_per_node,
-                trace.stem.removesuffix(".csv"),
-                pooled=pooled,
-            )
-        ],
+    name = trace.stem.removesuffix(".csv")
+    plan = SimulationPlan(
+        name,
+        [_workload(name, philly=source)],
         policy or ["fcfs"],
-        base_profile(config, profile, _ordered()),
-        {
-            "selection": "ordered",
-            "backfill": backfill.value,
-            "blocking": blocking,
-            "session_window": session_window,
-        },
+        base_profile(config, profile),
+        {**IN_ORDER, "backfill": backfill.value, "blocking": blocking, "session_window": session_window},
         seed,
         session_interval,
-        processes,
+        ClusterSpec(nodes=nodes, gpus_per_node=gpus_per_node),
     )
-    run_plan(plan, report, output)
+    plan.run(processes, report, output)
 
 
 def generate(
@@ -203,24 +192,26 @@ def generate(
     output: Format = Output.TABLE,
 ) -> None:
     """Generate a machine-learning workload from a seed, and run it."""
-    from batchsched.lab.simulation import generated
-    from batchsched.simulator.generator import Recipe
+    from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource
+    from batchsched.simulator.generator import zipf_shares
 
-    recipe = Recipe(gangs, nodes, gpus_per_node, load, queues, overestimate=overestimate)
-    failures = (
-        None if hours_between_failures is None else (hours_between_failures * HOUR, hours_to_repair * HOUR)
+    failures = None
+    if hours_between_failures is not None:
+        failures = Failures(hours_between=hours_between_failures, hours_to_repair=hours_to_repair)
+    source = GeneratedSource(
+        gangs=gangs, load=load, overestimate=overestimate, shares=dict(zipf_shares(queues))
     )
-    plan = Plan(
+    plan = SimulationPlan(
         f"generated-{seed}",
-        [partial(generated, recipe, seed, failures)],
+        [_workload(f"generated-{seed}", generate=source)],
         policy or ["priority"],
-        base_profile(config, profile, _ordered()),
+        base_profile(config, profile),
         {"selection": selection.value, "backfill": backfill.value, "session_window": session_window},
         seed,
         session_interval,
-        processes,
+        ClusterSpec(nodes=nodes, gpus_per_node=gpus_per_node, failures=failures),
     )
-    run_plan(plan, report, output)
+    plan.run(processes, report, output)
 
 
 def manifests(
@@ -243,27 +234,27 @@ def manifests(
     import time
 
     from batchsched.manifests.reader import read
-    from batchsched.simulator import from_snapshot as given
+    from batchsched.simulator.workload import workload_of_snapshot
 
-    chosen = base_profile(config, profile, Profile())
-    reading = read(files, scheduler_name=chosen.scheduler_name)
-    start = time.time() if now is None else now
+    chosen = base_profile(config, profile)
+    snapshot = read(files, scheduler_name=chosen.scheduler_name).snapshot
     name = ", ".join(str(file) for file in files)
-    plan = Plan(
-        name,
-        [partial(given.workload, reading.snapshot, start, runtime, name)],
-        policy or (),
-        chosen,
-        {},
-        seed,
-        session_interval,
-        processes,
+    prepared = workload_of_snapshot(snapshot, time.time() if now is None else now, runtime, name)
+    plan = SimulationPlan(
+        name, [_workload(name)], policy or (), chosen, {}, seed, session_interval, prepared=prepared
     )
-    run_plan(plan, report, output)
+    plan.run(processes, report, output)
 
 
-def _ordered() -> Profile:
-    return Profile(selection="ordered")
+def _workload(name: str, **source: Any) -> "WorkloadSpec":
+    """Return a workload with one source. Names from the command line may be longer than those of scenarios."""
+    from batchsched.lab.scenario import WorkloadSpec
+
+    return WorkloadSpec.model_construct(name=name, **source)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromtimestamp(parse_time(text), UTC) if text else None
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -273,6 +264,164 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(
             f"{text!r} is not a list of whole numbers; expected such as 0,1000", param_hint="--starts"
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationPlan:
+    """Workloads to run under policies.
+
+    Args:
+      name: the name in tables.
+      workloads: the workloads; each runs under each policy.
+      policies: the policies, as on the command line.
+      base: the profile that supplies all other settings.
+      changes: settings that replace those of the profile.
+      seed: the seed of workloads and sessions.
+      interval: minimum seconds between two sessions.
+      cluster: the cluster, for workloads without one.
+      prepared: the workload itself, if its source can be read only once.
+    """
+
+    name: str
+    workloads: Sequence["WorkloadSpec"]
+    policies: Sequence[str]
+    base: Profile
+    changes: Mapping[str, Any]
+    seed: int
+    interval: int
+    cluster: "ClusterSpec | None" = None
+    prepared: "Workload | None" = None
+
+    def run(self, processes: int | None, report: Path | None, output: Output) -> None:
+        """Run all workloads under all policies, write the report if a path is given, and print the results.
+
+        The report draws only the first workload, because workloads share neither time nor nodes.
+        """
+        from batchsched.cli.outcomes import print_summary
+        from batchsched.lab.plan import Run
+        from batchsched.lab.scenario import ClusterSpec
+
+        profiles = profiles_of_policies(self.policies, self.base, self.changes)
+        runs = [
+            Run(
+                workload=workload,
+                policy=named.name,
+                cluster=self.cluster or ClusterSpec(),
+                profile=named.profile,
+                seed=self.seed,
+                interval=self.interval,
+                prepared=self.prepared,
+            )
+            for named in profiles
+            for workload in self.workloads
+        ]
+        count = len(self.workloads)
+        # Only what is drawn keeps its series: hundreds of runs with all series do not fit in memory.
+        drawn = self.workloads[0].name if report is not None or count == 1 else None
+        outcomes = _outcomes(runs, drawn, processes or os.cpu_count() or 1)
+        policies = [outcomes[first : first + count] for first in range(0, len(runs), count)]
+        if report is not None:
+            self._write_report(report, [runs[0] for runs in policies], runs[0])
+        print_summary(self.name, policies, output)
+
+    def _write_report(self, path: Path, outcomes: Sequence["Outcome"], run: "Run") -> None:
+        from batchsched.lab.report import render_simulation
+        from batchsched.lab.simulation import workload_of
+
+        count = len(self.workloads)
+        facts = [("Sequences", f"the first of {count}")] if count > 1 else []
+        workload = workload_of(run)
+        html = render_simulation(workload.name, outcomes, workload.cluster.nodes, facts)
+        path.write_text(html, encoding="utf-8")
+
+
+def _outcomes(runs: Sequence["Run"], drawn: str | None, processes: int) -> list["Outcome"]:
+    """Execute runs with a progress bar; return their outcomes in the order of the runs.
+
+    Args:
+      runs: the runs.
+      drawn: name of the workload of which outcomes keep placements and series.
+      processes: number of parallel processes.
+    """
+    from batchsched.cli.session import Stopwatch
+    from batchsched.lab.simulation import execute
+    from batchsched.lab.workers import workers
+
+    stopwatch = Stopwatch()
+    outcomes: dict[int, Outcome] = {}
+    try:
+        with workers(None, min(processes, len(runs))) as pool:
+            for index, outcome in execute(partial(_outcome, drawn=drawn), runs, pool):
+                outcomes[index] = outcome
+                stopwatch.progress(len(outcomes), len(runs), "runs")
+    finally:
+        stopwatch.close()
+    return [outcomes[index] for index in range(len(runs))]
+
+
+def _outcome(run: "Run", drawn: str | None) -> "Outcome":
+    from batchsched.lab.simulation import outcome_of
+
+    outcome = outcome_of(run)
+    return outcome if run.workload.name == drawn else outcome.without_detail()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProfile:
+    """A policy to run: its name in tables, and the profile that uses it."""
+
+    name: str
+    profile: Profile
+
+
+def profiles_of_policies(
+    policies: Sequence[str], base: Profile, changes: Mapping[str, Any]
+) -> tuple[NamedProfile, ...]:
+    """Return a profile for each policy.
+
+    Args:
+      policies: names, with optional arguments: `headroom:share=0.25,patience=3`. Empty: the profile's own policy.
+      base: the profile that supplies all other settings.
+      changes: settings that replace those of the profile.
+
+    Raises:
+      BadParameter: an argument does not have the form NAME=VALUE.
+    """
+    made = []
+    for text in policies or [base.policy.name]:
+        name, _, arguments = text.partition(":")
+        args = dict(_argument(argument) for argument in arguments.split(",")) if arguments else {}
+        policy = (
+            base.policy
+            if not arguments and name == base.policy.name
+            else PolicySettings(name=name, args=args)
+        )
+        made.append(NamedProfile(text, base.model_copy(update={**changes, "policy": policy})))
+    return tuple(made)
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise typer.BadParameter(f"{text!r} is not an argument of a policy; expected NAME=VALUE")
+    return name.strip(), yaml.safe_load(value)
+
+
+def base_profile(config: Path | None, name: str | None) -> Profile:
+    """Return the profile of a configuration file, or the default profile if no file is given.
+
+    Raises:
+      InvalidInput: the file cannot be used, or there is no profile of that name.
+    """
+    from batchsched.cli.session import profile_of
+
+    profile = profile_of(config, name)
+    if profile.extenders:
+        print(
+            "warning: a simulation does not call extenders, because they do not know the simulated cluster",
+            file=sys.stderr,
+        )
+    return profile.model_copy(update={"extenders": ()})
 
 
 COMMANDS: Final[tuple[tuple[Callable[..., None], str], ...]] = (

@@ -7,8 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.lab.figure import Figure, axis, clock_axis
-from batchsched.lab.theme import series
+from batchsched.lab.figure import Figure, axis, clock_axis, rounded, series
 from batchsched.lab.trial import Floats, Trial
 
 _WAITS: Final = "Time from submission to start; waits below 1 s are drawn at 1 s."
@@ -33,9 +32,9 @@ def size_bounds(trials: Sequence[Trial]) -> tuple[int, ...]:
 
 def size_class(units: int, bounds: Sequence[int]) -> str:
     """Return the name of a size class: 1, 2, 3–4, 5–8 and so on."""
-    at = next(index for index, bound in enumerate(bounds) if units <= bound)
-    lowest = bounds[at - 1] + 1 if at else min(bounds[0], 1)
-    return str(bounds[at]) if lowest >= bounds[at] else f"{lowest}–{bounds[at]}"
+    index = next(index for index, bound in enumerate(bounds) if units <= bound)
+    lowest = bounds[index - 1] + 1 if index else min(bounds[0], 1)
+    return str(bounds[index]) if lowest >= bounds[index] else f"{lowest}–{bounds[index]}"
 
 
 def wait_by_size(trials: Sequence[Trial]) -> Figure:
@@ -89,7 +88,7 @@ def _sizes(trials: Sequence[Trial]) -> _Classes:
 
 def _queues(trials: Sequence[Trial]) -> _Classes:
     names = sorted({gang.queue for trial in trials for gang in trial.gangs})
-    place = {name: at for at, name in enumerate(names)}
+    place = {name: index for index, name in enumerate(names)}
     return _Classes(
         "queue",
         tuple(names),
@@ -127,8 +126,8 @@ def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[st
         class_values = values[defined & (places == position)]
         if len(class_values):
             names.append(name)
-            rows.append([float(f"{value:.5g}") for value in np.percentile(class_values, _FENCES)])
-            worst.append([float(f"{class_values.max():.5g}")])
+            rows.append(rounded(np.percentile(class_values, _FENCES)))
+            worst.append(rounded([class_values.max()]))
     low, first, middle, third, high = (
         (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
     )

@@ -10,8 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from batchsched import __version__
-from batchsched.lab.figure import Figure, frame
-from batchsched.lab.theme import DARK, LIGHT
+from batchsched.lab.figure import DARK, LIGHT, Figure, frame
 
 TEMPLATE: Final = "document.html.j2"
 

@@ -10,9 +10,9 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from batchsched import __version__
 from batchsched.errors import InvalidInput
-from batchsched.lab.findings import render
-from batchsched.lab.measures import MEASURES
-from batchsched.lab.results import PLAN, RUNS, Outcome, decode, place_of, read_plan
+from batchsched.lab.measures import MEASURES, Outcome
+from batchsched.lab.report import render_sweep
+from batchsched.lab.results import PLAN, RUNS, decode, read_plan, result_path
 
 TEMPLATE: Final = "runs.html.j2"
 LINKS: Final = (("All runs and their files", f"/{RUNS}"),)
@@ -64,7 +64,7 @@ class ResultPages:
         outcomes = self._finished(plan)
         stamp = (_stamp(self._folder / PLAN), {key: of for key, (of, _) in self._outcomes.items()})
         if self._report[0] != stamp:
-            self._report = (stamp, render(_name(plan), outcomes, LINKS))
+            self._report = (stamp, render_sweep(_name(plan), outcomes, LINKS))
         return self._report[1]
 
     def runs(self) -> str:
@@ -100,7 +100,7 @@ class ResultPages:
           InvalidInput: The folder is not a result folder.
         """
         key = name.removesuffix(".parquet")
-        path = place_of(self._folder, key)
+        path = result_path(self._folder, key)
         in_plan = any(run["key"] == key for run in read_plan(self._folder)["runs"])
         # Only names in the plan are served, and only inside the folder: a forged plan gives no access to other files.
         inside = path.resolve().parent == (self._folder / RUNS).resolve()
@@ -115,14 +115,14 @@ class ResultPages:
         kept: dict[str, tuple[Stamp, Outcome]] = {}
         outcomes = []
         for run in plan["runs"]:
-            path = place_of(self._folder, run["key"])
+            path = result_path(self._folder, run["key"])
             stamp = _stamp(path)
             if stamp is None:
                 continue
             read_before = self._outcomes.get(run["key"])
             outcome = read_before[1] if read_before is not None and read_before[0] == stamp else decode(path)
             kept[run["key"]] = (stamp, outcome)
-            outcomes.append(outcome.called(run["workload"], run["policy"]))
+            outcomes.append(outcome.rename(run["workload"], run["policy"]))
         self._outcomes = kept
         if not outcomes:
             count = len(plan["runs"])

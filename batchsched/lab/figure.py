@@ -1,8 +1,8 @@
 """A figure of a report: data for plotly.js with a heading and a caption."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 MINUTE = 60.0
 HOUR = 3600.0
@@ -91,6 +91,17 @@ def frame() -> dict[str, Any]:
     }
 
 
+def time_axis(span: float, **more: Any) -> dict[str, Any]:
+    """Return an axis of `span` seconds since the start of the run."""
+    unit = time_unit(span)
+    return axis(f"time since start ({unit.name})", range=[0, span / unit.seconds], **more)
+
+
+def rounded(values: Iterable[float], digits: int = 5) -> list[float]:
+    """Return values with a number of significant digits, which keeps the page small."""
+    return [float(f"{value:.{digits}g}") for value in values]
+
+
 # Ticks of a logarithmic time axis, in seconds.
 _CLOCK = (
     (1.0, "1 s"),
@@ -115,3 +126,50 @@ def clock_axis(title: str) -> dict[str, Any]:
         tickvals=[value for value, _ in _CLOCK],
         ticktext=[text for _, text in _CLOCK],
     )
+
+
+LIGHT: Final = {
+    "$paper": "#ffffff",
+    "$ink": "#1b1f24",
+    "$muted": "#57606a",
+    "$grid": "#d8dee4",
+    "$series0": "#0072b2",
+    "$series1": "#d55e00",
+    "$series2": "#00805f",
+    "$series3": "#b4508c",
+    "$series4": "#a67400",
+    "$series5": "#5b4bb5",
+    "$series6": "#6e7781",
+    "$series7": "#3a9bd6",
+}
+
+DARK: Final = {
+    "$paper": "#14181d",
+    "$ink": "#e6edf3",
+    "$muted": "#9da7b3",
+    "$grid": "#333b44",
+    "$series0": "#56b4e9",
+    "$series1": "#f2874a",
+    "$series2": "#2fc49a",
+    "$series3": "#e093bf",
+    "$series4": "#f0c541",
+    "$series5": "#a79bf2",
+    "$series6": "#a3adb8",
+    "$series7": "#2f86c4",
+}
+
+SERIES: Final = 8
+"""Number of series colors."""
+
+DASHES: Final = ("solid", "dash", "dot", "dashdot", "16px,4px", "12px,3px,2px,3px", "6px,2px", "3px,3px")
+"""Dashes for the lines, one for each color, so that no two lines look alike."""
+
+
+def series(index: int) -> str:
+    """Return the color name of a series; colors repeat after the last one."""
+    return f"$series{index % SERIES}"
+
+
+def dash(index: int) -> str:
+    """Return the dash of a line."""
+    return DASHES[index % len(DASHES)]

@@ -10,8 +10,7 @@ import numpy as np
 
 from batchsched.api.core.node import Node
 from batchsched.lab.distributions import size_bounds, size_class
-from batchsched.lab.figure import Figure, TimeUnit, axis, duration, time_unit
-from batchsched.lab.theme import SERIES, series
+from batchsched.lab.figure import SERIES, Figure, TimeUnit, axis, duration, series, time_axis, time_unit
 from batchsched.lab.trial import GPUS, Trial, eventful
 from batchsched.simulator.result import GangRecord
 
@@ -198,7 +197,7 @@ def _gantt(trial: Trial, drawn: Rows, bars: Sequence[GanttBar], colours: _Colour
     layout = {
         "barmode": "overlay",
         "bargap": 0,
-        "xaxis": axis(f"time since start ({unit.name})", range=[0, until / unit.seconds]),
+        "xaxis": time_axis(until),
         "yaxis": axis(
             "node",
             range=[drawn.total, 0],

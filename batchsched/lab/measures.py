@@ -1,7 +1,8 @@
-"""The measures of a run by name, shared by tables, reports, tuning and comparison."""
+"""The outcome of a run and its measures by name, shared by tables, reports, tuning and comparison."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -10,8 +11,8 @@ from batchsched.api.crd.validation import nearest
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.figure import HOUR, duration
-from batchsched.lab.trial import mean_until, resources, trials
-from batchsched.simulator.result import RunResult
+from batchsched.lab.trial import mean_until, resource_label, resources, trials
+from batchsched.simulator.result import QueueSeries, RunResult, Series
 
 
 def _times(value: float) -> str:
@@ -63,7 +64,7 @@ MEASURES: Final = (
     Measure("meanGap", "Mean solver gap", "lower", _percent),
     Measure("worstGap", "Worst solver gap", "lower", _percent),
 )
-BY_KEY: Final = {one.key: one for one in MEASURES}
+BY_KEY: Final = {measure.key: measure for measure in MEASURES}
 
 
 def measure_named(key: str, field: str) -> Measure:
@@ -105,3 +106,92 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
         "meanGap": result.mean_gap,
         "worstGap": result.worst_gap,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run.
+
+    Args:
+      key: The key of the run.
+      seed: The seed of the run.
+      result: Records of gangs and series over time.
+      fairness: The shares of the queues.
+      measures: The measures by name.
+      cpu_seconds: The CPU time of the run.
+    """
+
+    key: str
+    seed: int
+    result: RunResult
+    fairness: Fairness
+    measures: Mapping[str, float]
+    cpu_seconds: float
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy."""
+        return self.result.policy
+
+    @property
+    def workload(self) -> str:
+        """The name of the workload."""
+        return self.result.workload
+
+    def rename(self, workload: str, policy: str) -> "Outcome":
+        """Return the outcome under other names."""
+        return replace(self, result=replace(self.result, workload=workload, policy=policy))
+
+    def without_detail(self) -> "Outcome":
+        """Return the outcome without placements and series: hundreds of such outcomes fit in memory."""
+        gangs = tuple(replace(gang, placements=()) for gang in self.result.gangs)
+        series = Series((), {}, {}, (), ())
+        return replace(self, result=replace(self.result, gangs=gangs, series=series, queues=QueueSeries()))
+
+
+FOOTNOTE: Final = "* Mean from the first to the last arrival."
+_SUMMARY: Final = ("meanWait", "worstWait", "meanSlowdown", "worstSlowdown")
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """A measure in the summary of a simulation, and its mean over the runs of each policy."""
+
+    measure: Measure
+    means: tuple[float, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The means as text."""
+        return tuple(map(self.measure.show, self.means))
+
+
+def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
+    """Return the summary of a simulation. Utilization is left out if a run has no series."""
+    drawn = [trials([outcome.result for outcome in outcomes]) for outcomes in policies]
+    every = [trial for runs in drawn for trial in runs]
+    rows = [_mean_row(BY_KEY[key], policies) for key in _SUMMARY]
+    if all(trial.busy for trial in every):
+        resource = next(iter(resources(every)), "cpu")
+        used = replace(BY_KEY["utilisation"], title=f"{resource_label(resource, plural=True)} used*")
+        rows.append(
+            SummaryRow(used, tuple(fmean(run.busy.get(resource, 0.0) for run in runs) for runs in drawn))
+        )
+    rows.append(_mean_row(BY_KEY["makespan"], policies))
+    done = [[trial.metrics.gangs - trial.metrics.unfinished for trial in runs] for runs in drawn]
+    rows.append(
+        SummaryRow(Measure("done", "Gangs done", "higher", "{:,.0f}".format), tuple(map(fmean, done)))
+    )
+    return tuple(rows)
+
+
+def _mean_row(measure: Measure, policies: Sequence[Sequence[Outcome]]) -> SummaryRow:
+    means = (fmean(outcome.measures[measure.key] for outcome in outcomes) for outcomes in policies)
+    return SummaryRow(measure, tuple(means))
+
+
+def best_of(measure: Measure, values: Sequence[float]) -> float | None:
+    """Return the best value; None if all values are equal."""
+    if len(set(values)) < 2:
+        return None
+    return min(values) if measure.better == "lower" else max(values)

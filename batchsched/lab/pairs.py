@@ -1,17 +1,24 @@
 """Paired comparison of policies: runs with the same workload and seed, so that their common variation cancels.
 
+The slowdown of a run depends on a few gangs, and workloads differ more than policies do, so a mean over ten runs says
+little. The difference of two policies on the same workload says more, and its confidence interval states how much.
 Intervals use Student's t distribution, because the number of seeds is small.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan, sqrt
-from statistics import fmean, stdev
+from functools import lru_cache
+from math import atan, comb, cos, isnan, nan, pi, sin, sqrt
+from statistics import NormalDist, fmean, stdev
+from typing import Final
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.measures import MEASURES, Measure
-from batchsched.lab.results import Outcome
-from batchsched.simulator.comparison import quantile
+from batchsched.lab.measures import MEASURES, Measure, Outcome
+
+CONFIDENCE: Final = 0.95
+_NEARLY_NORMAL: Final = 1000
+"""Degrees of freedom from which Student's distribution is taken as normal."""
+_PRECISE: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class PairedComparison:
       measure: The measure.
       base, other: The means of the two policies.
       difference: The mean of other minus base, over pairs.
+      lower: The share of the pairs in which the other policy has the lower value.
       verdict: "better" or "worse" if the interval excludes 0, "same" if all pairs are equal, otherwise "unclear".
     """
 
@@ -44,6 +52,7 @@ class PairedComparison:
     base: Mean
     other: Mean
     difference: Mean
+    lower: float
     verdict: str
 
 
@@ -66,10 +75,10 @@ def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[Pa
         for outcome in other
         if (outcome.workload, outcome.seed) in before
     ]
-    return tuple(_compared(measure, pairs) for measure in MEASURES) if pairs else ()
+    return tuple(_compare_by(measure, pairs) for measure in MEASURES) if pairs else ()
 
 
-def check_same(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
+def check_same_gangs(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
     """Check that workloads of the same name and seed are identical.
 
     Raises:
@@ -89,13 +98,17 @@ def _gangs(outcome: Outcome) -> list[tuple[str, int, int]]:
     return [(gang.key, gang.submitted, gang.runtime) for gang in outcome.result.gangs]
 
 
-def _compared(
+def _compare_by(
     measure: Measure, pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]
 ) -> PairedComparison:
-    base = [one[measure.key] for one, _ in pairs]
-    other = [one[measure.key] for _, one in pairs]
-    difference = Mean.of([after - before for before, after in zip(base, other, strict=True)])
-    return PairedComparison(measure, Mean.of(base), Mean.of(other), difference, _verdict(measure, difference))
+    base = [before[measure.key] for before, _ in pairs]
+    other = [after[measure.key] for _, after in pairs]
+    differences = [after - before for before, after in zip(base, other, strict=True)]
+    difference = Mean.of(differences)
+    lower = fmean(change < 0 for change in differences)
+    return PairedComparison(
+        measure, Mean.of(base), Mean.of(other), difference, lower, _verdict(measure, difference)
+    )
 
 
 def _verdict(measure: Measure, difference: Mean) -> str:
@@ -106,17 +119,47 @@ def _verdict(measure: Measure, difference: Mean) -> str:
     return "better" if (difference.value < 0) == (measure.better == "lower") else "worse"
 
 
-def difference_text(one: PairedComparison) -> str:
+def difference_text(comparison: PairedComparison) -> str:
     """Format a difference: `-3.2 min ± 40 s`, or `same`."""
-    if one.verdict == "same":
+    if comparison.verdict == "same":
         return "same"
-    sign = "-" if one.difference.value < 0 else "+"
-    text = sign + one.measure.show(abs(one.difference.value))
-    width = one.difference.half_width
-    return text if isnan(width) else f"{text} ± {one.measure.show(width)}"
+    difference, show = comparison.difference, comparison.measure.show
+    text = ("-" if difference.value < 0 else "+") + show(abs(difference.value))
+    return text if isnan(difference.half_width) else f"{text} ± {show(difference.half_width)}"
 
 
-def of_interest(policies: Sequence[Sequence[PairedComparison]]) -> tuple[Measure, ...]:
+def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Measure, ...]:
     """Return the measures that are not zero under all policies."""
-    told = {one.measure.key for found in policies for one in found if one.other.value}
-    return tuple(measure for measure in MEASURES if measure.key in told)
+    keys = {comparison.measure.key for policy in policies for comparison in policy if comparison.other.value}
+    return tuple(measure for measure in MEASURES if measure.key in keys)
+
+
+@lru_cache(maxsize=256)
+def quantile(freedom: int) -> float:
+    """Return the two-sided 95 % quantile of Student's t for a number of degrees of freedom.
+
+    Source: the closed form of its distribution for whole degrees, Abramowitz and Stegun, 26.7.3 and 26.7.4.
+
+    Raises:
+      InvalidInput: fewer than one degree of freedom.
+    """
+    if freedom < 1:
+        raise InvalidInput("expected at least two values", object="comparison")
+    if freedom > _NEARLY_NORMAL:
+        return NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+    low, high = 0.0, 16.0
+    while high - low > _PRECISE:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < CONFIDENCE else (low, middle)
+    return (low + high) / 2
+
+
+def _within(bound: float, freedom: int) -> float:
+    """Return the probability that |t| is at most `bound`."""
+    angle = atan(bound / sqrt(freedom))
+    if freedom % 2 == 0:
+        terms = (comb(2 * k, k) / 4**k * cos(angle) ** (2 * k) for k in range(freedom // 2))
+        return sin(angle) * float(sum(terms))
+    # (2·4·…·2k) / (3·5·…·(2k + 1)) = 4^k / ((2k + 1)·C(2k, k))
+    terms = (4**k / ((2 * k + 1) * comb(2 * k, k)) * cos(angle) ** (2 * k + 1) for k in range(freedom // 2))
+    return 2 / pi * (angle + sin(angle) * float(sum(terms)))

@@ -8,7 +8,7 @@ renamed policy need not run again.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +21,9 @@ from batchsched.api.crd.validation import complaints
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.scenario import EVERYONE, ClusterSpec, PolicyCase, Scenario, WorkloadSpec
+from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PolicyCase, Scenario, WorkloadSpec
 from batchsched.session.session import Session
+from batchsched.simulator.workload import Workload
 
 FORMAT: Final = 1
 """Version of the result format; a change invalidates all results."""
@@ -44,18 +45,21 @@ class Run:
       interval: Minimum seconds between two sessions.
       resource: The resource of the fairness measure; None selects the most requested one.
       digests: The digests of the workload's files, by path.
+      prepared: The workload itself, if its source can be read only once, such as standard input. It is not part of
+        the key.
     """
 
     workload: WorkloadSpec
     policy: str
     cluster: ClusterSpec
-    queues: tuple[Queue, ...]
-    changes: Mapping[str, Mapping[str, Any]]
     profile: Profile
     seed: int
-    interval: int
-    resource: str | None
-    digests: Mapping[str, str]
+    interval: int = 0
+    queues: tuple[Queue, ...] = ()
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    resource: str | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    prepared: Workload | None = None
 
     @cached_property
     def key(self) -> str:
@@ -77,20 +81,20 @@ class Run:
             text = text.replace(json.dumps(path), json.dumps(digest))
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
-    def laid_out(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+    def change_queues(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return the queues of a workload with the changes of this run.
 
         Raises:
           InvalidInput: A changed queue or field does not exist.
         """
         queues_by_name = {queue.name: queue for queue in (*queues, *self.queues)}
-        unknown = [name for name in self.changes if name != EVERYONE and name not in queues_by_name]
+        unknown = [name for name in self.changes if name != ALL_NAMES and name not in queues_by_name]
         if unknown:
             raise InvalidInput(f"there is no queue {unknown[0]!r}", object=f"policy {self.policy}")
         return tuple(self._changed(queue) for queue in queues_by_name.values())
 
     def _changed(self, queue: Queue) -> Queue:
-        fields = {**self.changes.get(EVERYONE, {}), **self.changes.get(queue.name, {})}
+        fields = {**self.changes.get(ALL_NAMES, {}), **self.changes.get(queue.name, {})}
         if not fields:
             return queue
         spec_fields = queue.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -125,16 +129,16 @@ def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[
         for policy, profile in zip(policies, profiles, strict=True):
             for seed in seeds:
                 yield Run(
-                    workload,
-                    policy.name,
-                    scenario.cluster,
-                    scenario.queues,
-                    policy.queues,
-                    profile,
-                    seed,
-                    scenario.session_interval,
-                    scenario.resource,
-                    digests,
+                    workload=workload,
+                    policy=policy.name,
+                    cluster=scenario.cluster,
+                    profile=profile,
+                    seed=seed,
+                    interval=scenario.session_interval,
+                    queues=scenario.queues,
+                    changes=policy.queues,
+                    resource=scenario.resource,
+                    digests=digests,
                 )
 
 
@@ -169,10 +173,10 @@ def _files(workload: WorkloadSpec) -> tuple[Path, ...]:
 
 def _digest(path: Path) -> str:
     """Return the digest of a file, or of all files below a folder."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
-        for file in sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]:
-            made.update(file.relative_to(path).as_posix().encode() + b"\0" + file.read_bytes())
+        for file in sorted(filter(Path.is_file, path.rglob("*"))) if path.is_dir() else [path]:
+            digest.update(file.relative_to(path).as_posix().encode() + b"\0" + file.read_bytes())
     except OSError as error:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=str(path)) from error
-    return f"sha256:{made.hexdigest()}"
+    return f"sha256:{digest.hexdigest()}"

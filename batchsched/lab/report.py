@@ -1,110 +1,112 @@
-"""The report of simulated runs: one self-contained HTML file that needs no network."""
+"""Reports: policies on one workload in a simulation, or over workloads and seeds in a sweep, in one HTML file."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import isnan
 from typing import Final
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import show
-from batchsched.lab.distributions import slowdown_by_size, wait_by_size
+from batchsched.lab.distributions import slowdown_by_queue, slowdown_by_size, wait_by_queue, wait_by_size
 from batchsched.lab.document import Cell, Document, Line, Section, Table, nonempty_sections
-from batchsched.lab.figure import duration
+from batchsched.lab.figure import SERIES, Figure, axis, duration, series
 from batchsched.lab.gantt import gantts
-from batchsched.lab.summary import FOOTNOTE, Row, bars, metrics, table
-from batchsched.lab.timelines import queue_length, resource_label, utilisation
-from batchsched.lab.trial import Trial, resources, trials
-from batchsched.simulator.result import RunResult
-
-_MOST_RESOURCES: Final = 2
-_NOTE: Final = (
-    "The best of a column is bold. Waits, slowdowns and makespan are of gangs that ended; the makespan ends with the "
-    "last of them."
+from batchsched.lab.measures import FOOTNOTE, Measure, Outcome, best_of, summarize
+from batchsched.lab.pairs import (
+    Mean,
+    PairedComparison,
+    by_policy,
+    compare_pairs,
+    difference_text,
+    nonzero_measures,
 )
+from batchsched.lab.timelines import (
+    arrivals_end,
+    error_over_time,
+    jain_over_time,
+    queue_length,
+    shares,
+    utilisation,
+)
+from batchsched.lab.trial import Trial, resource_label, resources, trials
+
+_SIMULATION_NOTE: Final = (
+    "The best of a column is bold. Waits, slowdowns and makespan are of gangs that ended; the makespan ends with the "
+    f"last of them. {FOOTNOTE}"
+)
+_SWEEP_NOTE: Final = (
+    "The best mean of a column is bold. Below each figure stands how it differs from {base}, seed by seed, with "
+    "Student's 95 % interval; below those of {base} their own interval. Fairness error, Jain's index and use are means "
+    "from the first to the last arrival."
+)
+_BARS: Final = "Policies side by side"
+_MOST_RESOURCES: Final = 2
+Policies = Mapping[str, Sequence[Outcome]]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFacts:
-    """Facts about the runs of a report.
+# One simulation
+
+
+def render_simulation(
+    name: str, outcomes: Sequence[Outcome], nodes: Sequence[Node], facts: Sequence[tuple[str, str]] = ()
+) -> str:
+    """Return the HTML of the report of a simulation; equal outcomes give equal bytes.
 
     Args:
-      workload: The name of the workload.
-      seed: The seed of all random draws.
+      name: The name of the workload.
+      outcomes: A run of the workload under each policy, with placements.
       nodes: The nodes of the cluster.
-      facts: Other facts, as (label, text).
+      facts: Other facts about the runs, as (label, text).
     """
-
-    workload: str
-    seed: int
-    nodes: tuple[Node, ...]
-    facts: tuple[tuple[str, str], ...] = ()
-
-
-def write(path: Path, results: Sequence[RunResult], about: ReportFacts) -> None:
-    """Write the report of runs of one workload under different policies.
-
-    Raises:
-      OSError: the file cannot be written.
-    """
-    path.write_text(render(results, about), encoding="utf-8")
-
-
-def render(results: Sequence[RunResult], about: ReportFacts) -> str:
-    """Return the HTML of the report; equal runs give equal bytes."""
-    runs = trials(results)
-    used = resources(runs)
-    columns = metrics(used[0] if used else "cpu")
+    policies = [outcome.policy for outcome in outcomes]
+    runs = trials([outcome.result for outcome in outcomes])
+    rows = summarize([(outcome,) for outcome in outcomes])
+    best = [best_of(row.measure, row.means) for row in rows]
+    lines = [
+        Line(
+            policy,
+            tuple(
+                Cell(row.texts[index], "", row.means[index] == top)
+                for row, top in zip(rows, best, strict=True)
+            ),
+        )
+        for index, policy in enumerate(policies)
+    ]
+    gangs = max((len(trial.gangs) for trial in runs), default=0)
+    arrivals = max((float(trial.submitted.max()) for trial in runs if len(trial.gangs)), default=0.0)
     return Document(
-        title=f"batchsched: {about.workload}",
-        facts=_facts(runs, results, about),
+        title=f"batchsched: {name}",
+        facts=(
+            ("Workload", f"{name}: {gangs:,} gangs arriving over {duration(arrivals)}"),
+            ("Cluster", describe_cluster(nodes)),
+            ("Policies", ", ".join(policies)),
+            ("Sessions", ", ".join(f"{outcome.result.sessions:,}" for outcome in outcomes)),
+            *facts,
+            ("Seed", str(outcomes[0].seed)),
+        ),
         tables=(
-            Table(
-                title="",
-                head="Policy",
-                columns=tuple(metric.title for metric in columns),
-                lines=tuple(
-                    Line(row.policy, tuple(Cell(*pair) for pair in _told(row)))
-                    for row in table(runs, columns)
-                ),
-                note=f"{_NOTE} {FOOTNOTE}",
+            Table("", "Policy", tuple(row.measure.title for row in rows), tuple(lines), _SIMULATION_NOTE),
+        ),
+        bars=Section(
+            _BARS,
+            tuple(
+                _bar_chart(
+                    f"bars-{row.measure.key.lower()}", row.measure.title, row.measure, policies, row.means
+                )
+                for row in rows
             ),
         ),
-        bars=Section("Policies side by side", tuple(bars(runs, metric) for metric in columns)),
-        sections=_sections(runs, used, about.nodes),
+        sections=nonempty_sections(
+            (
+                Section("Over time", _over_time(runs)),
+                Section("By gang size", (wait_by_size(runs), slowdown_by_size(runs))),
+                Section("Gangs on nodes", gantts(runs, nodes)),
+            )
+        ),
     ).render()
 
 
-def _told(row: Row) -> tuple[tuple[str, str, bool], ...]:
-    return tuple((text, "", best) for text, best in zip(row.texts, row.best, strict=True))
-
-
-def _sections(runs: Sequence[Trial], used: Sequence[str], nodes: Sequence[Node]) -> tuple[Section, ...]:
-    lines = tuple(utilisation(runs, resource) for resource in used[:_MOST_RESOURCES])
-    return nonempty_sections(
-        (
-            Section("Over time", (*lines, queue_length(runs))),
-            Section("By gang size", (wait_by_size(runs), slowdown_by_size(runs))),
-            Section("Gangs on nodes", gantts(runs, nodes)),
-        )
-    )
-
-
-def _facts(
-    runs: Sequence[Trial], results: Sequence[RunResult], about: ReportFacts
-) -> tuple[tuple[str, str], ...]:
-    gangs = max((len(trial.gangs) for trial in runs), default=0)
-    arrivals = max((float(trial.submitted.max()) for trial in runs if len(trial.gangs)), default=0.0)
-    return (
-        ("Workload", f"{about.workload}: {gangs:,} gangs arriving over {duration(arrivals)}"),
-        ("Cluster", cluster(about.nodes)),
-        ("Policies", ", ".join(trial.policy for trial in runs)),
-        ("Sessions", ", ".join(f"{result.sessions:,}" for result in results)),
-        *about.facts,
-        ("Seed", str(about.seed)),
-    )
-
-
-def cluster(nodes: Sequence[Node]) -> str:
+def describe_cluster(nodes: Sequence[Node]) -> str:
     """Describe a cluster in one line: 64 nodes, 512 GPUs, 6144 CPUs, 64Ti memory."""
     totals: dict[str, int] = {}
     for node in nodes:
@@ -117,3 +119,199 @@ def cluster(nodes: Sequence[Node]) -> str:
         if totals[name] and (name in ("cpu", "memory") or name.endswith("/gpu"))
     ]
     return ", ".join([f"{len(nodes):,} {'node' if len(nodes) == 1 else 'nodes'}", *parts])
+
+
+# A sweep
+
+
+def render_sweep(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
+    """Return the HTML of the report of a sweep, with links to other pages; equal outcomes give equal bytes."""
+    workloads = list(dict.fromkeys(outcome.workload for outcome in outcomes))
+    parts = [
+        (workload, by_policy([outcome for outcome in outcomes if outcome.workload == workload]))
+        for workload in workloads
+    ]
+    several = len(parts) > 1
+    bars: list[Figure] = []
+    sections: list[Section] = []
+    for number, (workload, policies) in enumerate(parts):
+        bars.extend(_mean_bars(number, workload if several else "", policies))
+        sections.extend(_sections(number, workload if several else "", policies))
+    return Document(
+        title=f"batchsched lab: {name}",
+        facts=tuple(_facts(outcomes, parts)),
+        tables=tuple(_table(workload if several else "", policies) for workload, policies in parts),
+        bars=Section(_BARS, tuple(bars)),
+        sections=tuple(sections),
+        links=links,
+    ).render()
+
+
+def _facts(outcomes: Sequence[Outcome], parts: Sequence[tuple[str, Policies]]) -> Iterator[tuple[str, str]]:
+    for workload, policies in parts:
+        runs = next(iter(policies.values()), ())
+        gangs = sorted({len(outcome.result.gangs) for outcome in runs})
+        span = duration(sum(map(arrivals_end, runs)) / max(1, len(runs)))
+        count = f"{gangs[0]:,}" if len(gangs) == 1 else f"{gangs[0]:,} to {gangs[-1]:,}"
+        yield "Workload", f"{workload}: {count} gangs arriving over {span} in the mean"
+    yield "Policies", ", ".join(dict.fromkeys(outcome.policy for outcome in outcomes))
+    yield "Seeds", ", ".join(str(seed) for seed in sorted({outcome.seed for outcome in outcomes}))
+    yield "Fairness", f"measured in {', '.join(sorted({outcome.fairness.resource for outcome in outcomes}))}"
+    guards = sum(outcome.result.guards for outcome in outcomes)
+    if guards:
+        yield "Wall-clock guard", f"fired in {guards} sessions: these runs may not repeat"
+
+
+def _table(title: str, policies: Policies) -> Table:
+    base = next(iter(policies))
+    comparisons = {policy: compare_pairs(policies[base], runs) for policy, runs in policies.items()}
+    shown = nonzero_measures(comparisons.values())
+    columns = [[_comparison_by(runs, measure) for runs in comparisons.values()] for measure in shown]
+    best = [
+        best_of(measure, [comparison.other.value for comparison in column])
+        for measure, column in zip(shown, columns, strict=True)
+    ]
+    lines = [
+        Line(
+            policy,
+            tuple(_cell(column[row], row == 0, top) for column, top in zip(columns, best, strict=True)),
+        )
+        for row, policy in enumerate(comparisons)
+    ]
+    titles = tuple(measure.title for measure in shown)
+    return Table(title, "Policy", titles, tuple(lines), _SWEEP_NOTE.format(base=base))
+
+
+def _cell(comparison: PairedComparison, is_base: bool, best: float | None) -> Cell:
+    measure = comparison.measure
+    note = _interval(measure, comparison.other) if is_base else difference_text(comparison)
+    return Cell(measure.show(comparison.other.value), note, comparison.other.value == best)
+
+
+def _comparison_by(comparisons: Sequence[PairedComparison], measure: Measure) -> PairedComparison:
+    return next(comparison for comparison in comparisons if comparison.measure is measure)
+
+
+def _interval(measure: Measure, mean: Mean) -> str:
+    return "" if isnan(mean.half_width) else f"± {measure.show(mean.half_width)}"
+
+
+def _mean_bars(number: int, workload: str, policies: Policies) -> Iterator[Figure]:
+    comparisons = {policy: compare_pairs(runs, runs) for policy, runs in policies.items()}
+    for measure in nonzero_measures(comparisons.values()):
+        means = [_comparison_by(comparison, measure).other for comparison in comparisons.values()]
+        widths = [0.0 if isnan(mean.half_width) else mean.half_width for mean in means]
+        title = f"{measure.title}, {workload}" if workload else measure.title
+        key = f"bars-{measure.key.lower()}-{number}"
+        yield _bar_chart(key, title, measure, list(comparisons), [mean.value for mean in means], widths)
+
+
+def _sections(number: int, workload: str, policies: Policies) -> tuple[Section, ...]:
+    firsts = [runs[0] for runs in policies.values()]
+    drawn = trials([outcome.result for outcome in firsts])
+    pooled = [_pool(policy, runs) for policy, runs in policies.items()]
+    span = max((arrivals_end(outcome) for outcome in firsts), default=0.0) or 1.0
+    stacks = tuple(
+        shares(policy, runs[0], span, f"shares-{index}")
+        for index, (policy, runs) in enumerate(list(policies.items())[:SERIES])
+    )
+    prefix = f"{workload}: " if workload else ""
+    of_seed = f" (seed {firsts[0].seed})" if any(len(runs) > 1 for runs in policies.values()) else ""
+    sections = (
+        Section(f"{prefix}Fairness over time", (error_over_time(policies), jain_over_time(policies))),
+        Section(f"{prefix}Share against entitlement{of_seed}", stacks),
+        Section(f"{prefix}Waits and slowdowns by queue", (wait_by_queue(pooled), slowdown_by_queue(pooled))),
+        Section(f"{prefix}Waits and slowdowns by size", (wait_by_size(pooled), slowdown_by_size(pooled))),
+        Section(f"{prefix}Use over time{of_seed}", _over_time(drawn)),
+    )
+    return nonempty_sections([_with_suffix(section, number) for section in sections])
+
+
+def _pool(policy: str, outcomes: Sequence[Outcome]) -> Trial:
+    """Return the gangs of all runs of a policy as one trial, for distributions; its times do not share a clock."""
+    gangs = tuple(gang for outcome in outcomes for gang in outcome.result.gangs)
+    (trial,) = trials([replace(outcomes[0].result, policy=policy, gangs=gangs)])
+    return trial
+
+
+def _with_suffix(section: Section, suffix: int) -> Section:
+    """Return figures with keys that are unique to a workload."""
+    figures = tuple(replace(figure, key=f"{figure.key}-{suffix}") for figure in section.figures)
+    return replace(section, figures=figures)
+
+
+# Figures of both
+
+
+def _over_time(drawn: Sequence[Trial]) -> tuple[Figure, ...]:
+    used = resources(drawn)[:_MOST_RESOURCES]
+    return (*(utilisation(drawn, resource) for resource in used), queue_length(drawn))
+
+
+def _bar_chart(
+    key: str,
+    title: str,
+    measure: Measure,
+    policies: Sequence[str],
+    values: Sequence[float],
+    widths: Sequence[float] = (),
+) -> Figure:
+    """Draw a measure with a bar for each policy, and half widths of intervals around the values."""
+    texts = [measure.show(value) for value in values]
+    errors = list(widths) if any(widths) else []
+    top = max(values, default=0.0)
+    bar = {
+        "type": "bar",
+        "orientation": "h",
+        "y": list(policies),
+        "x": list(values),
+        "text": texts,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "marker": {"color": [series(index) for index in range(len(policies))]},
+        "hovertemplate": "%{y}: %{text}<extra></extra>",
+    }
+    if errors:
+        bar["error_x"] = {
+            "type": "data",
+            "array": errors,
+            "color": "$muted",
+            "thickness": 1,
+            "width": 3,
+        }
+        # A label next to the bar would overlap the interval.
+        bar |= {"textposition": "none"}
+        top = max(value + error for value, error in zip(values, errors, strict=True))
+    layout = {
+        "xaxis": axis(
+            "", showticklabels=False, showgrid=False, range=[0, top * 1.6 or 1], ticks="", fixedrange=True
+        ),
+        "yaxis": axis(
+            "",
+            autorange="reversed",
+            tickvals=list(policies),
+            # The arguments of a policy are on a second line, to leave room for the bars.
+            ticktext=[name.replace(":", ":<br>") for name in policies],
+            ticksuffix=" ",
+            fixedrange=True,
+            showgrid=False,
+            ticks="",
+        ),
+        "showlegend": False,
+        "bargap": 0.35,
+        "margin": {"l": 8, "r": 8, "t": 6, "b": 6},
+    }
+    if errors:
+        layout["annotations"] = [
+            {
+                "x": value + error,
+                "y": name,
+                "text": f" {text}",
+                "xanchor": "left",
+                "showarrow": False,
+                "font": {"color": "$ink"},
+            }
+            for name, value, error, text in zip(policies, values, errors, texts, strict=True)
+        ]
+    caption = f"{measure.better} is better"
+    return Figure(key, title, caption, (bar,), layout, height=30 + 34 * len(policies))

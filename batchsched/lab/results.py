@@ -10,7 +10,6 @@ reader can query them: `SELECT policy, avg(meanWait) FROM 'FOLDER/runs/*.parquet
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 from batchsched import __version__
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
-from batchsched.lab.measures import MEASURES
+from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.plan import Run
 from batchsched.lab.scenario import Scenario
 from batchsched.simulator.result import GangRecord, RunResult, Series
@@ -30,41 +29,6 @@ PLAN: Final = "plan.json"
 RUNS: Final = "runs"
 MAX_FAIRNESS_ROWS: Final = 200_000
 """Maximum rows of fairness in a file; longer series are thinned to every second row, every third row and so on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A finished run.
-
-    Args:
-      key: The key of the run.
-      seed: The seed of the run.
-      result: Records of gangs and series over time, without placements.
-      fairness: The shares of the queues.
-      measures: The measures by name.
-      cpu_seconds: The CPU time of the run.
-    """
-
-    key: str
-    seed: int
-    result: RunResult
-    fairness: Fairness
-    measures: Mapping[str, float]
-    cpu_seconds: float
-
-    @property
-    def policy(self) -> str:
-        """The name of the policy."""
-        return self.result.policy
-
-    @property
-    def workload(self) -> str:
-        """The name of the workload."""
-        return self.result.workload
-
-    def called(self, workload: str, policy: str) -> "Outcome":
-        """Return the outcome under other names."""
-        return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
 
 # Nested columns: the name of each field and its type.
@@ -153,12 +117,12 @@ def decode(path: Path) -> Outcome:
         raise InvalidInput(f"is no result of the lab: {error}", file=str(path)) from error
 
 
-def place_of(folder: Path, key: str) -> Path:
+def result_path(folder: Path, key: str) -> Path:
     """Return the path of the result of a run, whether it exists or not."""
     return folder / RUNS / f"{key}.parquet"
 
 
-def put(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file atomically: readers see the whole file or none.
 
     Raises:
@@ -188,7 +152,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
             for run in runs
         ],
     }
-    put(folder / PLAN, json.dumps(told, indent=1).encode() + b"\n")
+    write_atomically(folder / PLAN, json.dumps(told, indent=1).encode() + b"\n")
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
@@ -219,9 +183,9 @@ def outcomes(folder: Path) -> tuple[Outcome, ...]:
     """
     found = []
     for one in read_plan(folder)["runs"]:
-        path = place_of(folder, str(one["key"]))
+        path = result_path(folder, str(one["key"]))
         if path.exists():
-            found.append(decode(path).called(one["workload"], one["policy"]))
+            found.append(decode(path).rename(one["workload"], one["policy"]))
     return tuple(found)
 
 

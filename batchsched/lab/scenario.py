@@ -6,7 +6,7 @@ Every workload runs under every policy with every seed. Paths are relative to th
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -18,7 +18,7 @@ from batchsched.errors import InvalidInput
 
 Name = Annotated[str, Field(min_length=1, max_length=80)]
 Count = Annotated[int, Field(ge=1)]
-EVERYONE = "*"
+ALL_NAMES: Final = "*"
 
 
 class Failures(SpecPart):

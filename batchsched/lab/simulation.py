@@ -1,47 +1,101 @@
-"""Simulated runs of the real scheduler: the sessions read the simulated cluster.
+"""Simulated runs of the real scheduler: the workload of a run, its simulation, and its outcome.
 
-Runs are independent, so several run in parallel, each in its own process. The results keep the order of the runs.
+Runs are independent. Each creates its own workload, so several runs can be executed in parallel processes.
 """
 
 import gc
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from multiprocessing import active_children, get_context
-from threading import current_thread, main_thread
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, TypeVar
 
+import numpy as np
+
+from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
+from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
+from batchsched.lab.fairness import measure
+from batchsched.lab.measures import Outcome, measure_run
+from batchsched.lab.plan import Run
+from batchsched.lab.scenario import ALL_NAMES, PhillySource, Window, WorkloadSpec
+from batchsched.lab.workers import Workers
+from batchsched.manifests.reader import read as read_manifests
 from batchsched.queues.usage_history import UsageHistory
+from batchsched.record.file import read as read_session
 from batchsched.session.session import Session
+from batchsched.simulator import philly, swf
 from batchsched.simulator.generator import Recipe, generate
-from batchsched.simulator.outages import draw_outages
-from batchsched.simulator.result import QueueSeries, RunResult, Series
-from batchsched.simulator.run import Progress, RunSettings, run
-from batchsched.simulator.workload import Workload
+from batchsched.simulator.result import RunResult
+from batchsched.simulator.run import Progress, RunSettings
+from batchsched.simulator.run import run as run_workload
+from batchsched.simulator.workload import Workload, draw_outages, workload_of_snapshot
 
-_YOUNG_OBJECTS = 50_000
+HOUR: Final = 3600.0
+_YOUNG_OBJECTS: Final = 50_000
 """Objects between two collections of the youngest generation; reference counts free most objects of a run."""
+Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """A run to simulate.
+def execute(
+    function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
+) -> Iterator[tuple[int, Result]]:
+    """Execute a function for each run; yield the index of each run and the result as soon as it is there.
 
-    Args:
-      workload: Creates the workload in the process of the run.
-      profile: The profile.
-      settings: The settings of the simulator.
-      detail: Whether to keep placements and series; without them, hundreds of results fit in memory.
+    Raises:
+      BatchschedError: As raised by the function, after the results of runs that finished at the same time.
+      UnusableInput: A worker process died.
     """
+    futures: dict[Future[Result], int] = {}
+    try:
+        for index, run in enumerate(runs):
+            futures[workers.submit(function, run)] = index
+            # Workers in this process have finished at submission: yield before the next run starts.
+            yield from _take_finished(futures)
+        for future in as_completed(list(futures)):
+            result = future.result()
+            yield futures.pop(future), result
+    except (BatchschedError, BrokenProcessPool) as error:
+        yield from _take_finished(futures)
+        if isinstance(error, BatchschedError):
+            raise
+        raise UnusableInput(
+            "a process that ran a workload was killed; is there memory for as many at once? see --processes"
+        ) from error
 
-    workload: Callable[[], Workload]
-    profile: Profile
-    settings: RunSettings
-    detail: bool = True
+
+def _take_finished(futures: dict[Future[Result], int]) -> Iterator[tuple[int, Result]]:
+    for future in [future for future in futures if future.done() and not future.cancelled()]:
+        if future.exception() is None:
+            yield futures.pop(future), future.result()
+
+
+def outcome_of(run: Run) -> Outcome:
+    """Execute a run.
+
+    Raises:
+      InvalidInput: A file, a queue or an argument of a policy cannot be used.
+    """
+    started = time.process_time()
+    workload = workload_of(run)
+    settings = RunSettings(run.policy, run.seed, run.interval, window_of(run.profile))
+    with rare_collections():
+        result = simulate(workload, run.profile, settings)
+    outcome = assess(result, workload.cluster.queues, run.seed, run.resource)
+    return replace(outcome, key=run.key, cpu_seconds=time.process_time() - started)
+
+
+def assess(result: RunResult, queues: Sequence[Queue], seed: int, resource: str | None = None) -> Outcome:
+    """Return the outcome of a simulation with its fairness and measures, without a key."""
+    fairness = measure(result, queues, resource)
+    return Outcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
 
 def simulate(
@@ -52,75 +106,12 @@ def simulate(
     Raises:
       InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
     """
-    return run(
-        workload,
-        partial(_follow, profile=profile, past=UsageHistory({}, profile.usage_half_life_seconds)),
-        settings,
-        progress,
-    )
+    past = UsageHistory({}, profile.usage_half_life_seconds)
 
+    def scheduler(snapshot: Snapshot) -> Session:
+        return Session(snapshot, profile, past=past, brief=True)
 
-def simulate_all(
-    experiments: Sequence[Experiment], processes: int, progress: Progress | None = None
-) -> tuple[RunResult, ...]:
-    """Simulate many runs in `processes` processes; `progress` receives the number of finished runs.
-
-    Raises:
-      InvalidInput: As for `simulate`.
-    """
-    results = []
-    if processes <= 1 or len(experiments) <= 1:
-        for experiment in experiments:
-            results.append(_make(experiment))
-            if progress is not None:
-                progress(len(results), len(experiments))
-        return tuple(results)
-    with ProcessPoolExecutor(min(processes, len(experiments)), get_context("spawn")) as pool:
-        with _deaf_to_interrupts():
-            made = pool.map(_make, experiments)
-        try:
-            for result in made:
-                results.append(result)
-                if progress is not None:
-                    progress(len(results), len(experiments))
-        except KeyboardInterrupt:
-            for child in active_children():
-                child.terminate()
-            raise
-    return tuple(results)
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Let new processes ignore Ctrl-C: otherwise each of them would print a traceback."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def generated(recipe: Recipe, seed: int, failures: tuple[float, float] | None = None) -> Workload:
-    """Generate a workload, and node failures until the last possible end of a gang.
-
-    Args:
-      recipe: The recipe of the workload.
-      seed: The seed of workload and failures.
-      failures: Mean seconds between failures of a node, and to repair; None for no failures.
-    """
-    made = generate(recipe, seed)
-    if failures is None:
-        return made
-    last = max(one.at + one.runtime for one in made.arrivals)
-    outages = draw_outages(made.cluster.nodes, *failures, period=(made.arrivals[0].at, last), seed=seed)
-    return replace(made, outages=outages)
-
-
-def _follow(snapshot: Snapshot, profile: Profile, past: UsageHistory) -> Session:
-    return Session(snapshot, profile, past=past, brief=True)
+    return run_workload(workload, scheduler, settings, progress)
 
 
 def window_of(profile: Profile) -> int | None:
@@ -142,10 +133,126 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _make(experiment: Experiment) -> RunResult:
-    with rare_collections():
-        result = simulate(experiment.workload(), experiment.profile, experiment.settings)
-    if experiment.detail:
-        return result
-    gangs = tuple(replace(one, placements=()) for one in result.gangs)
-    return replace(result, gangs=gangs, series=Series((), {}, {}, (), ()), queues=QueueSeries())
+# Workloads
+
+
+def workload_of(run: Run) -> Workload:
+    """Create the workload of a run, with the queues of the run.
+
+    Raises:
+      InvalidInput: A file cannot be used, or a window begins after the end of its trace.
+    """
+    made = run.prepared or _from_source(run)
+    cluster = replace(made.cluster, queues=run.change_queues(made.cluster.queues))
+    made = replace(made, name=run.workload.name, cluster=cluster)
+    failures = run.cluster.failures
+    if failures is None or made.outages or not made.arrivals:
+        return made
+    last = max(arrival.time + arrival.runtime for arrival in made.arrivals)
+    between, repair = failures.hours_between * HOUR, failures.hours_to_repair * HOUR
+    period = (made.arrivals[0].time, last)
+    return replace(made, outages=draw_outages(cluster.nodes, between, repair, period, run.seed))
+
+
+def _from_source(run: Run) -> Workload:
+    spec, cluster, name = run.workload, run.cluster, run.workload.name
+    if spec.swf is not None:
+        trace = read_swf(spec.swf.trace)
+        size = spec.swf.processors or trace.processors
+        if not size:
+            raise InvalidInput(
+                "the trace does not state its processors; say processors", file=str(spec.swf.trace)
+            )
+        return swf.workload(rows_in_window(trace.rows, spec.swf, run.seed), size, name)
+    if spec.philly is not None:
+        rows, queue_of = read_philly(spec.philly)
+        window = rows_in_window(rows, spec.philly, run.seed)
+        used = {row.queue for row in window}
+        queues = {name: queue for name, queue in queue_of.items() if name in used}
+        return philly.workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
+    if spec.manifests is not None:
+        snapshot = read_manifests(spec.manifests.files, scheduler_name=run.profile.scheduler_name).snapshot
+        return workload_of_snapshot(snapshot, spec.manifests.now, spec.manifests.runtime, name)
+    if spec.session is not None:
+        record = read_session(spec.session.file)
+        return workload_of_snapshot(record.snapshot, record.now, spec.session.runtime, name)
+    return _generate(spec, run)
+
+
+def _generate(spec: WorkloadSpec, run: Run) -> Workload:
+    source = spec.generate
+    assert source is not None  # a workload has exactly one source
+    recipe = Recipe(
+        gangs=source.gangs,
+        node_count=run.cluster.nodes,
+        gpus_per_node=run.cluster.gpus_per_node,
+        load=source.load,
+        swing=source.swing,
+        overestimate=source.overestimate,
+        shares=tuple(source.shares.items()),
+    )
+    return generate(recipe, run.seed)
+
+
+def read_philly(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
+    """Return the rows of a source, and the queue of each virtual cluster in them.
+
+    Raises:
+      InvalidInput: The trace cannot be used.
+    """
+    period = philly.Period(_seconds(source.first, float("-inf")), _seconds(source.last, float("inf")))
+    rows = _read_philly(source.trace, period)
+    queue_of = _queues(source.teams, sorted({row.queue for row in rows}))
+    return tuple(row for row in rows if row.queue in queue_of), queue_of
+
+
+def _seconds(moment: datetime | None, default: float) -> float:
+    if moment is None:
+        return default
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> dict[str, str]:
+    """Return the queue of each virtual cluster; clusters of no team are left out."""
+    if not teams:
+        return {name: f"vc-{name}" for name in clusters}
+    queue_of = {name: queue for queue, names in teams.items() for name in names}
+    rest = queue_of.pop(ALL_NAMES, None)
+    return {name: queue for name in clusters if (queue := queue_of.get(name, rest)) is not None}
+
+
+def rows_in_window(rows: Sequence[Row], window: Window, seed: int) -> Sequence[Row]:
+    """Return the rows of the trace inside the window.
+
+    Raises:
+      InvalidInput: The window begins after the last row, or the trace is too short for it.
+    """
+    start = window.start
+    if start is None:
+        start = window_starts(1, seed, len(rows) - window.jobs + 1)[0] if window.jobs is not None else 0
+    kept = rows[start : None if window.jobs is None else start + window.jobs]
+    if not kept:
+        raise InvalidInput(f"no job is left from row {start} on, of {len(rows)}", object="window")
+    return kept
+
+
+def window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
+    """Draw the first rows of windows of a trace: rows 0 to `below` - 1, with repetition.
+
+    Raises:
+      InvalidInput: the trace is shorter than one window.
+    """
+    if below < 1:
+        raise InvalidInput("the trace is shorter than one window", object="windows")
+    return tuple(np.random.default_rng(seed).integers(0, below, count).tolist())
+
+
+@lru_cache(maxsize=4)
+def read_swf(path: Path) -> swf.Swf:
+    """Read a trace once for all runs of a process."""
+    return swf.read(path)
+
+
+@lru_cache(maxsize=4)
+def _read_philly(path: Path, period: philly.Period) -> tuple[philly.PhillyRow, ...]:
+    return philly.read(path, period)

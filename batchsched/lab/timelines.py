@@ -1,15 +1,22 @@
-"""Utilisation and queue length over time, one line per policy."""
+"""Figures over time: utilisation, queue length, and the fairness of queues; one line for each policy."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
-from batchsched.lab.figure import Figure, axis, duration, time_unit
-from batchsched.lab.theme import dash, series
-from batchsched.lab.trial import Floats, Trial, eventful
+from batchsched.lab.fairness import Fairness
+from batchsched.lab.figure import SERIES, Figure, axis, dash, duration, rounded, series, time_axis, time_unit
+from batchsched.lab.measures import Outcome
+from batchsched.lab.trial import Floats, Trial, eventful, resource_label
 
-MAX_POINTS = 600
+MAX_POINTS: Final = 600
 """Number of points of a line: more cannot be distinguished on a screen."""
+MAX_FAIRNESS_POINTS: Final = 300
+"""Number of points of a line of fairness, of which a report has two for each queue and policy."""
+OTHERS: Final = "other queues"
 
 
 def step_means(times: Floats, values: Floats, edges: Floats) -> Floats:
@@ -62,13 +69,6 @@ def queue_length(trials: Sequence[Trial]) -> Figure:
     )
 
 
-def resource_label(resource: str, *, plural: bool = False) -> str:
-    """Return the short name of a resource: GPU or GPUs for nvidia.com/gpu."""
-    name = resource.rpartition("/")[2]
-    known = {"gpu": "GPU", "cpu": "CPU"}.get(name)
-    return f"{known}s" if known and plural else known or name
-
-
 def slug(text: str) -> str:
     """Return a name that is valid in an HTML id."""
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
@@ -83,29 +83,157 @@ def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) ->
     if shown < end:
         edges = np.concatenate((edges, np.linspace(shown, end, MAX_POINTS // 4)[1:]))
     data = []
-    for index, (trial, line) in enumerate(zip(trials, values, strict=True)):
-        mine = edges[edges <= trial.end] if trial.end > edges[1] else edges[:2]
-        means = step_means(trial.times, line, mine)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": trial.policy,
-                "x": _short(mine[:-1] / unit.seconds),
-                "y": _short(means),
-                "line": {"color": series(index), "width": 2, "shape": "hv", "dash": dash(index)},
-                "hovertemplate": f"%{{y:.1f}}<extra>{trial.policy}</extra>",
-            }
-        )
-    layout = {
-        "xaxis": axis(f"time since start ({unit.name})", range=[0, shown / unit.seconds]),
-        "hovermode": "x unified",
-    }
+    for index, (trial, amounts) in enumerate(zip(trials, values, strict=True)):
+        covered = edges[edges <= trial.end] if trial.end > edges[1] else edges[:2]
+        means = step_means(trial.times, amounts, covered)
+        times = rounded(covered[:-1] / unit.seconds)
+        data.append(_line(trial.policy, index, times, rounded(means), "%{y:.1f}"))
+    layout = {**figure.layout, "xaxis": time_axis(shown), "hovermode": "x unified"}
     caption = figure.caption
     if shown < end:
         caption += f" The last gangs run until {duration(end)}: double-click to see all."
-    return Figure(figure.key, figure.title, caption, tuple(data), {**figure.layout, **layout}, figure.height)
+    return replace(figure, caption=caption, data=tuple(data), layout=layout)
 
 
-def _short(values: Floats) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]
+def _line(
+    policy: str, index: int, times: list[float], values: list[float], value_format: str
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": policy,
+        "x": times,
+        "y": values,
+        "line": {"color": series(index), "width": 2, "shape": "hv", "dash": dash(index)},
+        "hovertemplate": f"{value_format}<extra>{policy}</extra>",
+    }
+
+
+def error_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
+    """Draw the fairness error over time, one line for each policy."""
+    figure = Figure(
+        "fairness-error",
+        "Fairness error over time",
+        "What queues miss of their demand-capped fair share, Σ max(0, fair share − held), in percent of the cluster.",
+        (),
+        {"yaxis": axis("fairness error (%)", rangemode="tozero")},
+    )
+    return _over_time(policies, lambda fairness: fairness.error * 100, figure)
+
+
+def jain_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
+    """Draw Jain's index over time, one line for each policy."""
+    figure = Figure(
+        "jain",
+        "Jain's index over time",
+        "Of held ÷ fair share over the queues that want anything; 1: all get the same part of what is theirs.",
+        (),
+        {},
+    )
+    drawn = _over_time(policies, lambda fairness: fairness.jain, figure)
+    # Most values are close to 1; on an axis from 0 the lines would coincide.
+    lowest = min((value for line in drawn.data for value in line["y"]), default=0.0)
+    scale = axis("Jain's index", range=[max(0.0, math.floor(lowest * 10 - 0.1) / 10), 1.02])
+    return replace(drawn, layout={**drawn.layout, "yaxis": scale})
+
+
+def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
+    """Draw held shares, and below them fair shares, as stacked areas.
+
+    Args:
+      policy: The name of the policy.
+      outcome: The run.
+      span: The length of the time axis, in seconds.
+      key: The key of the figure.
+    """
+    fairness = outcome.fairness
+    unit = time_unit(span)
+    edges = np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)
+    data: list[dict[str, Any]] = []
+    for index, (name, columns) in enumerate(_largest_queues(fairness)):
+        for row, values in enumerate((fairness.held, fairness.fair)):
+            means = step_means(_since_start(outcome), values[:, columns].sum(axis=1), edges) * 100
+            data.append(_area(name, index, row, edges[:-1] / unit.seconds, means))
+    label = resource_label(fairness.resource, plural=True)
+    layout = {
+        "xaxis": time_axis(span, anchor="y2"),
+        "yaxis": axis(f"held (% of {label})", range=[0, 102], domain=[0.54, 1.0]),
+        "yaxis2": axis("fair share (%)", range=[0, 102], domain=[0.0, 0.46]),
+        "hovermode": "x unified",
+    }
+    return Figure(
+        key,
+        policy,
+        "Above what each queue held, below its demand-capped fair share at that moment; under a perfectly fair policy "
+        "the two look alike.",
+        tuple(data),
+        layout,
+        460,
+    )
+
+
+def arrivals_end(outcome: Outcome) -> float:
+    """Return the seconds from the first to the last arrival; afterwards the cluster drains."""
+    submitted = [gang.submitted for gang in outcome.result.gangs]
+    return float(max(submitted) - min(submitted)) if submitted else 0.0
+
+
+def _over_time(
+    policies: Mapping[str, Sequence[Outcome]], values: Callable[[Fairness], Floats], figure: Figure
+) -> Figure:
+    span = max((arrivals_end(run) for runs in policies.values() for run in runs), default=0.0) or 1.0
+    times = rounded(np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)[:-1] / time_unit(span).seconds, 4)
+    data = [
+        _line(policy, index, times, rounded(_means(runs, values, span), 4), "%{y:.3g}")
+        for index, (policy, runs) in enumerate(policies.items())
+    ]
+    count = max((len(runs) for runs in policies.values()), default=0)
+    caption = figure.caption
+    if count > 1:
+        caption += f" Means over {count} seeds, of each while its gangs arrive."
+    layout = {**figure.layout, "xaxis": time_axis(span), "hovermode": "x unified"}
+    return replace(figure, caption=caption, data=tuple(data), layout=layout)
+
+
+def _means(outcomes: Sequence[Outcome], values: Callable[[Fairness], Floats], span: float) -> Floats:
+    """Return the mean in each bin, over the runs with arrivals in this bin."""
+    edges = np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)
+    rows = np.full((max(1, len(outcomes)), MAX_FAIRNESS_POINTS), np.nan)
+    for row, outcome in enumerate(outcomes):
+        active = edges[:-1] < max(arrivals_end(outcome), edges[1])
+        rows[row, active] = step_means(_since_start(outcome), values(outcome.fairness), edges)[active]
+    defined = ~np.isnan(rows)
+    return np.asarray(np.where(defined, rows, 0.0).sum(axis=0) / np.maximum(defined.sum(axis=0), 1))
+
+
+def _since_start(outcome: Outcome) -> Floats:
+    origin = min((gang.submitted for gang in outcome.result.gangs), default=0)
+    return outcome.fairness.times - origin
+
+
+def _largest_queues(fairness: Fairness) -> list[tuple[str, list[int]]]:
+    """Return the names and columns of the largest queues, and the sum of all other queues as one more."""
+    columns = list(range(len(fairness.queues)))
+    if len(columns) > SERIES:
+        size = fairness.held.mean(axis=0) if len(fairness.held) else np.zeros(len(columns))
+        columns = sorted(np.argsort(-size, kind="stable")[: SERIES - 1].tolist())
+    kept = [(fairness.queues[column], [column]) for column in columns]
+    rest = [column for column in range(len(fairness.queues)) if column not in columns]
+    return [*kept, (OTHERS, rest)] if rest else kept
+
+
+def _area(name: str, index: int, row: int, times: Floats, values: Floats) -> dict[str, Any]:
+    kind = ("held", "fair share")[row]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "legendgroup": slug(name),
+        "showlegend": row == 0,
+        "stackgroup": kind,
+        "yaxis": ("y", "y2")[row],
+        "x": rounded(times, 4),
+        "y": rounded(values, 4),
+        "line": {"color": series(index), "width": 1, "shape": "hv"},
+        "hovertemplate": f"%{{y:.1f}}<extra>{name}, {kind}</extra>",
+    }

@@ -71,6 +71,13 @@ def resources(trials: Sequence[Trial]) -> tuple[str, ...]:
     return tuple(sorted(used, key=lambda name: (not name.endswith("/gpu"), -shares[name], name)))
 
 
+def resource_label(resource: str, *, plural: bool = False) -> str:
+    """Return the short name of a resource: GPU or GPUs for nvidia.com/gpu."""
+    name = resource.rpartition("/")[2]
+    known = {"gpu": "GPU", "cpu": "CPU"}.get(name)
+    return f"{known}s" if known and plural else known or name
+
+
 def eventful(trials: Sequence[Trial]) -> float:
     """Return the end of the time axis in seconds: shortly after the last start, without the long tail of the run."""
     end = max((trial.end for trial in trials), default=0.0)

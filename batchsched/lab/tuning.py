@@ -17,10 +17,10 @@ from statistics import fmean
 from typing import Any
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.measures import Measure, measure_named
+from batchsched.lab.measures import Measure, Outcome, measure_named
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import Run, runs_of
-from batchsched.lab.results import Outcome, decode, place_of
+from batchsched.lab.results import decode, result_path
 from batchsched.lab.scenario import Parameter, PolicyCase, Scenario, Tuning, with_value_at
 from batchsched.lab.sweep import sweep
 from batchsched.lab.workers import Workers
@@ -98,7 +98,7 @@ class TuningResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TuningEnvironment:
+class TuningResources:
     """The environment of a search: the result folder, the workers, and the progress callback."""
 
     folder: Path
@@ -106,7 +106,7 @@ class TuningEnvironment:
     progress: Callable[[int, int], None]
 
 
-def tune(scenario: Scenario, bench: TuningEnvironment) -> TuningResult:
+def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     """Search the parameters of a policy.
 
     Raises:
@@ -119,13 +119,13 @@ def tune(scenario: Scenario, bench: TuningEnvironment) -> TuningResult:
     stated_policy = next(one for one in scenario.policies if one.name == tuning.policy)
     base = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     maximised = tuning.objective.maximise is not None
-    (before,) = _values(scenario, [base], measure, bench)
-    tried = _search(scenario, tuning, base, bench)
+    (before,) = _values(scenario, [base], measure, resources)
+    tried = _search(scenario, tuning, base, resources)
     sign = -1.0 if maximised else 1.0
     best = min(tried, key=lambda one: sign * one.value)
     seeds = held_out(scenario, tuning)
     chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
-    outcomes_by_policy = _outcomes(scenario, [base, chosen], seeds, bench)
+    outcomes_by_policy = _outcomes(scenario, [base, chosen], seeds, resources)
     check = compare_pairs(*outcomes_by_policy)
     outcomes = tuple(one for of_policy in outcomes_by_policy for one in of_policy)
     return TuningResult(stated_policy.name, measure, maximised, before, tried, best, seeds, check, outcomes)
@@ -161,7 +161,7 @@ def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
 
 
 def _search(
-    scenario: Scenario, tuning: Tuning, base: PolicyCase, bench: TuningEnvironment
+    scenario: Scenario, tuning: Tuning, base: PolicyCase, resources: TuningResources
 ) -> tuple[TriedSetting, ...]:
     import optuna
 
@@ -176,11 +176,11 @@ def _search(
     while len(tried) < tuning.trials:
         asked = [study.ask(ranges) for _ in range(min(tuning.at_once, tuning.trials - len(tried)))]
         policies = [with_settings(base, one.params) for one in asked]
-        values = _values(scenario, policies, measure, bench)
+        values = _values(scenario, policies, measure, resources)
         for trial, value in zip(asked, values, strict=True):
             study.tell(trial, value)
             tried.append(TriedSetting(dict(trial.params), value))
-        bench.progress(len(tried), tuning.trials)
+        resources.progress(len(tried), tuning.trials)
     return tuple(tried)
 
 
@@ -194,21 +194,21 @@ def _distribution(optuna: Any, parameter: Parameter) -> Any:
 
 
 def _values(
-    scenario: Scenario, policies: Sequence[PolicyCase], measure: Measure, bench: TuningEnvironment
+    scenario: Scenario, policies: Sequence[PolicyCase], measure: Measure, resources: TuningResources
 ) -> list[float]:
     """Return the mean of a measure over workloads and seeds for each policy."""
-    outcomes_by_policy = _outcomes(scenario, policies, scenario.seeds, bench)
+    outcomes_by_policy = _outcomes(scenario, policies, scenario.seeds, resources)
     return [fmean(outcome.measures[measure.key] for outcome in of_policy) for of_policy in outcomes_by_policy]
 
 
 def _outcomes(
-    scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int], bench: TuningEnvironment
+    scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int], resources: TuningResources
 ) -> list[tuple[Outcome, ...]]:
     """Execute the missing runs, and return the outcomes by policy."""
     runs: list[list[Run]] = [list(runs_of(scenario, [policy], seeds)) for policy in policies]
-    sweep([run for mine in runs for run in mine], bench.folder, bench.workers)
-    return [tuple(_named(run, bench.folder) for run in mine) for mine in runs]
+    sweep([run for mine in runs for run in mine], resources.folder, resources.workers)
+    return [tuple(_named(run, resources.folder) for run in mine) for mine in runs]
 
 
 def _named(run: Run, folder: Path) -> Outcome:
-    return decode(place_of(folder, run.key)).called(run.workload.name, run.policy)
+    return decode(result_path(folder, run.key)).rename(run.workload.name, run.policy)

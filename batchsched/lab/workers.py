@@ -1,6 +1,6 @@
-"""The workers of a sweep: local processes, or an existing Dask or Ray cluster.
+"""The workers of a sweep: this process, local processes, or an existing Dask or Ray cluster.
 
-All three accept a function with one argument and return a `concurrent.futures.Future`. Results do not depend on the
+All of them accept a function with one argument and return a `concurrent.futures.Future`. Results do not depend on the
 kind of worker.
 """
 
@@ -37,12 +37,15 @@ def workers(address: str | None, processes: int) -> Iterator[Workers]:
 
     Args:
       address: `tcp://host:port` of a Dask scheduler or `ray://host:port` of a Ray cluster; None for local processes.
-      processes: The number of local processes.
+      processes: The number of local processes; 1: this process.
 
     Raises:
       InvalidInput: The address has another scheme, or the client library is not installed.
       Unreachable: The cluster does not answer.
     """
+    if address is None and processes <= 1:
+        yield InProcess()
+        return
     if address is None:
         with _processes(processes) as pool:
             yield pool
@@ -59,6 +62,16 @@ def workers(address: str | None, processes: int) -> Iterator[Workers]:
             f"expected tcp://HOST:PORT of a Dask scheduler or ray://HOST:PORT, found {address!r}",
             object="--address",
         )
+
+
+class InProcess:
+    """Executes each function in this process, at submission."""
+
+    def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
+        """Execute the function, and return its finished future."""
+        future: Future[R] = Future()
+        future.set_result(function(argument))
+        return future
 
 
 @contextmanager

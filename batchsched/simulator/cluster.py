@@ -1,25 +1,109 @@
 """The simulated cluster: gangs arrive and finish, nodes fail, and pods are bound as decided.
 
-Every change is passed to the scheduler immediately, object by object. Only a change of nodes creates a new scheduler
-from the present state of the cluster.
+Every change is passed to the scheduler immediately, object by object.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import seconds, timestamp
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
-from batchsched.api.decision import Decision, Reservation
-from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
+from batchsched.api.core.pod import Pod, PodSpec, PodStatus
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import HeldGang, HeldPod
 from batchsched.ports.cluster import ClusterChanges, SchedulerFactory
-from batchsched.simulator.gang_record import GangRun
-from batchsched.simulator.kubelet import Kubelet
-from batchsched.simulator.queue_series import QueueSeriesRecorder
-from batchsched.simulator.utilization import UtilizationRecorder
-from batchsched.simulator.workload import Workload
+from batchsched.simulator.recorder import UsageRecorder
+from batchsched.simulator.result import GangRecord
+from batchsched.simulator.workload import Arrival, Workload
+
+RUNNING: Final = "Running"
+
+
+class Kubelet:
+    """Starts pods on nodes. Equal pods on one node share one spec object, so that its requests are computed once."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
+        self._bare: dict[int, tuple[PodSpec, PodSpec]] = {}
+        self._status: tuple[int, PodStatus] = (-1, PodStatus())
+
+    def start(self, pod: Pod, node: str, now: int) -> Pod:
+        """Return the pod as it runs on a node since `now`, in seconds since 1970."""
+        key = (id(pod.spec), node)
+        cached = self._specs.get(key)
+        if cached is None:
+            cached = self._specs[key] = (pod.spec, msgspec.structs.replace(pod.spec, node_name=node))
+            self._bare[id(cached[1])] = (cached[1], pod.spec)
+        if self._status[0] != now:
+            self._status = (now, PodStatus(phase=RUNNING, start_time=timestamp(now)))
+        return Pod(metadata=pod.metadata, spec=cached[1], status=self._status[1])
+
+    def recreate(self, pod: Pod) -> Pod:
+        """Return the pending pod that the owner creates in place of a killed one."""
+        spec = self._bare.get(id(pod.spec))
+        if spec is None:
+            spec = (pod.spec, msgspec.structs.replace(pod.spec, node_name=""))
+            self._bare[id(pod.spec)] = spec
+        return Pod(metadata=pod.metadata, spec=spec[1])
+
+
+@dataclass(slots=True)
+class GangRun:
+    """A gang since its arrival: pending, running, finished, or killed and pending again.
+
+    Args:
+      number: its rank in the order of arrival.
+      arrival: the arrival that created it.
+      gpus: devices that its pods request together.
+      pending, bound: its pods by `namespace/name`.
+      started: seconds since 1970 at which its minimum was bound; None while it is pending.
+      ended: seconds since 1970 at which it finished.
+      restarts: number of kills; a completion that was scheduled before the last kill is ignored.
+      lost: seconds of run time that kills discarded.
+      evicted: number of its pods that decisions evicted.
+      placements: (node, number of units) of its last run.
+    """
+
+    number: int
+    arrival: Arrival
+    gpus: int
+    pending: dict[str, Pod] = field(default_factory=dict)
+    bound: dict[str, Pod] = field(default_factory=dict)
+    started: int | None = None
+    ended: int | None = None
+    restarts: int = 0
+    lost: int = 0
+    evicted: int = 0
+    placements: tuple[tuple[str, int], ...] = ()
+
+    def kill(self, now: int) -> None:
+        """Discard its run time; the caller handles its pods."""
+        if self.started is not None:
+            self.lost += now - self.started
+            self.started = None
+            self.restarts += 1
+
+    def record(self) -> GangRecord:
+        """Return the record of the gang so far."""
+        arrival = self.arrival
+        return GangRecord(
+            key=arrival.key,
+            queue=arrival.queue,
+            size=len(arrival.pods),
+            gpus=self.gpus,
+            submitted=arrival.time,
+            started=self.started,
+            ended=self.ended,
+            runtime=arrival.runtime,
+            estimate=arrival.group.spec.expected_runtime_seconds if arrival.group is not None else None,
+            placements=self.placements,
+            restarts=self.restarts,
+            lost=self.lost,
+            evicted=self.evicted,
+        )
 
 
 class SimulatedCluster:
@@ -27,60 +111,58 @@ class SimulatedCluster:
 
     Args:
       workload: the nodes and queues, and the gangs that arrive.
-      scheduler: creates a scheduler from the present state of the cluster.
+      scheduler: creates a scheduler from the cluster before the first arrival.
     """
 
     def __init__(self, workload: Workload, scheduler: SchedulerFactory) -> None:
-        self._start = workload.cluster
-        self._make = scheduler
+        self._nodes = workload.cluster.nodes
         self.scheduler = scheduler(workload.cluster)
-        self.meter = UtilizationRecorder(workload.cluster.nodes)
-        self.meter.add(pod for pod in workload.cluster.pods if pod.node)
-        self.ledger = QueueSeriesRecorder(self.meter.resources)
-        self.lives = tuple(
-            GangRun(number, arrival, self.meter.gpus(arrival.pods))
+        self.recorder = UsageRecorder(self._nodes)
+        self._permanent_pods = [pod for pod in workload.cluster.pods if pod.node]
+        self.recorder.use(self._permanent_pods)
+        self.gangs = tuple(
+            GangRun(number, arrival, self.recorder.gpus(arrival.pods))
             for number, arrival in enumerate(workload.arrivals)
         )
         self.waiting = self.running = self.finished = self.failures = 0
-        self._present: dict[int, None] = {}
-        self._gang_of: dict[str, GangRun] = {}
+        self._present: dict[int, GangRun] = {}
+        self._gang_of_pending: dict[str, GangRun] = {}
         self._down: set[str] = set()
-        self._lasting = list(workload.cluster.pods)
         self._kubelet = Kubelet()
         self._held: tuple[HeldGang, ...] = ()
         self._nominated: set[str] = set()
-        self._reservations: tuple[Reservation, ...] = ()
 
     @property
     def has_pending_pods(self) -> bool:
         """True if a pod is pending."""
-        return bool(self._gang_of)
+        return bool(self._gang_of_pending)
 
     def arrive(self, gang: GangRun, now: int) -> bool:
         """Add a gang; return True if it is running already."""
-        gang.arrive()
         arrival = gang.arrival
-        self._present[gang.number] = None
+        gang.bound = {pod.key: pod for pod in arrival.pods if pod.node}
+        gang.pending = {pod.key: pod for pod in arrival.pods if not pod.node}
+        self._present[gang.number] = gang
+        self._gang_of_pending |= dict.fromkeys(gang.pending, gang)
         groups = () if arrival.group is None else (arrival.group,)
         self.scheduler.apply(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
-        for key in gang.pending:
-            self._gang_of[key] = gang
-        self._count(gang, gang.bound.values())
-        self.ledger.want(gang.arrival.queue, map(self.meter.requests, arrival.pods))
+        self.recorder.allocate(arrival.queue, gang.bound.values())
+        self.recorder.request(arrival.queue, arrival.pods)
         self.waiting += 1
         return self._starts(gang, now)
 
     def end(self, gang: GangRun, now: int) -> None:
         """Finish a gang: remove its pods and its PodGroup."""
-        ended_pods = gang.end(now)
-        self._count(gang, [pod for pod in ended_pods if pod.node], -1)
-        self.ledger.want(gang.arrival.queue, map(self.meter.requests, ended_pods), -1)
-        for pod in ended_pods:
-            self._gang_of.pop(pod.key, None)
-        group = gang.arrival.group
-        self.scheduler.apply(
-            ClusterChanges(removed_pods=ended_pods, removed_pod_groups=() if group is None else (group.key,))
-        )
+        queue, group = gang.arrival.queue, gang.arrival.group
+        ended_pods = (*gang.bound.values(), *gang.pending.values())
+        self.recorder.allocate(queue, gang.bound.values(), -1)
+        self.recorder.request(queue, ended_pods, -1)
+        for key in gang.pending:
+            del self._gang_of_pending[key]
+        gang.ended = now
+        gang.bound, gang.pending = {}, {}
+        removed_groups = () if group is None else (group.key,)
+        self.scheduler.apply(ClusterChanges(removed_pods=ended_pods, removed_pod_groups=removed_groups))
         del self._present[gang.number]
         self.running -= 1
         self.finished += 1
@@ -88,95 +170,87 @@ class SimulatedCluster:
     def bind(self, decision: Decision, now: int) -> list[GangRun]:
         """Carry out a decision, and return the gangs that start."""
         self._evict(decision, now)
-        self._reservations = decision.reservations
         if decision.waiting or self._held:
             self._hold(decision)
         if decision.nominations or self._nominated:
             self._nominate(decision)
-        touched: dict[int, tuple[GangRun, list[Pod]]] = {}
+        changed: dict[int, tuple[GangRun, list[Pod]]] = {}
         for assignment in decision.assignments:
             key = f"{assignment.namespace}/{assignment.pod}"
-            gang = self._gang_of.pop(key)
-            pod = self._kubelet.start(gang.pending[key], assignment.node, now)
-            gang.bind(pod, key)
-            touched.setdefault(gang.number, (gang, []))[1].append(pod)
-        for gang, pods in touched.values():
-            self._count(gang, pods)
+            gang = self._gang_of_pending.pop(key)
+            pod = self._kubelet.start(gang.pending.pop(key), assignment.node, now)
+            gang.bound[key] = pod
+            changed.setdefault(gang.number, (gang, []))[1].append(pod)
+        for gang, pods in changed.values():
+            self.recorder.allocate(gang.arrival.queue, pods)
             self.scheduler.apply(ClusterChanges(bound_pods=pods))
-        return [gang for gang, _ in touched.values() if self._starts(gang, now)]
+        return [gang for gang, _ in changed.values() if self._starts(gang, now)]
 
-    def _starts(self, life: GangRun, now: int) -> bool:
-        started = life.start(now)
-        if started:
+    def _starts(self, gang: GangRun, now: int) -> bool:
+        """Start a gang if its minimum is bound, and return whether it started."""
+        starts = gang.started is None and len(gang.bound) >= gang.arrival.minimum
+        if starts:
+            gang.started = now
             self.waiting -= 1
             self.running += 1
-        if started or life.started is not None:
-            life.placements = self.meter.units(life.bound.values())
-        return started
-
-    def _count(self, life: GangRun, pods: Collection[Pod], sign: int = 1) -> None:
-        """Count bound pods of a gang; with sign -1, removed pods."""
-        self.meter.add(pods, sign)
-        self.ledger.hold(life.arrival.queue, map(self.meter.requests, pods), sign)
+        if gang.started is not None:
+            gang.placements = self.recorder.units(gang.bound.values())
+        return starts
 
     def _evict(self, decision: Decision, now: int) -> None:
         """Evict pods. A gang that keeps its minimum loses only these pods; any other gang is killed."""
-        lost: dict[int, tuple[GangRun, list[str]]] = {}
         keys = {f"{eviction.namespace}/{eviction.pod}" for eviction in decision.evictions}
-        for number in self._present if keys else ():
-            evicted_keys = [key for key in self.lives[number].bound if key in keys]
+        for gang in self._present.values() if keys else ():
+            evicted_keys = keys & gang.bound.keys()
             if evicted_keys:
-                lost[number] = (self.lives[number], evicted_keys)
-        for gang, evicted_keys in lost.values():
-            gang.evicted += self._lose(gang, evicted_keys, now)
+                gang.evicted += self._lose(gang, evicted_keys, now)
 
-    def _lose(self, gang: GangRun, keys: Iterable[str], now: int) -> int:
+    def _lose(self, gang: GangRun, keys: Collection[str], now: int) -> int:
         """Kill pods of a gang, or all of its pods if too few would remain, and return their number."""
-        killed_keys = set(keys)
-        if len(gang.bound) - len(killed_keys) < gang.arrival.minimum:
-            killed_keys = set(gang.bound)
+        if len(gang.bound) - len(keys) < gang.arrival.minimum:
+            keys = set(gang.bound)
             if gang.started is not None:
                 self.running -= 1
                 self.waiting += 1
             gang.kill(now)
-        removed = [gang.bound.pop(key) for key in list(gang.bound) if key in killed_keys]
-        self._count(gang, removed, -1)
-        fresh = [self._kubelet.recreate(pod) for pod in removed]
-        for pod in fresh:
+        removed = [gang.bound.pop(key) for key in list(gang.bound) if key in keys]
+        self.recorder.allocate(gang.arrival.queue, removed, -1)
+        recreated = [self._kubelet.recreate(pod) for pod in removed]
+        for pod in recreated:
             gang.pending[pod.key] = pod
-            self._gang_of[pod.key] = gang
-        self.scheduler.apply(ClusterChanges(removed_pods=removed, added_pods=fresh))
+            self._gang_of_pending[pod.key] = gang
+        self.scheduler.apply(ClusterChanges(removed_pods=removed, added_pods=recreated))
         return len(removed)
 
     def _hold(self, decision: Decision) -> None:
         """Record the gangs that wait at Permit, with their nodes."""
         places: dict[str, list[HeldPod]] = {}
-        for one in decision.nominations:
-            key = f"{one.namespace}/{one.pod}"
-            gang = self._gang_of.get(key)
+        for nomination in decision.nominations:
+            key = f"{nomination.namespace}/{nomination.pod}"
+            gang = self._gang_of_pending.get(key)
             if gang is not None:
-                places.setdefault(gang.arrival.key, []).append(HeldPod(key, one.node))
+                places.setdefault(gang.arrival.key, []).append(HeldPod(key, nomination.node))
         self._held = tuple(
-            HeldGang(one.pod_group, one.plugin, seconds(one.until), tuple(places.get(one.pod_group, ())))
-            for one in decision.waiting
+            HeldGang(gang.pod_group, gang.plugin, seconds(gang.until), tuple(places.get(gang.pod_group, ())))
+            for gang in decision.waiting
         )
         self.scheduler.hold(self._held)
 
     def _nominate(self, decision: Decision) -> None:
         """Write nominated nodes into the status of pending pods. Pods that wait at Permit are excluded."""
-        held = {one.pod for gang in self._held for one in gang.pods}
+        held = {held_pod.pod for gang in self._held for held_pod in gang.pods}
         nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
-        changed: list[tuple[Pod, Pod]] = []
+        before_pods, after_pods = [], []
         for key in sorted((nodes.keys() | self._nominated) - held):
-            life, node = self._gang_of.get(key), nodes.get(key, "")
-            if life is not None and life.pending[key].status.nominated_node_name != node:
-                before = life.pending[key]
+            gang, node = self._gang_of_pending.get(key), nodes.get(key, "")
+            if gang is not None and gang.pending[key].status.nominated_node_name != node:
+                before = gang.pending[key]
                 status = msgspec.structs.replace(before.status, nominated_node_name=node)
-                life.pending[key] = msgspec.structs.replace(before, status=status)
-                changed.append((before, life.pending[key]))
+                gang.pending[key] = msgspec.structs.replace(before, status=status)
+                before_pods.append(before)
+                after_pods.append(gang.pending[key])
         self._nominated = nodes.keys() - held
-        if changed:
-            before_pods, after_pods = zip(*changed, strict=True)
+        if before_pods:
             self.scheduler.apply(ClusterChanges(removed_pods=before_pods, added_pods=after_pods))
 
     # Nodes
@@ -187,33 +261,21 @@ class SimulatedCluster:
             return
         self._down.add(node)
         self.failures += 1
-        for number in list(self._present):
-            life = self.lives[number]
-            if any(pod.node == node for pod in life.bound.values()):
-                self._lose(life, tuple(life.bound), now)
-        lost = [pod for pod in self._lasting if pod.node == node]
-        self.meter.add(lost, -1)
-        self._lasting = [pod for pod in self._lasting if pod.node != node]
+        for gang in self._present.values():
+            if any(pod.node == node for pod in gang.bound.values()):
+                self._lose(gang, gang.bound.keys(), now)
+        lost = [pod for pod in self._permanent_pods if pod.node == node]
+        self.recorder.use(lost, -1)
+        self._permanent_pods = [pod for pod in self._permanent_pods if pod.node != node]
+        self._set_nodes(lost)
 
     def repair(self, node: str) -> None:
         """Bring a node back."""
         self._down.discard(node)
+        self._set_nodes()
 
-    def lay_out(self) -> None:
-        """Create a new scheduler from the nodes that are up and all pods."""
-        nodes = tuple(node for node in self._start.nodes if node.name not in self._down)
-        self.meter.offer(nodes)
-        self.scheduler = self._make(self._snapshot(nodes))
-        self.scheduler.hold(self._held)
-
-    def _snapshot(self, nodes: tuple[Node, ...]) -> Snapshot:
-        present = [self.lives[number] for number in self._present]
-        groups = tuple(gang.arrival.group for gang in present if gang.arrival.group is not None)
-        pods = tuple(pod for gang in present for pod in (*gang.bound.values(), *gang.pending.values()))
-        return replace(
-            self._start,
-            nodes=nodes,
-            pod_groups=groups,
-            pods=(*self._lasting, *pods),
-            reservations=self._reservations,
-        )
+    def _set_nodes(self, removed_pods: Sequence[Pod] = ()) -> None:
+        """Report the nodes that are up, and the pods that were lost with a node."""
+        nodes: tuple[Node, ...] = tuple(node for node in self._nodes if node.name not in self._down)
+        self.recorder.offer(nodes)
+        self.scheduler.apply(ClusterChanges(nodes=nodes, removed_pods=removed_pods))

@@ -16,6 +16,7 @@ in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU C
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -24,12 +25,11 @@ from numpy.typing import NDArray
 
 from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.pod import PodSpec
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
-from batchsched.simulator.workload import Arrival, GangShape, Workload, nodes, pod_spec, rigid
+from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, pods_of_gang, rigid
 
 IntArray = NDArray[np.int64]
 
@@ -65,6 +65,11 @@ CPU_A_GPU: Final = 8
 MEMORY_A_GPU: Final = 64  # GiB
 
 
+def zipf_shares(count: int) -> tuple[tuple[str, float], ...]:
+    """Return the queues team-0, team-1 and so on, and their shares of the gangs by Zipf's law."""
+    return tuple((f"team-{rank}", 1.0 / (rank + 1)) for rank in range(count))
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """Parameters of a generated workload.
@@ -73,27 +78,20 @@ class Recipe:
       gangs: number of gangs.
       node_count, gpus_per_node: size of the cluster.
       load: requested device seconds ÷ available device seconds; above 1 the queue grows.
-      queues: number of queues that submit gangs.
       swing: amplitude of the daily cycle, 0 (none) to below 1.
       overestimate: an estimate is the run time times 1 + an exponential of this mean; 0: exact.
       sizes: devices of a gang and their weights.
-      shares: queues and their shares of the gangs, instead of `queues`; (): team-0 and so on, by Zipf's law.
+      shares: queues and their shares of the gangs.
     """
 
     gangs: int = 1000
     node_count: int = 32
     gpus_per_node: int = 8
     load: float = 0.9
-    queues: int = 4
     swing: float = 0.5
     overestimate: float = 0.0
     sizes: tuple[tuple[int, float], ...] = SIZES
-    shares: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def owners(self) -> tuple[tuple[str, float], ...]:
-        """Queues and their weights."""
-        return self.shares or tuple((f"team-{at}", 1.0 / (at + 1)) for at in range(self.queues))
+    shares: tuple[tuple[str, float], ...] = zipf_shares(4)
 
     def __post_init__(self) -> None:
         """Check the parameters.
@@ -101,7 +99,7 @@ class Recipe:
         Raises:
           InvalidInput: a number is out of range.
         """
-        for name in ("gangs", "node_count", "gpus_per_node", "queues"):
+        for name in ("gangs", "node_count", "gpus_per_node"):
             if getattr(self, name) < 1:
                 raise InvalidInput("expected 1 or more", object="workload", field=name)
         if not self.load > 0:
@@ -130,22 +128,28 @@ def generate(recipe: Recipe, seed: int) -> Workload:
     runtimes = _runtimes(gpus, draw)
     span = float((gpus * runtimes).sum()) / (recipe.load * capacity)
     times = _arrivals(recipe.gangs, span, recipe.swing, draw)
-    owners = _owners(recipe, draw)
+    shares = np.array([share for _, share in recipe.shares])
+    owners = draw.choice(len(shares), recipe.gangs, p=shares / shares.sum())
     classes = draw.choice(len(PRIORITIES), recipe.gangs, p=[share for _, _, share in PRIORITIES])
     slack = 1.0 + draw.exponential(1.0, recipe.gangs) * recipe.overestimate
     estimates = np.ceil(runtimes * slack).astype(np.int64)
-    names = [name for name, _ in recipe.owners]
-    maker = _Maker(recipe)
-    arrivals = tuple(
-        maker.arrival(time, number, (size, runtime, estimate), (names[owner], PRIORITIES[rank][0]))
-        for number, (time, size, runtime, estimate, owner, rank) in enumerate(
-            zip(
-                *(column.tolist() for column in (times, gpus, runtimes, estimates, owners, classes)),
-                strict=True,
-            )
-        )
+    spec = cache(lambda size, rank: pod_spec(_resources(size), priority_class=rank))
+    arrivals = []
+    columns = (column.tolist() for column in (times, gpus, runtimes, estimates, owners, classes))
+    for number, (time, size, runtime, estimate, owner, rank) in enumerate(zip(*columns, strict=True)):
+        priority = PRIORITIES[rank][0]
+        split = pods_of_gang(size, recipe.gpus_per_node)
+        pods = tuple((spec(share, priority), count) for share, count in split)
+        shape = GangShape(f"g{number:05d}", pods, estimate, recipe.shares[owner][0], priority)
+        arrivals.append(rigid(shape, time, runtime))
+    cluster = Snapshot(
+        nodes=nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),
+        queues=tuple(Queue(metadata=CustomMeta(name=name)) for name, _ in recipe.shares),
+        priority_classes=tuple(
+            PriorityClass(metadata=ObjectMeta(name=name), value=value) for name, value, _ in PRIORITIES
+        ),
     )
-    return Workload(f"generated-{seed}", maker.cluster(), arrivals)
+    return Workload(f"generated-{seed}", cluster, tuple(arrivals))
 
 
 def _runtimes(gpus: IntArray, draw: np.random.Generator) -> IntArray:
@@ -170,42 +174,6 @@ def _arrivals(count: int, span: float, swing: float, draw: np.random.Generator) 
     edges = np.concatenate([[0.0], np.cumsum(rate)]) / rate.sum()
     drawn = np.interp(np.sort(draw.random(count)), edges, np.arange(hours + 1) * (span / hours))
     return np.asarray(FIRST_MONDAY_SECONDS + np.floor(drawn), np.int64)
-
-
-def _owners(recipe: Recipe, draw: np.random.Generator) -> IntArray:
-    shares = np.array([share for _, share in recipe.owners])
-    return draw.choice(len(shares), recipe.gangs, p=shares / shares.sum())
-
-
-class _Maker:
-    """Makes gangs and their cluster; equal pods share a spec."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-        self._specs: dict[tuple[int, str], PodSpec] = {}
-
-    def arrival(self, at: int, number: int, drawn: tuple[int, int, int], owner: tuple[str, str]) -> Arrival:
-        """Create a gang from drawn values: (devices, run time, estimate), (queue, priority class)."""
-        size, runtime, estimate = drawn
-        queue, rank = owner
-        whole, rest = divmod(size, self._recipe.gpus_per_node)
-        pods = [(self._spec(self._recipe.gpus_per_node, rank), whole), (self._spec(rest, rank), min(rest, 1))]
-        made = tuple((spec, count) for spec, count in pods if count)
-        return rigid(GangShape(f"g{number:05d}", made, estimate, queue, rank), at, runtime)
-
-    def cluster(self) -> Snapshot:
-        """Return the nodes, the queues and the priority classes."""
-        recipe = self._recipe
-        return Snapshot(
-            nodes=nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),
-            queues=tuple(Queue(metadata=CustomMeta(name=name)) for name, _ in recipe.owners),
-            priority_classes=tuple(
-                PriorityClass(metadata=ObjectMeta(name=name), value=value) for name, value, _ in PRIORITIES
-            ),
-        )
-
-    def _spec(self, gpus: int, rank: str) -> PodSpec:
-        return self._specs.setdefault((gpus, rank), pod_spec(_resources(gpus), priority_class=rank))
 
 
 def _resources(gpus: int, *, spare: bool = False) -> dict[str, str]:

@@ -11,18 +11,23 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, TextIO
 
-from batchsched.api.core.pod import PodSpec
 from batchsched.api.crd.base import CustomMeta
-from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
-from batchsched.simulator.trace_text import open_text
-from batchsched.simulator.workload import Arrival, GangShape, Workload, nodes, pod_spec, rigid
+from batchsched.simulator.workload import (
+    GangShape,
+    Workload,
+    nodes,
+    open_text,
+    pod_spec,
+    pods_of_gang,
+    rigid,
+)
 
 GPU: Final = "nvidia.com/gpu"
 COLUMNS: Final = ("timestamp", "duration", "num_gpus", "cluster")
@@ -46,26 +51,19 @@ class Period:
     last: float = float("inf")
 
 
-def read(path: Path, queues: Sequence[str] = (), period: Period = Period()) -> tuple[PhillyRow, ...]:
+def read(path: Path, period: Period = Period()) -> tuple[PhillyRow, ...]:
     """Read a trace, sorted by submission, then duration, then size. The file itself is not sorted.
 
     Args:
       path: the CSV, optionally gzipped.
-      queues: virtual clusters to include; () means all.
       period: the arrivals to include.
 
     Raises:
       InvalidInput: a column is missing, or a line is invalid.
     """
-    kept = frozenset(queues)
     with open_text(path) as text:
-        return tuple(
-            sorted(
-                row
-                for row in _rows(text, str(path))
-                if (not kept or row.queue in kept) and period.first <= row.submit <= period.last
-            )
-        )
+        rows = [row for row in _rows(text, str(path)) if period.first <= row.submit <= period.last]
+    return tuple(sorted(rows))
 
 
 def read_queues(path: Path) -> tuple[str, ...]:
@@ -104,13 +102,7 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
 
 
 def workload(
-    rows: Sequence[PhillyRow],
-    node_count: int,
-    gpus_per_node: int,
-    name: str,
-    *,
-    pooled: bool = True,
-    teams: Mapping[str, str] = MappingProxyType({}),
+    rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, queue_of: Mapping[str, str]
 ) -> Workload:
     """Create a workload of jobs on equal nodes, with the duration as estimate.
 
@@ -119,39 +111,18 @@ def workload(
       node_count: number of nodes.
       gpus_per_node: devices per node.
       name: name of the workload in reports.
-      pooled: put all gangs into one queue; otherwise each virtual cluster is a queue.
-      teams: queue names of virtual clusters; the default is vc-NAME.
+      queue_of: the queue of each virtual cluster in the rows.
     """
-    clusters = () if pooled else sorted({row.queue for row in rows})
-    queues = {one: teams.get(one, f"vc-{one}") for one in clusters}
-    maker = _Maker(gpus_per_node, queues, len(str(max(0, len(rows) - 1))))
-    arrivals = tuple(maker.arrival(number, row) for number, row in enumerate(rows))
+    spec = cache(lambda gpus: pod_spec({GPU: str(gpus)}))
+    # Names sort like rows, because they break ties between gangs of equal age.
+    digits = len(str(max(0, len(rows) - 1)))
+    arrivals = []
+    for number, row in enumerate(rows):
+        pods = tuple((spec(gpus), count) for gpus, count in pods_of_gang(row.gpus, gpus_per_node))
+        shape = GangShape(f"p{number:0{digits}d}", pods, row.duration, queue_of[row.queue])
+        arrivals.append(rigid(shape, row.submit, row.duration))
     cluster = Snapshot(
         nodes=nodes(node_count, {GPU: str(gpus_per_node)}),
-        queues=tuple(Queue(metadata=CustomMeta(name=one)) for one in sorted({*queues.values()})),
+        queues=tuple(Queue(metadata=CustomMeta(name=queue)) for queue in sorted({*queue_of.values()})),
     )
-    return Workload(name, cluster, arrivals)
-
-
-class _Maker:
-    """Creates gangs; pods of one size share a spec. Names sort like rows, because they break ties between gangs."""
-
-    def __init__(self, gpus_per_node: int, queues: Mapping[str, str], digits: int) -> None:
-        self._whole = gpus_per_node
-        self._queues = queues
-        self._digits = digits
-        self._specs: dict[int, PodSpec] = {}
-
-    def arrival(self, number: int, row: PhillyRow) -> Arrival:
-        whole, rest = divmod(row.gpus, self._whole)
-        pods = []
-        if whole:
-            pods.append((self._spec(self._whole), whole))
-        if rest:
-            pods.append((self._spec(rest), 1))
-        name = f"p{number:0{self._digits}d}"
-        shape = GangShape(name, tuple(pods), row.duration, self._queues.get(row.queue, DEFAULT_QUEUE))
-        return rigid(shape, row.submit, row.duration)
-
-    def _spec(self, gpus: int) -> PodSpec:
-        return self._specs.setdefault(gpus, pod_spec({GPU: str(gpus)}))
+    return Workload(name, cluster, tuple(arrivals))

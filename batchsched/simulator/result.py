@@ -1,14 +1,12 @@
 """The result of a simulated run: gang records, time series, and summary metrics.
 
-Everything is derived from the run's records, without a clock. `to_json` writes all of it.
+Everything is derived from the run's records, without a clock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Final
-
-import msgspec
 
 MIN_RUNTIME_SECONDS: Final = 10
 """Minimum run time in seconds in the slowdown, so that very short gangs do not dominate it."""
@@ -154,54 +152,22 @@ class RunResult:
 
     def metrics(self) -> Metrics:
         """Return the summary metrics."""
-        done = [one for one in self.gangs if one.finished]
-        waits = sorted(one.wait for one in done)
-        slowdowns = [one.slowdown for one in done]
-        first = min((one.submitted for one in self.gangs), default=0)
-        last = max((one.ended for one in done if one.ended is not None), default=first)
+        done = [gang for gang in self.gangs if gang.finished]
+        waits = [gang.wait for gang in done]
+        slowdowns = [gang.slowdown for gang in done]
+        first = min((gang.submitted for gang in self.gangs), default=0)
+        last = max((gang.ended for gang in done if gang.ended is not None), default=first)
         return Metrics(
             gangs=len(self.gangs),
             unfinished=len(self.gangs) - len(done),
             mean_wait=fmean(waits) if waits else 0.0,
-            median_wait=_median(waits),
+            median_wait=float(median(waits)) if waits else 0.0,
             worst_wait=max(waits, default=0),
             mean_slowdown=fmean(slowdowns) if slowdowns else 0.0,
             worst_slowdown=max(slowdowns, default=0.0),
             makespan=last - first,
             utilisation=_utilisation(self.series),
         )
-
-    def by_queue(self) -> dict[str, tuple[GangRecord, ...]]:
-        """Return the gangs of each queue, queues by name."""
-        names = sorted({one.queue for one in self.gangs})
-        return {name: tuple(one for one in self.gangs if one.queue == name) for name in names}
-
-
-def to_json(results: Iterable[RunResult], *, gangs: bool = True) -> bytes:
-    """Write runs as JSON: a list of objects with the policy, the figures and, unless left out, gangs and series."""
-    written = []
-    for run in results:
-        fields: dict[str, object] = {
-            "workload": run.workload,
-            "policy": run.policy,
-            "metrics": run.metrics(),
-            "sessions": run.sessions,
-            "meanGap": run.mean_gap,
-            "worstGap": run.worst_gap,
-            "guards": run.guards,
-            "failures": run.failures,
-        }
-        if gangs:
-            fields |= {"gangs": run.gangs, "series": run.series, "queues": run.queues}
-        written.append(fields)
-    return msgspec.json.encode(written)
-
-
-def _median(ascending: list[int]) -> float:
-    if not ascending:
-        return 0.0
-    half = len(ascending) // 2
-    return float(ascending[half]) if len(ascending) % 2 else (ascending[half - 1] + ascending[half]) / 2
 
 
 def _utilisation(series: Series) -> dict[str, float]:

@@ -6,27 +6,19 @@ same run.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil
-from typing import Protocol
 
 from batchsched.api.core.metadata import seconds
-from batchsched.api.decision import Decision
 from batchsched.ports.cluster import SchedulerFactory
-from batchsched.simulator.cluster import SimulatedCluster
-from batchsched.simulator.gang_record import GangRun
+from batchsched.simulator.cluster import GangRun, SimulatedCluster
 from batchsched.simulator.result import RunResult
 from batchsched.simulator.workload import Workload
 
-
-class Progress(Protocol):
-    """Receives the progress of a run."""
-
-    def __call__(self, done: int, total: int) -> None:
-        """Receive the number of finished gangs, and the number of all gangs."""
-        ...
+Progress = Callable[[int, int], None]
+"""Receives the progress of a run: the number of finished gangs, and the number of all gangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ class SimulationEventKind(IntEnum):
 class SimulationEvent:
     """An event at a second. `number` is that of the gang or the outage; `restarts` is the gang's number of restarts."""
 
-    at: int
+    time: int
     kind: SimulationEventKind
     number: int = 0
     restarts: int = 0
@@ -112,35 +104,34 @@ class _Run:
         cluster = self._cluster
         self._foresee_everything()
         for now, events in self._moments():
-            self._happen(now, events)
+            self._process(now, events)
             self._schedule(now)
-            cluster.meter.sample(now, cluster.waiting, cluster.running)
-            cluster.ledger.sample(now)
+            cluster.recorder.sample(now, cluster.waiting, cluster.running)
             if self._progress is not None:
-                self._progress(cluster.finished, len(cluster.lives))
+                self._progress(cluster.finished, len(cluster.gangs))
         return RunResult(
             workload=self._workload.name,
             policy=self._settings.policy,
-            gangs=tuple(life.record() for life in cluster.lives),
-            series=cluster.meter.series(),
+            gangs=tuple(gang.record() for gang in cluster.gangs),
+            series=cluster.recorder.series(),
             sessions=self._sessions,
             mean_gap=self._gaps / max(1, self._sessions),
             worst_gap=self._worst_gap,
             guards=self._guards,
             failures=cluster.failures,
-            queues=cluster.ledger.series(),
+            queues=cluster.recorder.queue_series(),
         )
 
     def _foresee_everything(self) -> None:
-        for life in self._cluster.lives:
-            self._foresee(SimulationEvent(life.arrival.at, SimulationEventKind.ARRIVAL, life.number))
+        for gang in self._cluster.gangs:
+            self._foresee(gang.arrival.time, SimulationEventKind.ARRIVAL, gang.number)
         for number, outage in enumerate(self._workload.outages):
-            self._foresee(SimulationEvent(outage.at, SimulationEventKind.NODE_DOWN, number))
+            self._foresee(outage.time, SimulationEventKind.NODE_DOWN, number)
             if outage.until is not None:
-                self._foresee(SimulationEvent(outage.until, SimulationEventKind.NODE_UP, number))
+                self._foresee(outage.until, SimulationEventKind.NODE_UP, number)
 
-    def _foresee(self, event: SimulationEvent) -> None:
-        heapq.heappush(self._events, event)
+    def _foresee(self, time: int, kind: SimulationEventKind, number: int = 0, restarts: int = 0) -> None:
+        heapq.heappush(self._events, SimulationEvent(time, kind, number, restarts))
 
     def _moments(self) -> Iterator[tuple[int, list[SimulationEvent]]]:
         """Yield the events of each second.
@@ -148,46 +139,35 @@ class _Run:
         A gang that starts and ends within the same second causes that second to be yielded again.
         """
         while self._events:
-            now = self._events[0].at
+            now = self._events[0].time
             events = []
-            while self._events and self._events[0].at == now:
+            while self._events and self._events[0].time == now:
                 events.append(heapq.heappop(self._events))
             yield now, events
 
-    def _happen(self, now: int, events: Iterable[SimulationEvent]) -> None:
+    def _process(self, now: int, events: Iterable[SimulationEvent]) -> None:
         cluster = self._cluster
-        nodes_moved = False
         for event in events:
-            if event.kind is SimulationEventKind.END:
-                life = cluster.lives[event.number]
-                if life.restarts == event.restarts:
-                    cluster.end(life, now)
-            elif event.kind is SimulationEventKind.ARRIVAL:
-                if nodes_moved:
-                    cluster.lay_out()
-                    nodes_moved = False
-                life = cluster.lives[event.number]
-                if cluster.arrive(life, now):
-                    self._will_end(life, now)
-            elif event.kind is SimulationEventKind.SESSION:
-                self._foreseen.discard(now)
-            else:
-                nodes_moved = True
-                self._move_node(event)
-        if nodes_moved:
-            cluster.lay_out()
+            match event.kind:
+                case SimulationEventKind.END:
+                    gang = cluster.gangs[event.number]
+                    # A gang that was killed since runs again; its earlier end no longer holds.
+                    if gang.restarts == event.restarts:
+                        cluster.end(gang, now)
+                case SimulationEventKind.NODE_DOWN:
+                    cluster.fail(self._workload.outages[event.number].node, now)
+                case SimulationEventKind.NODE_UP:
+                    cluster.repair(self._workload.outages[event.number].node)
+                case SimulationEventKind.ARRIVAL:
+                    gang = cluster.gangs[event.number]
+                    if cluster.arrive(gang, now):
+                        self._will_end(gang, now)
+                case SimulationEventKind.SESSION:
+                    self._foreseen.discard(now)
 
-    def _move_node(self, event: SimulationEvent) -> None:
-        node = self._workload.outages[event.number].node
-        if event.kind is SimulationEventKind.NODE_DOWN:
-            self._cluster.fail(node, event.at)
-        else:
-            self._cluster.repair(node)
-
-    def _will_end(self, life: GangRun, now: int) -> None:
-        self._foresee(
-            SimulationEvent(now + life.arrival.runtime, SimulationEventKind.END, life.number, life.restarts)
-        )
+    def _will_end(self, gang: GangRun, now: int) -> None:
+        end = now + gang.arrival.runtime
+        self._foresee(end, SimulationEventKind.END, gang.number, gang.restarts)
 
     def _schedule(self, now: int) -> None:
         """Run a session, or several if one session does not consider all pending gangs."""
@@ -201,23 +181,20 @@ class _Run:
         repeat = True
         while repeat and cluster.has_pending_pods:
             decision = cluster.scheduler.decide(float(now), settings.seed)
-            self._account(decision)
+            self._sessions += 1
+            self._gaps += decision.solver.gap
+            self._worst_gap = max(self._worst_gap, decision.solver.gap)
+            self._guards += decision.solver.guard
             started = cluster.bind(decision, now)
-            for life in started:
-                self._will_end(life, now)
+            for gang in started:
+                self._will_end(gang, now)
             repeat = settings.window is not None and len(started) >= settings.window
         if decision.evictions:  # the gangs that they make room for are placed after the evictions
             self._session_at(now + 1)
-        for gang in decision.waiting:
-            self._session_at(max(now + 1, ceil(seconds(gang.until))))
+        for held in decision.waiting:
+            self._session_at(max(now + 1, ceil(seconds(held.until))))
 
     def _session_at(self, time: int) -> None:
         if time not in self._foreseen:
             self._foreseen.add(time)
-            self._foresee(SimulationEvent(time, SimulationEventKind.SESSION))
-
-    def _account(self, decision: Decision) -> None:
-        self._sessions += 1
-        self._gaps += decision.solver.gap
-        self._worst_gap = max(self._worst_gap, decision.solver.gap)
-        self._guards += decision.solver.guard
+            self._foresee(time, SimulationEventKind.SESSION)

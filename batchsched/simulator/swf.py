@@ -13,8 +13,7 @@ from typing import Final
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
-from batchsched.simulator.trace_text import open_text
-from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, rigid
+from batchsched.simulator.workload import GangShape, Workload, nodes, open_text, pod_spec, rigid
 
 FIELDS: Final = 18
 CPU: Final = {"cpu": "1"}
@@ -110,4 +109,4 @@ def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
         for row in rows
     )
     cluster = Snapshot(nodes=nodes(processors, CPU, prefix="slot"))
-    return Workload(name, cluster, tuple(sorted(arrivals, key=lambda arrival: arrival.at)))
+    return Workload(name, cluster, tuple(sorted(arrivals, key=lambda arrival: arrival.time)))

@@ -1,14 +1,22 @@
 """A workload: a cluster, and the gangs that arrive over time.
 
-Trace readers and the generator create workloads. Times are whole seconds since 1970, so that the RFC 3339 times of
-pods and PodGroups are exact.
+Trace readers, the generator and snapshots of clusters are sources of workloads. Times are whole seconds since 1970, so
+that the RFC 3339 times of pods and PodGroups are exact.
+
+Source: Schroeder and Gibson, A Large-Scale Study of Failures in High-Performance Computing Systems, DSN 2006, for
+rates of node failures; exponential times are the simplification that most simulators share.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor
+from pathlib import Path
+from typing import Final, TextIO
 
-from batchsched.api.core.metadata import ObjectMeta, timestamp
+import numpy as np
+
+from batchsched.api.core.metadata import ObjectMeta, seconds, timestamp
 from batchsched.api.core.node import Node, NodeStatus
 from batchsched.api.core.pod import (
     POD_GROUP_LABEL,
@@ -22,7 +30,9 @@ from batchsched.api.core.pod import (
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup, PodGroupSpec
 from batchsched.api.snapshot import Snapshot
+from batchsched.errors import InvalidInput
 
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 NAMESPACE: Final = "default"
 DEFAULT_PODS_PER_NODE: Final = 110
 """Maximum number of pods per node, the default of Kubernetes, for traces without one."""
@@ -33,13 +43,13 @@ class Arrival:
     """The arrival of a gang.
 
     Args:
-      at: seconds since 1970.
+      time: seconds since 1970.
       runtime: seconds that it runs after its minimum was bound.
       group: its PodGroup; None for a single pod.
       pods: its pods in order. Pods that are already bound are running: the gang started before the simulation.
     """
 
-    at: int
+    time: int
     runtime: int
     group: PodGroup | None
     pods: tuple[Pod, ...]
@@ -67,7 +77,7 @@ class Outage:
     """A failure of a node and its repair, in seconds since 1970; no repair if `until` is None."""
 
     node: str
-    at: int
+    time: int
     until: int | None = None
 
 
@@ -131,9 +141,9 @@ class GangShape:
     priority_class: str = ""
 
 
-def rigid(shape: GangShape, at: int, runtime: int) -> Arrival:
+def rigid(shape: GangShape, time: int, runtime: int) -> Arrival:
     """Create a gang of which all pods are required."""
-    created = timestamp(at)
+    created = timestamp(time)
     size = sum(count for _, count in shape.pods)
     group = PodGroup(
         metadata=CustomMeta(name=shape.name, namespace=NAMESPACE, creation_timestamp=created),
@@ -155,4 +165,99 @@ def rigid(shape: GangShape, at: int, runtime: int) -> Arrival:
                 creation_timestamp=created,
             )
             pods.append(Pod(metadata=meta, spec=spec))
-    return Arrival(at, runtime, group, tuple(pods))
+    return Arrival(time, runtime, group, tuple(pods))
+
+
+def pods_of_gang(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
+    """Return pairs of GPUs per pod and number of pods: pods of a whole node, and one pod with the remainder."""
+    whole, rest = divmod(gpus, gpus_per_node)
+    return tuple((size, count) for size, count in ((gpus_per_node, whole), (rest, 1)) if size and count)
+
+
+def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: str) -> Workload:
+    """Create a workload from a snapshot, starting at `start`.
+
+    Gangs run for their expectedRuntimeSeconds. Running gangs are present from the start with their remaining run
+    time. Pending gangs are present from the start, or arrive at the creation time of their PodGroup, if that is
+    later. Bound pods that belong to no gang of the scheduler remain forever.
+
+    Args:
+      snapshot: the cluster.
+      start: start of the simulation in seconds since 1970.
+      runtime: run time in seconds of gangs without an expected run time.
+      name: name of the workload in reports.
+    """
+    begin = floor(start)
+    groups = {group.key: group for group in snapshot.pod_groups}
+    pods_of: dict[str, list[Pod]] = {key: [] for key in groups}
+    lasting = []
+    alone = []
+    for pod in snapshot.pods:
+        key = f"{pod.namespace}/{pod.labels.get(POD_GROUP_LABEL, '')}"
+        if key in groups:
+            pods_of[key].append(pod)
+        elif pod.node and pod.spec.scheduler_name != SCHEDULER_NAME:
+            lasting.append(pod)
+        else:
+            alone.append(pod)
+    arrivals = [
+        _present_gang(group, pods_of[key], begin, runtime) for key, group in groups.items() if pods_of[key]
+    ]
+    arrivals += [_present_gang(None, [pod], begin, runtime) for pod in alone]
+    arrivals.sort(key=lambda arrival: arrival.time)
+    cluster = replace(snapshot, pods=tuple(lasting), pod_groups=(), held=(), reservations=())
+    return Workload(name, cluster, tuple(arrivals))
+
+
+def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: int) -> Arrival:
+    expected_runtime = group.spec.expected_runtime_seconds if group is not None else None
+    whole = runtime if expected_runtime is None else expected_runtime
+    bound = [pod for pod in pods if pod.node]
+    if bound:
+        since = min(seconds(pod.status.start_time, float(begin)) for pod in bound)
+        remaining = max(0, ceil(since + whole - begin))
+        return Arrival(begin, remaining, group, tuple(pods))
+    created = group.created if group is not None else seconds(pods[0].metadata.creation_timestamp)
+    return Arrival(max(begin, ceil(created)), whole, group, tuple(pods))
+
+
+def draw_outages(
+    nodes: Sequence[Node], between: float, repair: float, period: tuple[int, int], seed: int
+) -> tuple[Outage, ...]:
+    """Draw the failures of nodes in a period, ordered by time: independent nodes, exponential times.
+
+    Args:
+      nodes: the nodes that may fail.
+      between: mean seconds from the repair of a node to its next failure.
+      repair: mean seconds until a node is repaired.
+      period: the first and the last second in which nodes fail; repairs may be later.
+      seed: seed of the draws.
+
+    Raises:
+      InvalidInput: a mean is not above 0.
+    """
+    if between <= 0 or repair <= 0:
+        raise InvalidInput("expected a mean time of more than 0 seconds", object="outages")
+    random = np.random.default_rng(seed)
+    first, last = period
+    outages = []
+    for node in nodes:
+        failure = first + random.exponential(between)
+        while failure <= last:
+            repaired = failure + max(1.0, random.exponential(repair))
+            outages.append(Outage(node.name, int(failure), int(np.ceil(repaired))))
+            failure = np.ceil(repaired) + random.exponential(between)
+    return tuple(sorted(outages, key=lambda outage: (outage.time, outage.node)))
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a trace for reading; gzip is recognised by content. Invalid UTF-8 is replaced.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    with path.open("rb") as raw:
+        packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    if packed:
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
+    return path.open(encoding="utf-8", errors="replace", newline="")

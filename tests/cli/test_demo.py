@@ -36,7 +36,7 @@ def test_demo_prints_nothing_beyond_a_terminal_of_80_columns_but_what_one_copies
 
 def test_demo_day_is_a_day_on_64_nodes_of_8_gpus():
     workload = generate(recipe(GANGS), SEED)
-    hours = (workload.arrivals[-1].at - workload.arrivals[0].at) / 3600
+    hours = (workload.arrivals[-1].time - workload.arrivals[0].time) / 3600
     assert len(workload.cluster.nodes) == 64
     assert hours == pytest.approx(24, abs=1)
 

@@ -78,7 +78,7 @@ def test_what_cannot_be_used_is_told_in_a_sentence(results, arguments, complaint
 
 
 def test_without_pyarrow_the_extra_is_named(results, monkeypatch, capfd):
-    monkeypatch.setattr("batchsched.cli.laboratory.find_spec", lambda _: None)
+    monkeypatch.setattr("batchsched.cli.lab.find_spec", lambda _: None)
     assert exit_code(["lab", "run", str(results[1])]) == 1
     assert "batchsched[lab]" in capfd.readouterr().err
 

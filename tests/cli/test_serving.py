@@ -17,8 +17,8 @@ from batchsched.cli.serving import ResultsAddress
 from batchsched.lab.plan import plan
 from batchsched.lab.results import write_plan
 from batchsched.lab.sweep import sweep
+from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
-from tests.lab.test_sweep import Here
 
 PATIENCE = 120
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -29,7 +29,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     runs = plan(scenario(seeds=3))
     write_plan(folder, scenario(seeds=3), runs)
-    sweep(runs, folder, Here())
+    sweep(runs, folder, InProcess())
     return folder
 
 

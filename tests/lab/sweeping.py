@@ -6,7 +6,7 @@ from pathlib import Path
 
 from batchsched.lab.plan import plan
 from batchsched.lab.scenario import load
-from batchsched.lab.sweep import play, sweep
+from batchsched.lab.sweep import encoded_outcome, sweep
 from batchsched.lab.workers import workers
 
 
@@ -19,13 +19,13 @@ class Slow:
 
     def submit(self, _, run, /):
         self._begun += 1
-        return self._crew.submit(play if self._begun == 1 else rested, run)
+        return self._crew.submit(encoded_outcome if self._begun == 1 else rested, run)
 
 
 def rested(run):
     """Make a run, an hour from now."""
     time.sleep(3600)
-    return play(run)
+    return encoded_outcome(run)
 
 
 if __name__ == "__main__":

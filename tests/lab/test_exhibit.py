@@ -9,10 +9,10 @@ from batchsched.errors import InvalidInput
 from batchsched.lab import exhibit, results
 from batchsched.lab.exhibit import ResultPages
 from batchsched.lab.plan import plan
-from batchsched.lab.results import place_of, write_plan
+from batchsched.lab.results import result_path, write_plan
 from batchsched.lab.sweep import sweep
+from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
-from tests.lab.test_sweep import Here
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     runs = plan(scenario())
     write_plan(folder, scenario(), runs)
-    sweep(runs, folder, Here())
+    sweep(runs, folder, InProcess())
     return folder
 
 
@@ -59,7 +59,7 @@ def test_the_report_leads_to_the_runs_and_the_runs_to_the_report(folder):
 
 
 def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, made, read):
-    last = place_of(folder, plan(scenario())[3].key)
+    last = result_path(folder, plan(scenario())[3].key)
     last.unlink()
     shown = ResultPages(folder)
     before = shown.report()
@@ -68,7 +68,7 @@ def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, ma
     assert "not finished" in page
     assert 'http-equiv="refresh"' in page
     assert len(read) == 3
-    shutil.copy(place_of(made, plan(scenario())[3].key), last)
+    shutil.copy(result_path(made, plan(scenario())[3].key), last)
     assert "4 of 4 runs finished" in shown.runs()
     assert shown.report() != before
     assert read[3:] == [last.name]
@@ -77,7 +77,7 @@ def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, ma
 def test_a_report_of_which_nothing_changed_is_not_made_again(folder, monkeypatch):
     shown = ResultPages(folder)
     first = shown.report()
-    monkeypatch.setattr(exhibit, "render", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(exhibit, "render_sweep", lambda *_: pytest.fail("made again"))
     assert shown.report() is first
 
 
@@ -93,7 +93,7 @@ def test_a_folder_without_results_says_what_it_lacks(tmp_path):
 def test_a_run_is_found_by_the_name_of_its_file_only(folder):
     shown = ResultPages(folder)
     key = plan(scenario())[0].key
-    assert shown.file(f"{key}.parquet") == place_of(folder, key)
+    assert shown.file(f"{key}.parquet") == result_path(folder, key)
     for name in (key, "absent.parquet", "../plan.json", f"../runs/{key}.parquet", "", ".", ".."):
         assert shown.file(name) is None
 

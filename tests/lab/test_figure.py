@@ -1,6 +1,23 @@
+from colorsys import rgb_to_hls
+from itertools import pairwise
+
 import pytest
 
-from batchsched.lab.figure import DAY, HOUR, clock_axis, duration, time_unit
+from batchsched.lab.figure import (
+    DARK,
+    DAY,
+    HOUR,
+    LIGHT,
+    SERIES,
+    clock_axis,
+    dash,
+    duration,
+    rounded,
+    series,
+    time_unit,
+)
+
+THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
 
 @pytest.mark.parametrize(
@@ -20,3 +37,60 @@ def test_a_clock_axis_labels_every_tick_in_ascending_order():
     drawn = clock_axis("wait")
     assert drawn["tickvals"] == sorted(drawn["tickvals"])
     assert len(drawn["tickvals"]) == len(drawn["ticktext"])
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def hue(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    hue_part, _, saturation = rgb_to_hls(*parts)
+    return 360 * hue_part if saturation > 0.2 else None
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@THEMES
+def test_text_can_be_read_on_the_paper(theme):
+    assert contrast(theme["$ink"], theme["$paper"]) >= 7
+    assert contrast(theme["$muted"], theme["$paper"]) >= 4.5
+
+
+@THEMES
+def test_every_series_stands_out_from_the_paper(theme):
+    assert all(contrast(theme[series(index)], theme["$paper"]) >= 3 for index in range(SERIES))
+
+
+def test_both_themes_know_the_same_colours():
+    assert LIGHT.keys() == DARK.keys()
+
+
+def test_series_past_the_last_begin_again():
+    assert series(SERIES) == series(0)
+    assert dash(0) == "solid"
+
+
+def test_no_two_lines_have_the_same_dash():
+    assert len({dash(index) for index in range(SERIES)}) == SERIES
+
+
+@THEMES
+def test_no_two_of_seven_policies_have_the_same_hue(theme):
+    # The eighth is a second blue; greys have no hue.
+    hues_by_index = [hue(theme[series(index)]) for index in range(SERIES - 1)]
+    hues = sorted(hue_angle for hue_angle in hues_by_index if hue_angle is not None)
+    assert len(hues) >= SERIES - 2
+    assert min(after - before for before, after in pairwise(hues)) >= 15
+
+
+def test_rounded_values_have_five_significant_digits():
+    assert rounded([1234567.0, 0.123456]) == [1234600.0, 0.12346]
+    assert rounded([1234567.0], 2) == [1200000.0]

@@ -2,10 +2,10 @@ from math import isnan
 
 import pytest
 
+from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import measure
-from batchsched.lab.measures import MEASURES
-from batchsched.lab.pairs import Mean, by_policy, compare_pairs, difference_text
-from batchsched.lab.results import Outcome
+from batchsched.lab.measures import MEASURES, Outcome
+from batchsched.lab.pairs import Mean, by_policy, compare_pairs, difference_text, quantile
 from batchsched.simulator.result import RunResult, Series
 
 
@@ -68,3 +68,20 @@ def test_policies_keep_their_order():
 )
 def test_differences_read_with_their_interval(other, text):
     assert difference_text(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
+
+
+@pytest.mark.parametrize(
+    "freedom, expected", [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042), (2000, 1.960)]
+)
+def test_quantiles_are_those_of_students_table(freedom, expected):
+    assert quantile(freedom) == pytest.approx(expected, abs=5e-4)
+
+
+def test_no_degree_of_freedom_is_refused():
+    with pytest.raises(InvalidInput, match="two values"):
+        quantile(0)
+
+
+def test_the_share_of_pairs_with_a_lower_value_is_stated():
+    found = one(compare_pairs(of("a", 5, 5, 5, 5), of("b", 6, 4, 6, 5)), "meanWait")
+    assert found.lower == 0.25

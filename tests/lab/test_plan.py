@@ -56,7 +56,7 @@ def test_the_content_of_a_trace_is_part_of_its_key_and_its_place_is_not(tmp_path
 def test_a_policy_may_change_queues_all_of_them_or_one():
     policies = [{"name": "p", "queues": {"*": {"weight": 2.0}, "b": {"weight": 3.0, "parent": "a"}}}]
     run = plan(scenario(policies=policies))[0]
-    laid = {queue.name: queue.spec for queue in run.laid_out(())}
+    laid = {queue.name: queue.spec for queue in run.change_queues(())}
     assert (laid["a"].weight, laid["b"].weight, laid["b"].parent) == (2.0, 3.0, "a")
     assert laid["a"].guarantee == {"nvidia.com/gpu": "16"}
 
@@ -67,7 +67,7 @@ def test_a_policy_may_change_queues_all_of_them_or_one():
 def test_a_change_of_queues_that_cannot_be_made_names_policy_and_queue(queues, complaint):
     run = plan(scenario(policies=[{"name": "p", "queues": queues}]))[0]
     with pytest.raises(InvalidInput, match=f"policy p: .*{complaint}"):
-        run.laid_out(())
+        run.change_queues(())
 
 
 def test_a_profile_that_cannot_be_used_names_its_policy():

@@ -1,66 +1,177 @@
 import gc
-from functools import partial
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.simulation import Experiment, generated, simulate, simulate_all
-from batchsched.simulator.generator import Recipe, generate
-from batchsched.simulator.run import RunSettings
+from batchsched.lab.plan import Run, plan
+from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource, Window, WorkloadSpec, load
+from batchsched.lab.simulation import execute, outcome_of, rows_in_window, window_starts, workload_of
+from batchsched.lab.workers import workers
+from tests.lab.scenarios import written
 
-RECIPE = Recipe(gangs=15, node_count=4)
-
-
-def experiments(*policies, detail=True):
-    return [
-        Experiment(
-            partial(generate, RECIPE, 3),
-            Profile.model_validate({"selection": "ordered", "backfill": "easy", "policy": {"name": name}}),
-            RunSettings(name),
-            detail,
-        )
-        for name in policies
-    ]
+GENERATED = WorkloadSpec(name="drawn", generate=GeneratedSource(gangs=15))
+CLUSTER = ClusterSpec(nodes=4)
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SWF = "; MaxProcs: 4\n" + "".join(f"{at} {at * 5} -1 10 2 -1 -1 2 10 -1\n" for at in range(1, 9))
+PHILLY = "timestamp,duration,num_gpus,cluster\n" + "".join(
+    f"2017-10-0{day} 00:00:00,60,1,{cluster}\n" for day, cluster in enumerate("abcab", start=1)
+)
 
 
-def test_results_come_in_the_order_of_the_experiments_whatever_the_number_of_processes():
-    alone = simulate_all(experiments("saf", "fcfs", "sjf"), 1)
-    assert [one.policy for one in alone] == ["saf", "fcfs", "sjf"]
-    assert simulate_all(experiments("saf", "fcfs", "sjf"), 2) == alone
+def run_of(policy, cluster=CLUSTER):
+    profile = Profile.model_validate({"selection": "ordered", "backfill": "easy", "policy": {"name": policy}})
+    return Run(workload=GENERATED, policy=policy, cluster=cluster, profile=profile, seed=3)
 
 
-def test_without_detail_the_figures_of_gangs_are_the_same_and_the_rest_is_left_out():
-    (whole,) = simulate_all(experiments("saf"), 1)
-    (small,) = simulate_all(experiments("saf", detail=False), 1)
-    assert small.metrics().mean_slowdown == whole.metrics().mean_slowdown
-    assert small.series.times == ()
-    assert all(one.placements == () for one in small.gangs)
-    assert all(one.placements for one in whole.gangs)
+def results(processes, *policies):
+    """The results of runs by index."""
+    with workers(None, processes) as crew:
+        outcomes = dict(execute(outcome_of, [run_of(policy) for policy in policies], crew))
+    return [outcomes[index].result for index in range(len(policies))]
+
+
+def test_results_do_not_depend_on_the_number_of_processes():
+    alone = results(1, "saf", "fcfs", "sjf")
+    assert [result.policy for result in alone] == ["saf", "fcfs", "sjf"]
+    assert results(2, "saf", "fcfs", "sjf") == alone
+
+
+def test_runs_in_one_process_are_yielded_one_by_one():
+    started = []
+
+    def start(run):
+        started.append(run.policy)
+        return run.policy
+
+    with workers(None, 1) as crew:
+        first = next(execute(start, [run_of("saf"), run_of("fcfs")], crew))
+    assert (first, started) == ((0, "saf"), ["saf"])
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_progress_is_told_run_by_run(processes):
-    told = []
-    simulate_all(experiments("saf", "fcfs"), processes, lambda *both: told.append(both))
-    assert told == [(1, 2), (2, 2)]
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_policy_that_does_not_exist_is_named_and_leaves_the_collector_as_it_was(processes):
+def test_an_unknown_policy_is_named_and_leaves_the_garbage_collector_as_it_was(processes):
     before = gc.get_threshold()
     with pytest.raises(InvalidInput, match="nonsense"):
-        simulate_all(experiments("nonsense", "saf"), processes)
+        results(processes, "nonsense", "saf")
     assert gc.get_threshold() == before
 
 
-def test_no_node_fails_unless_it_is_asked_for():
-    assert generated(RECIPE, 3) == generate(RECIPE, 3)
+def test_without_detail_the_measures_are_the_same_and_series_are_left_out():
+    whole = outcome_of(run_of("saf"))
+    small = whole.without_detail()
+    assert small.measures == whole.measures
+    assert small.result.metrics().mean_slowdown == whole.result.metrics().mean_slowdown
+    assert small.result.series.times == ()
+    assert all(gang.placements == () for gang in small.result.gangs)
+    assert all(gang.placements for gang in whole.result.gangs)
 
 
 def test_gangs_outlive_failures_of_their_nodes():
-    made = generated(RECIPE, 3, (40 * 3600.0, 3600.0))
-    result = simulate(made, experiments("fcfs")[0].profile, RunSettings("fcfs"))
-    assert len(made.outages) == result.failures > 0
+    failing = CLUSTER.model_copy(update={"failures": Failures(hours_between=40, hours_to_repair=1)})
+    run = run_of("fcfs", failing)
+    result = outcome_of(run).result
+    assert workload_of(run_of("fcfs")).outages == ()
+    assert len(workload_of(run).outages) == result.failures > 0
     assert result.metrics().unfinished == 0
-    assert sum(one.restarts for one in result.gangs) > 0
+    assert sum(gang.restarts for gang in result.gangs) > 0
+
+
+def test_a_prepared_workload_is_used_under_the_name_of_the_run():
+    prepared = workload_of(run_of("fcfs"))
+    named = replace(run_of("fcfs"), workload=WorkloadSpec.model_construct(name="x" * 100), prepared=prepared)
+    assert workload_of(named) == replace(prepared, name="x" * 100)
+
+
+# Sources of workloads
+
+
+def made(tmp_path, source, **more):
+    tmp_path.joinpath("t.swf").write_text(SWF)
+    tmp_path.joinpath("p.csv").write_text(PHILLY)
+    path = written(tmp_path / "s.yaml", workloads=[{"name": "w", **source}], queues=[], **more)
+    return [workload_of(run) for run in plan(load(path)) if run.policy == "fcfs"]
+
+
+def test_a_trace_without_a_window_is_the_same_for_every_seed(tmp_path):
+    one, two = made(tmp_path, {"swf": {"trace": "t.swf"}})
+    assert one == two
+    assert (len(one.arrivals), len(one.cluster.nodes), one.name) == (8, 4, "w")
+
+
+def test_a_window_is_drawn_from_the_seed_unless_it_is_stated(tmp_path):
+    drawn = made(tmp_path, {"swf": {"trace": "t.swf", "jobs": 3}}, seeds=6)
+    assert {len(one.arrivals) for one in drawn} == {3}
+    assert len({one.arrivals[0].time for one in drawn}) > 1
+    stated = made(tmp_path, {"swf": {"trace": "t.swf", "jobs": 3, "start": 2}})
+    assert [[arrival.time for arrival in one.arrivals] for one in stated] == [[15, 20, 25]] * 2
+
+
+def test_a_trace_without_processors_has_to_be_told_them(tmp_path):
+    tmp_path.joinpath("bare.swf").write_text("1 0 -1 10 2 -1 -1 2 10 -1\n")
+    with pytest.raises(InvalidInput, match="say processors"):
+        made(tmp_path, {"swf": {"trace": "bare.swf"}})
+    assert len(made(tmp_path, {"swf": {"trace": "bare.swf", "processors": 3}})[0].cluster.nodes) == 3
+
+
+def test_each_virtual_cluster_is_a_queue_unless_teams_are_stated(tmp_path):
+    one, _ = made(tmp_path, {"philly": {"trace": "p.csv"}})
+    assert [arrival.queue for arrival in one.arrivals] == ["vc-a", "vc-b", "vc-c", "vc-a", "vc-b"]
+    one, _ = made(tmp_path, {"philly": {"trace": "p.csv", "teams": {"x": ["a"], "y": ["*"]}}})
+    assert [arrival.queue for arrival in one.arrivals] == ["x", "y", "y", "x", "y"]
+    assert [queue.name for queue in one.cluster.queues] == ["x", "y"]
+    one, _ = made(tmp_path, {"philly": {"trace": "p.csv", "teams": {"x": ["a", "c"]}}})
+    assert [arrival.queue for arrival in one.arrivals] == ["x", "x", "x"]
+
+
+def test_a_period_may_have_a_zone_or_none(tmp_path):
+    for last in ("2017-10-03T00:00:00Z", "2017-10-03T00:00:00"):
+        source = {"philly": {"trace": "p.csv", "first": "2017-10-02T00:00:00Z", "last": last}}
+        assert len(made(tmp_path, source)[0].arrivals) == 2
+
+
+def test_generated_gangs_belong_to_the_stated_queues(tmp_path):
+    one, two = made(tmp_path, {"generate": {"gangs": 40, "shares": {"a": 3, "b": 1}}})
+    assert {arrival.queue for arrival in one.arrivals} == {"a", "b"}
+    assert one.arrivals != two.arrivals
+
+
+def test_nodes_fail_where_the_cluster_says_so(tmp_path):
+    failures = {"nodes": 4, "failures": {"hoursBetween": 20}}
+    (one, _) = made(tmp_path, {"generate": {"gangs": 20}}, cluster=failures)
+    assert one.outages
+
+
+def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
+    from typer.testing import CliRunner
+
+    from batchsched.cli.app import app
+
+    session = tmp_path / "monday.json.gz"
+    files = [str(EXAMPLES / "cluster.yaml"), str(EXAMPLES / "jobs.yaml")]
+    assert CliRunner().invoke(app, ["record", *files, "--to", str(session)]).exit_code in (0, 3)
+    (given, _) = made(tmp_path, {"manifests": {"files": files}})
+    (recorded, _) = made(tmp_path, {"session": {"file": "monday.json.gz"}})
+    assert given.cluster.nodes == recorded.cluster.nodes
+    assert {one.key for one in given.arrivals} == {one.key for one in recorded.arrivals}
+
+
+def test_queues_of_the_scenario_take_the_place_of_the_workloads(tmp_path):
+    path = written(tmp_path / "s.yaml", queues=[{"metadata": {"name": "a"}, "spec": {"weight": 2.0}}])
+    cluster = workload_of(plan(load(path))[0]).cluster
+    assert {queue.name: queue.spec.weight for queue in cluster.queues} == {"a": 2.0, "b": 1.0}
+
+
+def test_windows_start_at_rows_drawn_from_the_seed():
+    assert window_starts(3, 7, 8900) == tuple(np.random.default_rng(7).integers(0, 8900, 3).tolist())
+
+
+@pytest.mark.parametrize(
+    "window, complaint", [(Window(start=9), "no job is left from row 9"), (Window(jobs=9), "shorter")]
+)
+def test_a_window_behind_the_end_is_refused(window, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        rows_in_window(range(8), window, 0)

@@ -3,31 +3,18 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
 
 import psutil
 import pytest
 
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.lab.plan import plan
-from batchsched.lab.results import outcomes, place_of, write_plan
-from batchsched.lab.sweep import missing, play, sweep
-from batchsched.lab.workers import workers
+from batchsched.lab.results import outcomes, result_path, write_plan
+from batchsched.lab.sweep import encoded_outcome, missing_runs, sweep
+from batchsched.lab.workers import InProcess, workers
 from tests.lab.scenarios import scenario, written
 
 PATIENCE = 120
-
-
-class Here:
-    """Runs at once, in this process."""
-
-    def submit(self, function, argument, /):
-        future: Future[bytes] = Future()
-        try:
-            future.set_result(function(argument))
-        except InvalidInput as error:
-            future.set_exception(error)
-        return future
 
 
 def swept(folder, crew, **more):
@@ -44,22 +31,22 @@ def numbers(folder):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    return swept(tmp_path_factory.mktemp("alone"), Here())[1]
+    return swept(tmp_path_factory.mktemp("alone"), InProcess())[1]
 
 
 def test_a_sweep_makes_what_is_missing_and_nothing_else(tmp_path, alone):
-    assert swept(tmp_path, Here()) == (4, alone)
-    first = place_of(tmp_path, plan(scenario())[0].key)
+    assert swept(tmp_path, InProcess()) == (4, alone)
+    first = result_path(tmp_path, plan(scenario())[0].key)
     first.unlink()
     told = []
-    assert sweep(plan(scenario()), tmp_path, Here(), lambda *both: told.append(both)) == 1
+    assert sweep(plan(scenario()), tmp_path, InProcess(), lambda *both: told.append(both)) == 1
     assert told == [(3, 4), (4, 4)]
     assert numbers(tmp_path) == alone
 
 
 def test_equal_runs_are_made_once(tmp_path):
     policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
-    made, found = swept(tmp_path, Here(), policies=policies, seeds=1)
+    made, found = swept(tmp_path, InProcess(), policies=policies, seeds=1)
     assert made == 1
     assert [policy for _, policy, *_ in found] == ["one", "two"]
 
@@ -72,8 +59,8 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path, alone):
 def test_a_run_that_cannot_be_made_says_why_and_those_that_finished_stay(tmp_path):
     policies = [{"name": "good"}, {"name": "bad", "queues": {"nobody": {"weight": 2}}}]
     with pytest.raises(InvalidInput, match="policy bad: there is no queue 'nobody'"):
-        swept(tmp_path, Here(), policies=policies, seeds=1)
-    assert len(missing(plan(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
+        swept(tmp_path, InProcess(), policies=policies, seeds=1)
+    assert len(missing_runs(plan(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
 
 
 def die(_):
@@ -81,8 +68,8 @@ def die(_):
 
 
 def test_a_worker_that_is_killed_is_told_of_and_no_defect(tmp_path, monkeypatch):
-    monkeypatch.setattr("batchsched.lab.sweep.play", die)
-    with pytest.raises(UnusableInput, match="was killed"), workers(None, 1) as crew:
+    monkeypatch.setattr("batchsched.lab.sweep.encoded_outcome", die)
+    with pytest.raises(UnusableInput, match="was killed"), workers(None, 2) as crew:
         sweep(plan(scenario(seeds=1)), tmp_path, crew)
 
 
@@ -102,9 +89,9 @@ def test_killed_and_resumed_no_finished_run_is_lost(tmp_path, alone):
     until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children))
     finished = {one: one.stat().st_mtime_ns for one in folder.glob("runs/*.parquet")}
     runs = plan(scenario())
-    left = missing(runs, folder)
+    left = missing_runs(runs, folder)
     assert 0 < len(left) < 4
-    assert sweep(runs, folder, Here()) == len(left)
+    assert sweep(runs, folder, InProcess()) == len(left)
     assert {one: one.stat().st_mtime_ns for one in finished} == finished
     write_plan(folder, scenario(), runs)
     assert numbers(folder) == alone
@@ -139,4 +126,4 @@ def until(happened):
 
 
 def test_a_result_is_the_content_of_a_file():
-    assert play(plan(scenario(seeds=1))[0])[:4] == b"PAR1"
+    assert encoded_outcome(plan(scenario(seeds=1))[0])[:4] == b"PAR1"

@@ -5,8 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.lab.timelines import MAX_POINTS, queue_length, resource_label, step_means, utilisation
-from batchsched.lab.trial import trials
+from batchsched.lab.fairness import Fairness
+from batchsched.lab.measures import Outcome
+from batchsched.lab.timelines import (
+    MAX_POINTS,
+    OTHERS,
+    arrivals_end,
+    error_over_time,
+    jain_over_time,
+    queue_length,
+    shares,
+    step_means,
+    utilisation,
+)
+from batchsched.lab.trial import resource_label, trials
+from batchsched.simulator.result import GangRecord, RunResult, Series
 from tests.lab.runs import GPU, played
 
 steps = st.lists(
@@ -46,3 +59,62 @@ def test_a_long_tail_does_not_squeeze_the_rest():
 
 def test_resources_have_the_names_that_people_use():
     assert (resource_label(GPU), resource_label("cpu"), resource_label("memory")) == ("GPU", "CPU", "memory")
+
+
+def outcome(held, fair, *, seed=0, last=100):
+    """A run of queues that change at 0 and 50 s, whose last gang arrives at `last`."""
+    held, fair = np.array(held, float), np.array(fair, float)
+    names = tuple(f"q{at}" for at in range(held.shape[1]))
+    gangs = tuple(GangRecord(f"g{at}", "q0", 1, 1, at, at, at + 1, 1, None) for at in (0, last))
+    result = RunResult("w", "p", gangs, Series((), {}, {}, (), ()), 1)
+    fairness = Fairness("nvidia.com/gpu", names, np.array([0.0, 50.0]), held, fair, fair)
+    return Outcome("k", seed, result, fairness, {}, 0.0)
+
+
+def line(figure):
+    return figure.data[0]["y"]
+
+
+def test_the_error_is_drawn_in_percent_over_time():
+    figure = error_over_time({"p": [outcome([[0.2, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]])]})
+    assert (line(figure)[0], line(figure)[-1]) == (30.0, 0.0)
+    assert "seeds" not in figure.caption
+
+
+def test_seeds_are_averaged_while_their_gangs_arrive():
+    long = outcome([[0.0], [0.0]], [[0.2], [0.2]], last=200)
+    short = outcome([[0.0], [0.0]], [[0.4], [0.4]], seed=1, last=100)
+    figure = error_over_time({"p": [long, short]})
+    assert (line(figure)[0], line(figure)[-1]) == pytest.approx((30.0, 20.0))
+    assert "2 seeds" in figure.caption
+
+
+def test_jains_index_is_drawn_as_it_is_from_below_its_least_to_one():
+    figure = jain_over_time({"p": [outcome([[0.5, 0.0], [0.5, 0.5]], [[0.5, 0.5]] * 2)]})
+    assert line(figure)[0] == 0.5
+    assert figure.layout["yaxis"]["range"] == [0.4, 1.02]
+
+
+def test_held_and_fair_shares_stand_above_each_other_in_equal_colours():
+    figure = shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, "shares-0")
+    assert [(one["name"], one["yaxis"], one["y"][0]) for one in figure.data] == [
+        ("q0", "y", 20.0),
+        ("q0", "y2", 50.0),
+        ("q1", "y", 50.0),
+        ("q1", "y2", 50.0),
+    ]
+    assert figure.data[0]["line"] == figure.data[1]["line"] != figure.data[2]["line"]
+
+
+def test_many_queues_are_the_largest_and_the_others():
+    held = [[at / 100 for at in range(10)]] * 2
+    figure = shares("p", outcome(held, held), 100.0, "shares-0")
+    names = [one["name"] for one in figure.data[::2]]
+    assert names == [f"q{at}" for at in range(3, 10)] + [OTHERS]
+    assert figure.data[-1]["y"][0] == pytest.approx(3.0)
+
+
+def test_a_run_without_gangs_has_no_span():
+    run = outcome([[0.0]] * 2, [[0.0]] * 2)
+    assert arrivals_end(run) == 100
+    assert arrivals_end(replace(run, result=replace(run.result, gangs=()))) == 0

@@ -6,9 +6,9 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.pairs import Mean
 from batchsched.lab.plan import plan
-from batchsched.lab.tuning import TuningEnvironment, held_out, tune, with_settings
+from batchsched.lab.tuning import TuningResources, held_out, tune, with_settings
+from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
-from tests.lab.test_sweep import Here
 
 BLOCKING = {"name": "fcfs", "profile": {"policy": {"name": "fcfs"}, "backfill": "none", "blocking": True}}
 
@@ -16,7 +16,7 @@ BLOCKING = {"name": "fcfs", "profile": {"policy": {"name": "fcfs"}, "backfill": 
 def tuned(folder, tune_it, **more):
     told = []
     made = scenario(tune={"policy": "fcfs", "trials": 4, "heldOut": 3, **tune_it}, **more)
-    return tune(made, TuningEnvironment(folder, Here(), lambda *both: told.append(both))), told
+    return tune(made, TuningResources(folder, InProcess(), lambda *both: told.append(both))), told
 
 
 def better(**more):
@@ -119,7 +119,7 @@ def test_what_cannot_be_tuned_is_said(tmp_path, change, complaint):
 
 def test_a_scenario_without_tune_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="says nothing of tune"):
-        tune(scenario(), TuningEnvironment(tmp_path, Here(), lambda *_: None))
+        tune(scenario(), TuningResources(tmp_path, InProcess(), lambda *_: None))
 
 
 def test_held_out_seeds_may_be_stated():

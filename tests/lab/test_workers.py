@@ -20,7 +20,7 @@ def test_workers_are_ended_when_the_work_is_given_up():
         assert crew.submit(abs, -1).result() == 1
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), workers(None, 1) as crew:
+    with pytest.raises(KeyboardInterrupt), workers(None, 2) as crew:
         interrupted(crew)
     assert [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())] == []
 

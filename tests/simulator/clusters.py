@@ -17,8 +17,12 @@ def gangs_of(rows, slots=4, name="small", outages=()):
         rigid(GangShape(f"g{number:0{width}d}", ((spec, size),), runtime), submit, runtime)
         for number, (submit, runtime, size) in enumerate(rows)
     ]
-    arrivals.sort(key=lambda one: one.at)
+    arrivals.sort(key=lambda arrival: arrival.time)
     return Workload(name, Snapshot(nodes=nodes(slots, CPU)), tuple(arrivals), tuple(outages))
+
+
+def _age(pod):
+    return pod.metadata.creation_timestamp, pod.labels[POD_GROUP_LABEL]
 
 
 class FirstComeScheduler:
@@ -33,7 +37,9 @@ class FirstComeScheduler:
         self.apply(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
 
     def apply(self, changes):
-        assert changes.nodes is None
+        if changes.nodes is not None:
+            used = {name for name, free in self.free.items() if not free}
+            self.free = {node.name: int(node.name not in used) for node in changes.nodes}
         self.groups |= {group.key: group for group in changes.pod_groups}
         self.remove_pods(changes.removed_pods)
         self.bind_pods(changes.bound_pods)
@@ -67,7 +73,7 @@ class FirstComeScheduler:
         self.asked.append((now, seed))
         free = [name for name, left in self.free.items() if left > 0]
         gangs: dict[str, list[Pod]] = {}
-        for pod in self.waiting.values():
+        for pod in sorted(self.waiting.values(), key=_age):
             gangs.setdefault(pod.labels[POD_GROUP_LABEL], []).append(pod)
         assignments = []
         for pods in gangs.values():

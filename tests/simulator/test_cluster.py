@@ -1,7 +1,8 @@
+from batchsched.api.core.metadata import seconds
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.api.decision import Assignment, Decision, Eviction, Nomination
-from batchsched.simulator.cluster import SimulatedCluster
-from batchsched.simulator.workload import Arrival
+from batchsched.simulator.cluster import Kubelet, SimulatedCluster
+from batchsched.simulator.workload import Arrival, GangShape, pod_spec, rigid
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 
 
@@ -20,11 +21,11 @@ def started(rows, minimum=None):
         first = workload.arrivals[0]
         group = PodGroup(metadata=first.group.metadata, spec=PodGroupSpec(min_member=minimum))
         workload = type(workload)(
-            "elastic", workload.cluster, (Arrival(first.at, first.runtime, group, first.pods),)
+            "elastic", workload.cluster, (Arrival(first.time, first.runtime, group, first.pods),)
         )
     cluster = SimulatedCluster(workload, FirstComeScheduler)
-    for life in cluster.lives:
-        cluster.arrive(life, 0)
+    for gang in cluster.gangs:
+        cluster.arrive(gang, 0)
     cluster.bind(cluster.scheduler.decide(0.0, 0), 0)
     return cluster
 
@@ -33,37 +34,37 @@ def test_a_gang_that_loses_a_member_is_killed_whole_and_waits_again():
     cluster = started([(0, 10, 3)])
     assert (cluster.running, cluster.waiting) == (1, 0)
     cluster.bind(evicting("g0-1"), 4)
-    life = cluster.lives[0]
-    assert (cluster.running, cluster.waiting, life.restarts) == (0, 1, 1)
-    assert list(life.pending) == ["default/g0-0", "default/g0-1", "default/g0-2"]
-    assert all(not pod.node for pod in life.pending.values())
+    gang = cluster.gangs[0]
+    assert (cluster.running, cluster.waiting, gang.restarts) == (0, 1, 1)
+    assert list(gang.pending) == ["default/g0-0", "default/g0-1", "default/g0-2"]
+    assert all(not pod.node for pod in gang.pending.values())
     assert set(cluster.scheduler.free.values()) == {1}
 
 
 def test_a_gang_that_keeps_its_minimum_loses_that_pod_only_and_runs_on():
     cluster = started([(0, 10, 3)], minimum=2)
     cluster.bind(evicting("g0-1"), 4)
-    life = cluster.lives[0]
-    assert (cluster.running, life.restarts, life.started) == (1, 0, 0)
-    assert list(life.pending) == ["default/g0-1"]
+    gang = cluster.gangs[0]
+    assert (cluster.running, gang.restarts, gang.started) == (1, 0, 0)
+    assert list(gang.pending) == ["default/g0-1"]
     assert cluster.has_pending_pods
 
 
-def test_a_decision_without_evictions_disturbs_nobody():
+def test_a_decision_without_evictions_changes_nothing():
     cluster = started([(0, 10, 3)])
     assert cluster.bind(Decision(), 4) == []
     assert cluster.running == 1
 
 
-def test_room_that_is_kept_is_written_on_the_pod_and_taken_off_again():
+def test_a_nomination_is_written_to_the_pod_and_removed_again():
     cluster = started([(0, 10, 3)])
     cluster.bind(evicting("g0-1"), 4)
     kept = Nomination(namespace="default", pod="g0-1", node="n1")
     cluster.bind(Decision(nominations=(kept,)), 5)
-    life = cluster.lives[0]
-    assert [pod.status.nominated_node_name for pod in life.pending.values()] == ["", "n1", ""]
+    gang = cluster.gangs[0]
+    assert [pod.status.nominated_node_name for pod in gang.pending.values()] == ["", "n1", ""]
     cluster.bind(Decision(), 6)
-    assert [pod.status.nominated_node_name for pod in life.pending.values()] == ["", "", ""]
+    assert [pod.status.nominated_node_name for pod in gang.pending.values()] == ["", "", ""]
 
 
 def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
@@ -73,12 +74,12 @@ def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
     cluster = SimulatedCluster(
         type(workload)("elastic", workload.cluster, (Arrival(0, 10, group, first.pods),)), FirstComeScheduler
     )
-    cluster.arrive(cluster.lives[0], 0)
+    cluster.arrive(cluster.gangs[0], 0)
     places = [Assignment(namespace="default", pod=f"g0-{at}", node=f"node-{at}") for at in range(3)]
-    assert cluster.bind(Decision(assignments=tuple(places[:2])), 1) == [cluster.lives[0]]
+    assert cluster.bind(Decision(assignments=tuple(places[:2])), 1) == [cluster.gangs[0]]
     assert cluster.bind(Decision(assignments=tuple(places[2:])), 5) == []
-    assert cluster.lives[0].started == 1
-    assert cluster.lives[0].placements == (("node-0", 1), ("node-1", 1), ("node-2", 1))
+    assert cluster.gangs[0].started == 1
+    assert cluster.gangs[0].placements == (("node-0", 1), ("node-1", 1), ("node-2", 1))
 
 
 def test_a_node_that_fails_twice_fails_once():
@@ -89,3 +90,31 @@ def test_a_node_that_fails_twice_fails_once():
     cluster.repair("node-0")
     cluster.fail("node-0", 100)
     assert cluster.failures == 2
+
+
+PODS = rigid(GangShape("g", ((pod_spec({"cpu": "1"}), 2),), None), 0, 1).pods
+
+
+def test_a_bound_pod_runs_on_its_node_since_now():
+    pod = Kubelet().start(PODS[0], "node-3", 1234)
+    assert (pod.node, pod.key, pod.status.phase) == ("node-3", PODS[0].key, "Running")
+    assert seconds(pod.status.start_time) == 1234.0
+
+
+def test_equal_pods_on_one_node_share_their_spec():
+    kubelet = Kubelet()
+    first, second = (kubelet.start(pod, "node-3", at) for at, pod in enumerate(PODS))
+    assert first.spec is second.spec
+    assert first.status != second.status
+
+
+def test_a_recreated_pod_equals_the_original_pending_pod():
+    kubelet = Kubelet()
+    recreated = kubelet.recreate(kubelet.start(PODS[0], "node-3", 5))
+    assert recreated == PODS[0]
+    assert recreated.spec is PODS[0].spec
+
+
+def test_a_pod_that_another_kubelet_started_is_recreated_without_its_node():
+    started = Kubelet().start(PODS[0], "node-3", 5)
+    assert Kubelet().recreate(started) == PODS[0]

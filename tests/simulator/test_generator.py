@@ -38,7 +38,7 @@ def test_other_seeds_give_other_workloads():
 @given(seed=st.integers(0, 2**32), nodes=st.integers(1, 20), load=st.floats(0.1, 3.0))
 def test_arrivals_are_in_order_fit_the_cluster_and_run_for_a_while(seed, nodes, load):
     made = generate(Recipe(gangs=30, node_count=nodes, load=load), seed)
-    times = [one.at for one in made.arrivals]
+    times = [one.time for one in made.arrivals]
     assert times == sorted(times)
     assert min(times) >= FIRST_MONDAY_SECONDS
     assert all(1 <= one.runtime <= MAX_RUNTIME_SECONDS for one in made.arrivals)
@@ -51,7 +51,7 @@ def test_the_load_is_what_arrives_over_what_the_cluster_has(load):
     recipe = Recipe(gangs=3000, node_count=40, load=load)
     made = generate(recipe, 5)
     work = sum(gpus(one) * one.runtime for one in made.arrivals)
-    span = made.arrivals[-1].at - FIRST_MONDAY_SECONDS
+    span = made.arrivals[-1].time - FIRST_MONDAY_SECONDS
     assert work / (span * 320) == pytest.approx(load, rel=0.05)
 
 
@@ -67,7 +67,7 @@ def test_most_gangs_are_one_device_and_large_ones_hold_most_device_hours():
 
 def test_arrivals_follow_the_day_and_the_week():
     made = generate(Recipe(gangs=6000, node_count=8, load=0.9), 3)
-    times = np.array([one.at - FIRST_MONDAY_SECONDS for one in made.arrivals])
+    times = np.array([one.time - FIRST_MONDAY_SECONDS for one in made.arrivals])
     whole = times[times < (times.max() // WEEK) * WEEK]
     afternoon = ((whole % DAY) >= DAY // 2) & ((whole % DAY) < DAY * 3 // 4)
     night = (whole % DAY) < DAY // 4
@@ -86,7 +86,7 @@ def test_estimates_are_exact_unless_said_otherwise():
 
 @pytest.mark.parametrize(
     "field, value",
-    [("gangs", 0), ("node_count", 0), ("queues", 0), ("load", 0.0), ("swing", 1.0), ("overestimate", -1.0)],
+    [("gangs", 0), ("node_count", 0), ("load", 0.0), ("swing", 1.0), ("overestimate", -1.0)],
 )
 def test_a_number_out_of_range_is_named(field, value):
     with pytest.raises(InvalidInput, match=field):

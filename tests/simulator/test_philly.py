@@ -31,8 +31,8 @@ def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
     )
 
 
-def test_only_the_named_queues_and_the_period_count(trace):
-    assert read(trace, ("aa",), Period(60, 100)) == (PhillyRow(100, 30, 12, "aa"),)
+def test_only_rows_of_the_period_are_read(trace):
+    assert read(trace, Period(60, 100)) == (PhillyRow(100, 30, 12, "aa"),)
 
 
 def test_queues_are_the_first_column(tmp_path):
@@ -70,15 +70,10 @@ def test_a_line_without_a_usable_duration_is_named_with_its_whole_path(tmp_path,
         read(file)
 
 
-def test_up_to_a_node_is_one_pod_and_more_are_whole_nodes_and_a_remainder(trace):
-    made = workload(read(trace), 4, 8, "philly")
-    asked = [[requests(pod)[GPU] for pod in one.pods] for one in made.arrivals]
-    assert asked == [[1], [1], [8, 4]]
-    assert [one.minimum for one in made.arrivals] == [1, 1, 2]
-    assert {one.queue for one in made.arrivals} == {"default"}
-
-
-def test_virtual_clusters_are_queues_where_they_are_not_pooled(trace):
-    made = workload(read(trace), 4, 8, "philly", pooled=False)
-    assert [one.queue for one in made.arrivals] == ["vc-aa", "vc-bb", "vc-aa"]
-    assert [one.name for one in made.cluster.queues] == ["vc-aa", "vc-bb"]
+def test_a_job_is_a_gang_of_pods_of_up_to_a_node_in_the_queue_of_its_cluster(trace):
+    made = workload(read(trace), 4, 8, "philly", {"aa": "research", "bb": "vc-bb"})
+    requested = [[requests(pod)[GPU] for pod in arrival.pods] for arrival in made.arrivals]
+    assert requested == [[1], [1], [8, 4]]
+    assert [arrival.minimum for arrival in made.arrivals] == [1, 1, 2]
+    assert [arrival.queue for arrival in made.arrivals] == ["research", "vc-bb", "research"]
+    assert [queue.name for queue in made.cluster.queues] == ["research", "vc-bb"]

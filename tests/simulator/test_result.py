@@ -1,8 +1,6 @@
-import json
-
 import pytest
 
-from batchsched.simulator.result import GangRecord, RunResult, Series, to_json
+from batchsched.simulator.result import GangRecord, RunResult, Series
 
 
 def record(key="default/a", submitted=0, started=0, ended=10, runtime=10, queue="default"):
@@ -49,19 +47,3 @@ def test_utilisation_is_used_over_offered_in_time():
         (1, 1, 0),
     )
     assert result(record(), series=series).metrics().utilisation == {"cpu": 0.5, "gpu": 0.0}
-
-
-def test_gangs_are_told_by_queue_in_the_order_of_names():
-    run = result(record("a", queue="z"), record("b", queue="c"), record("c", queue="z"))
-    assert {name: [one.key for one in gangs] for name, gangs in run.by_queue().items()} == {
-        "c": ["b"],
-        "z": ["a", "c"],
-    }
-
-
-def test_json_has_figures_and_on_demand_gangs():
-    told = json.loads(to_json([result(record())]))[0]
-    assert told["policy"] == "fcfs"
-    assert told["metrics"]["mean_slowdown"] == 1.0
-    assert told["gangs"][0]["key"] == "default/a"
-    assert "gangs" not in json.loads(to_json([result(record())], gangs=False))[0]

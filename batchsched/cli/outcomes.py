@@ -1,0 +1,414 @@
+"""Outcomes of runs as tables and data: the summary of a simulation, a sweep, a comparison, and a search."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchsched.api.crd.validation import nearest
+from batchsched.cli.options import Output
+from batchsched.cli.printing import add_row, console, print_data, table
+from batchsched.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from batchsched.lab.measures import Outcome
+    from batchsched.lab.pairs import Mean, PairedComparison
+    from batchsched.lab.tuning import TuningResult
+
+_GAP = 3
+"""Characters between two columns of a table."""
+_FIGURES = {
+    "gangs": "gangs",
+    "unfinished": "unfinished",
+    "meanWait": "mean_wait",
+    "worstWait": "worst_wait",
+    "meanSlowdown": "mean_slowdown",
+    "worstSlowdown": "worst_slowdown",
+    "makespan": "makespan",
+}
+"""Figures of a simulation as data, and the fields of `Metrics` that contain them."""
+
+
+# A simulation
+
+
+def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Output) -> None:
+    """Print the figures of each policy, and the paired differences of the slowdown from the first policy.
+
+    Args:
+      name: the name of the workloads.
+      policies: the outcomes of each policy: one run, or one for each sequence of a trace.
+      output: the format.
+    """
+    base, *others = policies
+    differences = (
+        {runs[0].policy: _slowdown_difference(base, runs) for runs in others} if len(base) > 1 else {}
+    )
+    if output is not Output.TABLE:
+        records = [
+            {
+                "base": base[0].policy,
+                "policy": policy,
+                "meanSlowdown": {
+                    "base": slowdown.base.value,
+                    "other": slowdown.other.value,
+                    "mean": slowdown.difference.value,
+                    "half_width": slowdown.difference.half_width,
+                    "better": slowdown.lower,
+                },
+            }
+            for policy, slowdown in differences.items()
+        ]
+        print_data(
+            {
+                "workload": name,
+                "policies": [_summary_data(runs) for runs in policies],
+                "differences": records,
+            },
+            output,
+        )
+        return
+    print_side_by_side(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
+    for policy, slowdown in differences.items():
+        difference = slowdown.difference
+        relative = difference.value / slowdown.base.value if slowdown.base.value else 0.0
+        console().print(
+            f"{policy} against {base[0].policy}, mean slowdown, paired: {difference.value:+.2f} "
+            f"± {difference.half_width:.2f} ({relative:+.1%}), lower in {slowdown.lower:.0%} of the sequences"
+        )
+
+
+def _slowdown_difference(base: Sequence["Outcome"], other: Sequence["Outcome"]) -> "PairedComparison":
+    from batchsched.lab.pairs import compare_pairs
+
+    return next(compared for compared in compare_pairs(base, other) if compared.measure.key == "meanSlowdown")
+
+
+def _summary_data(runs: Sequence["Outcome"]) -> dict[str, Any]:
+    results = [outcome.result for outcome in runs]
+    metrics = [result.metrics() for result in results]
+    record: dict[str, Any] = {
+        "policy": runs[0].policy,
+        **{key: _mean([getattr(figures, field) for figures in metrics]) for key, field in _FIGURES.items()},
+        "sessions": sum(result.sessions for result in results),
+        "meanGap": _mean([result.mean_gap for result in results]),
+        "worstGap": max(result.worst_gap for result in results),
+        "failures": sum(result.failures for result in results),
+    }
+    if len(runs) == 1:
+        return record | {"utilisation": metrics[0].utilisation}
+    figures_by_run = [
+        {"workload": result.workload, **{key: getattr(figures, field) for key, field in _FIGURES.items()}}
+        for result, figures in zip(results, metrics, strict=True)
+    ]
+    return record | {"runs": figures_by_run}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def print_side_by_side(policies: Sequence[Sequence["Outcome"]], title: str) -> None:
+    """Print the summary of a simulation with measures as rows and policies as columns."""
+    from batchsched.lab.measures import FOOTNOTE, summarize
+
+    rows = {row.measure.title: row.texts for row in summarize(policies)}
+    heads = [runs[0].policy.replace(":", ":\n").replace(",", ",\n") for runs in policies]
+    _print_columns(title, heads, rows, rows)
+    if any(row.endswith("*") for row in rows):
+        console().print(FOOTNOTE)
+
+
+def _print_columns(
+    title: str, heads: Sequence[str], rows: Mapping[str, Sequence[str]], shown: Container[str]
+) -> None:
+    """Print the shown rows; columns beyond the terminal width go to further tables."""
+    out = console()
+    columns = zip(heads, zip(*rows.values(), strict=True), strict=True)
+    widths = [
+        _GAP + max(len(line) for text in (head, *texts) for line in text.splitlines())
+        for head, texts in columns
+    ]
+    for block in split_columns(widths, out.width - max(map(len, rows))):
+        made = table(title, "", *(heads[index] for index in block))
+        for row, texts in rows.items():
+            if row in shown:
+                add_row(made, row, *(texts[index] for index in block))
+        out.print(made)
+        title = ""
+
+
+def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Distribute columns over tables of at most `room` characters, in order, with at least one column each."""
+    made: list[list[int]] = []
+    remaining = 0
+    for index, width in enumerate(widths):
+        if not made or width > remaining:
+            made.append([])
+            remaining = room
+        made[-1].append(index)
+        remaining -= width
+    return made
+
+
+# A sweep
+
+
+def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: Output) -> None:
+    """Print the means of each policy per workload, and the differences from the first policy."""
+    from batchsched.lab.pairs import by_policy, compare_pairs
+
+    workloads = list(dict.fromkeys(outcome.workload for outcome in outcomes))
+    parts = [
+        (workload, by_policy([outcome for outcome in outcomes if outcome.workload == workload]))
+        for workload in workloads
+    ]
+    if output is Output.TABLE:
+        for workload, policies in parts:
+            _print_policies(f"{name}: {workload}", policies)
+        return
+    records = []
+    for workload, policies in parts:
+        base = next(iter(policies))
+        for policy, policy_outcomes in policies.items():
+            differences = compare_pairs(policies[base], policy_outcomes) if policy != base else ()
+            records.append(
+                {
+                    "workload": workload,
+                    "policy": policy,
+                    "runs": [_run_data(outcome) for outcome in policy_outcomes],
+                    "measures": {
+                        outcome.measure.key: _mean_data(outcome.other)
+                        for outcome in compare_pairs(policy_outcomes, policy_outcomes)
+                    },
+                    "against": base,
+                    "differences": {
+                        difference.measure.key: _difference_data(difference) for difference in differences
+                    },
+                }
+            )
+    print_data({"scenario": name, "policies": records}, output)
+
+
+def _run_data(outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "key": outcome.key,
+        "seed": outcome.seed,
+        "gangs": len(outcome.result.gangs),
+        "sessions": outcome.result.sessions,
+        "guards": outcome.result.guards,
+        "resource": outcome.fairness.resource,
+        **outcome.measures,
+        "cpuSeconds": outcome.cpu_seconds,
+    }
+
+
+def _mean_data(mean: "Mean") -> dict[str, Any]:
+    # JSON has no nan, which is the half width if there is only one value.
+    width = None if isnan(mean.half_width) else mean.half_width
+    return {"mean": mean.value, "halfWidth": width, "count": mean.count}
+
+
+def _difference_data(compared: "PairedComparison") -> dict[str, Any]:
+    return {**_mean_data(compared.difference), "verdict": compared.verdict}
+
+
+def _print_policies(title: str, policies: Mapping[str, Sequence["Outcome"]]) -> None:
+    from batchsched.lab.pairs import compare_pairs, difference_text, nonzero_measures
+
+    base_name, base = next(iter(policies.items()))
+    columns = {policy: compare_pairs(base, outcomes) for policy, outcomes in policies.items()}
+    rows: dict[str, list[str]] = {comparison.measure.title: [] for comparison in columns[base_name]}
+    for policy, comparisons in columns.items():
+        for comparison in comparisons:
+            difference = "" if policy == base_name else f"\n{difference_text(comparison)}"
+            rows[comparison.measure.title].append(
+                comparison.measure.show(comparison.other.value) + difference
+            )
+    shown = {measure.title for measure in nonzero_measures(columns.values())}
+    heading = f"{title}, means over {len(base)} seeds" if len(base) > 1 else title
+    _print_columns(heading, list(policies), rows, shown)
+    if len(policies) > 1:
+        console().print(
+            f"Below each figure: the difference from {base_name}, paired by seed, with its 95 % interval."
+        )
+
+
+# A comparison
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyComparison:
+    """The comparison of two policies on one workload, measure by measure."""
+
+    workload: str
+    base: str
+    other: str
+    measures: tuple["PairedComparison", ...]
+
+
+def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
+    """Compare two folders of results or two policies, given as on the command line: DIR, DIR:POLICY or :POLICY.
+
+    Raises:
+      InvalidInput: a folder or a policy does not exist, or the two sides have no policy in common.
+    """
+    from batchsched.lab.pairs import by_policy, check_same_gangs, compare_pairs
+    from batchsched.lab.results import outcomes
+
+    base_folder, base_policy = _split_argument(base)
+    other_folder, other_policy = _split_argument(other)
+    if base_folder is None:
+        raise InvalidInput("expected a folder of results, DIR or DIR:POLICY", object=base)
+    base_outcomes = by_policy(outcomes(base_folder))
+    other_outcomes = by_policy(outcomes(other_folder)) if other_folder is not None else base_outcomes
+    if base_policy or other_policy:
+        names = [
+            (
+                _check_policy(base_policy or other_policy, base_outcomes, base),
+                _check_policy(other_policy or base_policy, other_outcomes, other),
+            )
+        ]
+    else:
+        names = [(base_name, base_name) for base_name in base_outcomes if base_name in other_outcomes]
+    comparisons = []
+    for base_name, other_name in names:
+        check_same_gangs(base_outcomes[base_name], other_outcomes[other_name])
+        for workload in dict.fromkeys(outcome.workload for outcome in base_outcomes[base_name]):
+            measures = compare_pairs(
+                _outcomes_of_workload(workload, base_outcomes[base_name]),
+                _outcomes_of_workload(workload, other_outcomes[other_name]),
+            )
+            comparisons.append(PolicyComparison(workload, f"A: {base_name}", f"B: {other_name}", measures))
+    comparisons = [comparison for comparison in comparisons if comparison.measures]
+    if not comparisons:
+        raise InvalidInput("no policy was run on the same workload with the same seed in both", object=other)
+    return tuple(comparisons)
+
+
+def _split_argument(argument: str) -> tuple[Path | None, str]:
+    """Split an argument into a folder and a policy.
+
+    The folder is None if the argument is `:POLICY`; the policy is "" if the argument names a folder only. If a folder
+    of that name exists, a colon in the argument belongs to the name.
+    """
+    if Path(argument).is_dir():
+        return Path(argument), ""
+    folder, _, policy = argument.partition(":")
+    return Path(folder) if folder else None, policy
+
+
+def _check_policy(name: str, policies: Mapping[str, tuple["Outcome", ...]], argument: str) -> str:
+    if name not in policies:
+        raise InvalidInput(f"there is no policy {name!r}; {nearest(name, list(policies))}", object=argument)
+    return name
+
+
+def _outcomes_of_workload(workload: str, outcomes: Sequence["Outcome"]) -> list["Outcome"]:
+    return [outcome for outcome in outcomes if outcome.workload == workload]
+
+
+def print_compared(comparisons: Sequence[PolicyComparison], output: Output) -> None:
+    """Print the comparisons, one table per workload and policy."""
+    if output is not Output.TABLE:
+        print_data(
+            [
+                {
+                    "workload": comparison.workload,
+                    "a": comparison.base,
+                    "b": comparison.other,
+                    "measures": _measures_data(comparison.measures),
+                }
+                for comparison in comparisons
+            ],
+            output,
+        )
+        return
+    for comparison in comparisons:
+        count = comparison.measures[0].difference.count
+        _print_measures(f"{comparison.workload}: {count} {'seed' if count == 1 else 'seeds'}", comparison)
+
+
+def print_tuned(tuned: "TuningResult", output: Output) -> None:
+    """Print the best settings of a search, the check on held-out seeds, and the measures that became worse."""
+    if output is not Output.TABLE:
+        print_data(_tuned_data(tuned), output)
+        return
+    out = console()
+    show = tuned.measure.show
+    for place, value in tuned.best.settings.items():
+        out.print(
+            f"{place}: {value:.6g}" if isinstance(value, float) else f"{place}: {value}", soft_wrap=True
+        )
+    out.print(
+        f"\n{tuned.measure.title} on the seeds of the search: {show(tuned.base)} with the stated settings, "
+        f"{show(tuned.best.value)} with the best of {len(tuned.tried)} settings.",
+        soft_wrap=True,
+    )
+    title = f"On {len(tuned.held_out)} seeds that the search did not see"
+    _print_measures(title, PolicyComparison("", "As stated", "Tuned", tuned.check))
+    out.print(_verdict(tuned), soft_wrap=True)
+
+
+def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
+    return {
+        "policy": tuned.policy,
+        "objective": tuned.measure.key,
+        "best": dict(tuned.best.settings),
+        "search": {"base": tuned.base, "best": tuned.best.value},
+        "heldOut": {
+            "seeds": tuned.held_out,
+            "improved": tuned.improved,
+            "seedsToTell": tuned.seeds_to_tell,
+        },
+        "measures": _measures_data(tuned.check),
+        "tried": [{"settings": dict(trial.settings), "value": trial.value} for trial in tuned.tried],
+    }
+
+
+def _verdict(tuned: "TuningResult") -> str:
+    from batchsched.lab.pairs import difference_text
+
+    name, difference = tuned.measure.title.lower(), difference_text(tuned.objective)
+    if tuned.improved:
+        text = f"Improved: {name} differs by {difference} on these seeds."
+    else:
+        text = f"Not improved: {name} differs by {difference} on these seeds. Keep the present settings."
+        if not tuned.promised:
+            text += " No setting was better on the seeds of the search either."
+        if tuned.seeds_to_tell is not None:
+            text += (
+                f" About {tuned.seeds_to_tell} seeds are needed to confirm a gain this small (tune.heldOut)."
+            )
+    costs = ", ".join(f"{cost.measure.title.lower()} {difference_text(cost)}" for cost in tuned.costs)
+    return f"{text} Worse: {costs}." if costs else f"{text} No other measure is significantly worse."
+
+
+def _measures_data(measures: Sequence["PairedComparison"]) -> dict[str, Any]:
+    return {
+        measure.measure.key: {
+            "a": _mean_data(measure.base),
+            "b": _mean_data(measure.other),
+            "difference": _difference_data(measure),
+        }
+        for measure in measures
+    }
+
+
+def _print_measures(title: str, contest: PolicyComparison) -> None:
+    from batchsched.lab.pairs import difference_text
+
+    made = table(title, "", contest.base, contest.other, "Difference", "")
+    for compared in contest.measures:
+        if compared.base.value or compared.other.value:
+            show = compared.measure.show
+            verdict = "" if compared.verdict == "same" else compared.verdict
+            texts = (
+                show(compared.base.value),
+                show(compared.other.value),
+                difference_text(compared),
+                verdict,
+            )
+            add_row(made, compared.measure.title, *texts)
+    console().print(made)

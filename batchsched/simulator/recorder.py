@@ -1,0 +1,122 @@
+"""Records what is used and requested over time, in the cluster and by queue."""
+
+from collections.abc import Iterable
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.core.requests import requests
+from batchsched.simulator.result import QueueSeries, Series
+
+GPU_SUFFIX = "/gpu"
+
+
+class UsageRecorder:
+    """Adds up requests of pods by resource, and keeps a row for each time and for each queue that changed then.
+
+    Args:
+      nodes: the nodes that are up; they determine the R recorded resources.
+    """
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        offered = [node.allocatable() for node in nodes]
+        names = {name for amounts in offered for name, amount in amounts.items() if amount and name != "pods"}
+        self.resources = tuple(sorted(names))
+        self._devices = [index for index, name in enumerate(self.resources) if name.endswith(GPU_SUFFIX)]
+        self._requests_by_spec: dict[int, tuple[PodSpec, tuple[int, ...]]] = {}
+        self._used = [0] * len(self.resources)
+        self._total: tuple[int, ...] = ()
+        self._allocated: dict[str, list[int]] = {}
+        self._requested: dict[str, list[int]] = {}
+        self._changed_queues: dict[str, None] = {}
+        # A dict keeps one row for each time: the last row of a second replaces earlier ones in place.
+        self._rows: dict[int, tuple[int, ...]] = {}
+        self._queue_rows: dict[tuple[int, str], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.offer(nodes)
+
+    def offer(self, nodes: Iterable[Node]) -> None:
+        """Set the nodes that are up."""
+        offered = [node.allocatable() for node in nodes]
+        self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
+
+    def requests(self, pod: Pod) -> tuple[int, ...]:
+        """Return [R] the requests of a pod in base units."""
+        cached = self._requests_by_spec.get(id(pod.spec))
+        if cached is None:
+            amounts = requests(pod)
+            row = tuple(amounts.get(name, 0) for name in self.resources)
+            # The spec is kept with its row, so that no other spec gets its identity.
+            cached = self._requests_by_spec[id(pod.spec)] = (pod.spec, row)
+        return cached[1]
+
+    def gpus(self, pods: Iterable[Pod]) -> int:
+        """Return the number of devices that pods request together."""
+        return sum(self.requests(pod)[index] for pod in pods for index in self._devices)
+
+    def units(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
+        """Return (node, number of units) of bound pods: devices if the pods request any, otherwise pods."""
+        devices: dict[str, int] = {}
+        counts: dict[str, int] = {}
+        for pod in pods:
+            node = pod.node
+            devices[node] = devices.get(node, 0) + self.gpus((pod,))
+            counts[node] = counts.get(node, 0) + 1
+        chosen = devices if any(devices.values()) else counts
+        return tuple((node, amount) for node, amount in chosen.items() if amount)
+
+    def use(self, pods: Iterable[Pod], sign: int = 1) -> None:
+        """Count pods that were bound; with sign -1, pods that were removed."""
+        self._add(self._used, pods, sign)
+
+    def allocate(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+        """Count bound pods of a queue, as in `use`."""
+        bound = tuple(pods)
+        self.use(bound, sign)
+        self._add_to_queue(self._allocated, queue, bound, sign)
+
+    def request(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+        """Count created pods of a queue, pending or bound; with sign -1, deleted pods."""
+        self._add_to_queue(self._requested, queue, pods, sign)
+
+    def sample(self, now: int, waiting: int, running: int) -> None:
+        """Record a row for the cluster, and one for each queue that changed since the last sample."""
+        self._rows[now] = (waiting, running, *self._used, *self._total)
+        nothing = [0] * len(self.resources)
+        for queue in self._changed_queues:
+            allocated, requested = self._allocated.get(queue, nothing), self._requested.get(queue, nothing)
+            self._queue_rows[now, queue] = (tuple(allocated), tuple(requested))
+        self._changed_queues.clear()
+
+    def series(self) -> Series:
+        """Return the rows of the cluster as columns."""
+        width = len(self.resources)
+        waiting, running, *amounts = (
+            zip(*self._rows.values(), strict=True) if self._rows else [()] * (2 + 2 * width)
+        )
+        return Series(
+            times=tuple(self._rows),
+            waiting=waiting,
+            running=running,
+            used=dict(zip(self.resources, amounts[:width], strict=True)),
+            total=dict(zip(self.resources, amounts[width:], strict=True)),
+        )
+
+    def queue_series(self) -> QueueSeries:
+        """Return the rows of queues as columns."""
+        return QueueSeries(
+            self.resources,
+            times=tuple(time for time, _ in self._queue_rows),
+            queues=tuple(queue for _, queue in self._queue_rows),
+            held=tuple(allocated for allocated, _ in self._queue_rows.values()),
+            wanted=tuple(requested for _, requested in self._queue_rows.values()),
+        )
+
+    def _add_to_queue(
+        self, amounts: dict[str, list[int]], queue: str, pods: Iterable[Pod], sign: int
+    ) -> None:
+        self._add(amounts.setdefault(queue, [0] * len(self.resources)), pods, sign)
+        self._changed_queues[queue] = None
+
+    def _add(self, amounts: list[int], pods: Iterable[Pod], sign: int) -> None:
+        for pod in pods:
+            for index, amount in enumerate(self.requests(pod)):
+                amounts[index] += sign * amount

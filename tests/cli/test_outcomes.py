@@ -1,0 +1,80 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from batchsched.cli.options import Output
+from batchsched.cli.outcomes import print_summary, split_columns
+from batchsched.cli.simulate import profiles_of_policies
+from batchsched.config.schema import PolicySettings, Profile
+from batchsched.lab.simulation import assess, simulate
+from batchsched.simulator.generator import Recipe, generate
+from batchsched.simulator.run import RunSettings
+
+BASE = Profile(policy=PolicySettings(name="headroom", args={"share": 0.5}))
+
+
+def test_without_a_policy_the_profiles_own_is_tried_with_its_arguments():
+    (one,) = profiles_of_policies((), BASE, {"backfill": "easy"})
+    assert (one.name, one.profile.policy, one.profile.backfill) == ("headroom", BASE.policy, "easy")
+
+
+def test_a_policy_named_as_the_profiles_keeps_its_arguments_and_others_have_none():
+    own, other = profiles_of_policies(("headroom", "saf"), BASE, {})
+    assert own.profile.policy.args == {"share": 0.5}
+    assert other.profile.policy.args == {}
+
+
+def test_arguments_are_read_as_numbers_and_words():
+    (one,) = profiles_of_policies(("mine:share=0.25,limit=10,mode=fast",), BASE, {})
+    assert one.profile.policy == PolicySettings(
+        name="mine", args={"share": 0.25, "limit": 10, "mode": "fast"}
+    )
+
+
+def outcomes(policy, *seeds):
+    profile = Profile.model_validate({"selection": "ordered", "policy": {"name": policy}})
+    runs = []
+    for seed in seeds:
+        result = simulate(generate(Recipe(gangs=15, node_count=3), seed), profile, RunSettings(policy))
+        runs.append(assess(replace(result, workload=f"seed-{seed}"), (), seed))
+    return runs
+
+
+def test_a_figure_is_the_mean_over_runs(capsys):
+    runs = outcomes("fcfs", 1, 2)
+    print_summary("two draws", [runs], Output.JSON)
+    (policy,) = json.loads(capsys.readouterr().out)["policies"]
+    assert policy["makespan"] == sum(run["makespan"] for run in policy["runs"]) / 2
+    assert policy["makespan"] == sum(outcome.measures["makespan"] for outcome in runs) / 2
+
+
+def test_a_table_of_sequences_states_how_policies_differ_in_pairs(capsys):
+    print_summary("three draws", [outcomes("fcfs", 1, 2, 3), outcomes("sjf", 1, 2, 3)], Output.TABLE)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "three draws: means over 3 sequences" in printed
+    assert "sjf against fcfs, mean slowdown, paired:" in printed
+
+
+@pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
+def test_one_run_has_its_utilisation_and_no_differences(output, capsys):
+    print_summary("one draw", [outcomes("fcfs", 1)], output)
+    printed = capsys.readouterr().out
+    assert "utilisation" in printed
+    assert "meanSlowdown" in printed
+    assert "half_width" not in printed
+
+
+def test_policies_too_wide_for_the_terminal_go_on_in_a_table_below():
+    assert split_columns([10, 10, 10], 25) == [[0, 1], [2]]
+    assert split_columns([40, 10], 25) == [[0], [1]]
+
+
+def test_the_table_fits_a_terminal_of_eighty_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ("fcfs", "sjf", "saf", "wfp3", "headroom:share=0.25,patience=3", "f1", "priority")
+    (outcome,) = outcomes("fcfs", 1)
+    print_summary("one draw", [[outcome.rename("w", name)] for name in names], Output.TABLE)
+    printed = capsys.readouterr().out
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    assert printed.count("Mean wait") == 2

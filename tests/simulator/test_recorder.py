@@ -1,0 +1,137 @@
+from dataclasses import replace
+
+from batchsched.api.crd.base import CustomMeta
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.simulator.cluster import Kubelet, SimulatedCluster
+from batchsched.simulator.recorder import UsageRecorder
+from batchsched.simulator.result import QueueSeries
+from batchsched.simulator.run import RunSettings, run
+from batchsched.simulator.workload import GangShape, Outage, nodes, pod_spec, rigid
+from tests.simulator.clusters import FirstComeScheduler, gangs_of
+from tests.simulator.test_cluster import evicting, started
+
+GPUS = {"cpu": "4", "nvidia.com/gpu": "2"}
+CPU = pod_spec({"cpu": "1"})
+
+
+def bound(spec, *places):
+    arrival = rigid(GangShape("g", ((spec, len(places)),), None), 0, 1)
+    kubelet = Kubelet()
+    return [kubelet.start(pod, node, 0) for pod, node in zip(arrival.pods, places, strict=True)]
+
+
+def rows(series):
+    return list(zip(series.times, series.queues, series.held, series.wanted, strict=True))
+
+
+def test_units_are_devices_if_a_gang_requests_any():
+    recorder = UsageRecorder(nodes(2, GPUS))
+    pods = bound(pod_spec({"cpu": "1", "nvidia.com/gpu": "1"}), "node-0", "node-0", "node-1")
+    assert recorder.units(pods) == (("node-0", 2), ("node-1", 1))
+    assert recorder.gpus(pods) == 3
+
+
+def test_units_are_pods_if_a_gang_requests_no_device():
+    recorder = UsageRecorder(nodes(2, GPUS))
+    pods = bound(CPU, "node-1", "node-0")
+    assert recorder.units(pods) == (("node-1", 1), ("node-0", 1))
+    assert recorder.gpus(pods) == 0
+
+
+def test_the_last_row_of_a_second_replaces_earlier_ones():
+    recorder = UsageRecorder(nodes(2, GPUS))
+    recorder.use(bound(CPU, "node-0"))
+    recorder.sample(5, waiting=3, running=1)
+    recorder.sample(5, waiting=2, running=2)
+    recorder.sample(9, waiting=0, running=0)
+    series = recorder.series()
+    assert (series.times, series.waiting, series.running) == ((5, 9), (2, 0), (2, 0))
+    assert series.used == {"cpu": (1000, 1000), "nvidia.com/gpu": (0, 0)}
+    assert series.total == {"cpu": (8000, 8000), "nvidia.com/gpu": (4, 4)}
+
+
+def test_removed_pods_are_subtracted_and_failed_nodes_offer_nothing():
+    recorder = UsageRecorder(nodes(2, GPUS))
+    pods = bound(CPU, "node-0", "node-1")
+    recorder.use(pods)
+    recorder.use(pods[:1], -1)
+    recorder.offer(nodes(1, GPUS))
+    recorder.sample(0, 0, 0)
+    assert recorder.series().used["cpu"] == (1000,)
+    assert recorder.series().total["cpu"] == (4000,)
+
+
+def test_a_recorder_without_samples_has_empty_series():
+    recorder = UsageRecorder(nodes(1, GPUS))
+    assert recorder.series().times == ()
+    assert recorder.series().used == {"cpu": (), "nvidia.com/gpu": ()}
+    assert recorder.queue_series() == QueueSeries(("cpu", "nvidia.com/gpu"))
+
+
+def test_a_queue_has_a_row_for_each_second_in_which_it_changed():
+    recorder = UsageRecorder(nodes(4, {"cpu": "1"}))
+    recorder.request("a", bound(CPU, "", ""))
+    recorder.sample(5, 0, 0)
+    recorder.sample(6, 0, 0)
+    recorder.allocate("a", bound(CPU, "node-0"))
+    recorder.request("b", bound(CPU, ""))
+    recorder.sample(7, 0, 0)
+    recorder.allocate("b", bound(CPU, "node-1"))
+    recorder.sample(7, 0, 0)
+    assert rows(recorder.queue_series()) == [
+        (5, "a", (0,), (2000,)),
+        (7, "a", (1000,), (2000,)),
+        (7, "b", (1000,), (1000,)),
+    ]
+
+
+def in_queues(workload, *queues):
+    """The same gangs, each in the queue of its place."""
+
+    def moved(arrival, queue):
+        spec = arrival.group.spec.model_copy(update={"queue": queue})
+        meta = CustomMeta.model_validate(arrival.group.metadata.model_dump())
+        return replace(arrival, group=PodGroup(metadata=meta, spec=spec))
+
+    arrivals = tuple(moved(*pair) for pair in zip(workload.arrivals, queues, strict=True))
+    return replace(workload, arrivals=arrivals)
+
+
+def test_a_run_records_what_each_queue_allocates_and_requests():
+    workload = in_queues(gangs_of([(0, 10, 3), (2, 10, 2)]), "a", "b")
+    queues = run(workload, FirstComeScheduler, RunSettings("fcfs")).queues
+    assert queues.resources == ("cpu",)
+    assert rows(queues) == [
+        (0, "a", (3000,), (3000,)),
+        (2, "b", (0,), (2000,)),
+        (10, "a", (0,), (0,)),
+        (10, "b", (2000,), (2000,)),
+        (20, "b", (0,), (0,)),
+    ]
+
+
+def test_a_gang_on_a_failed_node_loses_its_work_and_finishes_later():
+    workload = gangs_of([(0, 10, 3)], slots=4, outages=[Outage("node-0", 4, 6)])
+    result = run(workload, FirstComeScheduler, RunSettings("fcfs"))
+    assert rows(result.queues)[-1][2:] == ((0,), (0,))
+    assert (result.gangs[0].restarts, result.gangs[0].lost, result.gangs[0].evicted) == (1, 4, 0)
+
+
+def test_all_pods_of_a_gang_that_falls_below_its_minimum_count_as_evicted():
+    cluster = started([(0, 10, 3)])
+    cluster.bind(evicting("g0-1"), 4)
+    assert (cluster.gangs[0].evicted, cluster.gangs[0].lost) == (3, 4)
+    assert held(cluster) == (0, 3000)
+
+
+def test_an_evicted_surplus_pod_costs_no_work_of_the_gang():
+    cluster = started([(0, 10, 3)], minimum=2)
+    cluster.bind(evicting("g0-1"), 4)
+    assert (cluster.gangs[0].evicted, cluster.gangs[0].lost) == (1, 0)
+    assert held(cluster) == (2000, 3000)
+
+
+def held(cluster: SimulatedCluster) -> tuple[int, int]:
+    cluster.recorder.sample(4, 0, 0)
+    series = cluster.recorder.queue_series()
+    return series.held[-1][0], series.wanted[-1][0]

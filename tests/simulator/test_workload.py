@@ -1,0 +1,132 @@
+import gzip
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from batchsched.api.core.metadata import ObjectMeta, timestamp
+from batchsched.api.core.pod import Pod, PodSpec, PodStatus
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.errors import InvalidInput
+from batchsched.lab.simulation import simulate
+from batchsched.simulator.cluster import Kubelet
+from batchsched.simulator.run import RunSettings
+from batchsched.simulator.workload import (
+    GangShape,
+    draw_outages,
+    nodes,
+    open_text,
+    pod_spec,
+    pods_of_gang,
+    rigid,
+    workload_of_snapshot,
+)
+
+SPEC = pod_spec({"cpu": "1"})
+PROFILE = Profile.model_validate({"selection": "ordered", "policy": {"name": "fcfs"}})
+
+
+def gang(name, size, runtime, at=0):
+    return rigid(GangShape(name, ((SPEC, size),), runtime), at, 0)
+
+
+def snapshot(*gangs, slots=4, pods=()):
+    return Snapshot(
+        nodes=nodes(slots, {"cpu": "1"}),
+        pod_groups=tuple(one.group for one in gangs),
+        pods=(*(pod for one in gangs for pod in one.pods), *pods),
+    )
+
+
+def running(one, since, places):
+    kubelet = Kubelet()
+    pods = tuple(kubelet.start(pod, node, since) for pod, node in zip(one.pods, places, strict=True))
+    return replace(one, pods=pods)
+
+
+def test_pending_gangs_arrive_at_the_start_and_run_for_their_expected_runtime():
+    made = workload_of_snapshot(snapshot(gang("a", 2, 50)), 1000.0, 99, "given")
+    assert [(one.time, one.runtime, one.key) for one in made.arrivals] == [(1000, 50, "default/a")]
+
+
+def test_gangs_without_expected_runtime_run_for_the_default():
+    made = workload_of_snapshot(snapshot(gang("a", 2, None)), 1000.0, 99, "given")
+    assert made.arrivals[0].runtime == 99
+
+
+def test_a_gang_of_the_future_arrives_at_its_creation_time():
+    made = workload_of_snapshot(snapshot(gang("a", 2, 5, at=1500)), 1000.0, 99, "given")
+    assert made.arrivals[0].time == 1500
+
+
+def test_a_running_gang_ends_after_its_remaining_time_and_the_next_starts():
+    first = running(gang("a", 3, 50), 980, ("node-0", "node-1", "node-2"))
+    made = workload_of_snapshot(snapshot(first, gang("b", 2, 10)), 1000.0, 99, "given")
+    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    assert [(one.key, one.started, one.ended) for one in result.gangs] == [
+        ("default/a", 1000, 1030),
+        ("default/b", 1030, 1040),
+    ]
+
+
+def test_pods_of_other_schedulers_stay_and_use_their_node():
+    other = Pod(
+        metadata=ObjectMeta(name="daemon", namespace="kube-system"),
+        spec=PodSpec(node_name="node-0", containers=SPEC.containers),
+        status=PodStatus(phase="Running"),
+    )
+    made = workload_of_snapshot(snapshot(gang("a", 4, 50), pods=(other,)), 0.0, 99, "given")
+    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    assert made.cluster.pods == (other,)
+    assert result.metrics().unfinished == 1
+    assert set(result.series.used["cpu"]) == {1000}
+
+
+def test_a_single_pod_is_a_gang_of_one():
+    alone = Pod(
+        metadata=ObjectMeta(name="one", namespace="default", creation_timestamp=timestamp(7)), spec=SPEC
+    )
+    made = workload_of_snapshot(snapshot(pods=(alone,)), 0.0, 30, "given")
+    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    assert [(one.key, one.started, one.ended) for one in result.gangs] == [("default/one", 7, 37)]
+
+
+NODES = nodes(20, {"cpu": "1"})
+
+
+def test_outages_of_a_seed_repeat_and_are_ordered_by_time():
+    drawn = draw_outages(NODES, 1000.0, 100.0, (0, 10_000), 4)
+    assert drawn == draw_outages(NODES, 1000.0, 100.0, (0, 10_000), 4)
+    assert [outage.time for outage in drawn] == sorted(outage.time for outage in drawn)
+
+
+def test_a_node_is_repaired_before_it_fails_again():
+    drawn = draw_outages(NODES, 50.0, 100.0, (0, 10_000), 4)
+    for node in NODES:
+        outages = [outage for outage in drawn if outage.node == node.name]
+        assert all((before.until or 0) <= after.time for before, after in itertools.pairwise(outages))
+        assert all((outage.until or 0) > outage.time for outage in outages)
+
+
+def test_nodes_fail_at_the_stated_rate_and_only_in_the_period():
+    drawn = draw_outages(NODES, 900.0, 100.0, (5_000, 105_000), 1)
+    assert len(drawn) == pytest.approx(20 * 100, rel=0.1)
+    assert all(5_000 <= outage.time <= 105_000 for outage in drawn)
+
+
+def test_a_mean_time_of_zero_is_refused():
+    with pytest.raises(InvalidInput, match="mean time"):
+        draw_outages(NODES, 0.0, 1.0, (0, 1), 0)
+
+
+def test_a_trace_is_the_same_text_gzipped_or_plain_under_any_name(tmp_path):
+    for name, data in (("plain.gz", b"a\xff\nb"), ("packed.swf", gzip.compress(b"a\xff\nb"))):
+        (tmp_path / name).write_bytes(data)
+        with open_text(tmp_path / name) as lines:
+            assert list(lines) == ["a\ufffd\n", "b"]
+
+
+@pytest.mark.parametrize("gpus, pods", [(3, ((3, 1),)), (8, ((8, 1),)), (20, ((8, 2), (4, 1))), (0, ())])
+def test_a_gang_is_pods_of_whole_nodes_and_one_with_the_remainder(gpus, pods):
+    assert pods_of_gang(gpus, 8) == pods
