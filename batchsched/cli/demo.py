@@ -163,8 +163,8 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 
 def _print_results(report: Path, results: list["RunResult"], workload: "Workload") -> None:
     """Print the figures of all policies in one table, and write the report."""
-    from batchsched.cli.printing import console
     from batchsched.cli.outcomes import print_side_by_side
+    from batchsched.cli.printing import console
     from batchsched.lab.report import render_simulation
     from batchsched.lab.simulation import assess
 
