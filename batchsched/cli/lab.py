@@ -211,6 +211,7 @@ def serve(
     """
     from batchsched.cli.serving import ResultsAddress, serve
 
+    check_lab_installed()
     serve(folder, ResultsAddress(address, port, token_file, tls_cert_file, tls_private_key_file))
 
 

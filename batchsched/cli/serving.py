@@ -11,7 +11,6 @@ from pathlib import Path
 
 import typer
 
-from batchsched.cli.lab import check_lab_installed
 from batchsched.observability.http.access import Bearer, read_token
 from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import KeyPair, Server, operator_context, self_signed_context
@@ -88,7 +87,6 @@ def serve(folder: Path, address: ResultsAddress) -> None:
       UnusableInput: another process uses the port, or the token or the certificate cannot be used.
     """
     guard, tls = address.guard(), address.tls()
-    check_lab_installed()
     from batchsched.lab.exhibit import ResultPages
 
     exhibit = ResultPages(folder)
