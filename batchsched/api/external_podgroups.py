@@ -7,7 +7,6 @@ their pods join. Fields without a counterpart (networkTopology of Volcano, neste
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 from typing_extensions import override
 
@@ -103,21 +102,10 @@ class UpstreamSpec(Value, frozen=True, gc=False):
     disruption_mode: str | dict[str, Any] | None = None
 
 
-class UpstreamCondition(Value, frozen=True, gc=False):
-    """A condition of a PodGroup."""
-
-    type: str = ""
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
-    observed_generation: int | None = None
-
-
 class UpstreamStatus(Value, frozen=True, gc=False):
     """The status of a PodGroup of Kubernetes."""
 
-    conditions: tuple[UpstreamCondition, ...] | None = None
+    conditions: tuple[dict[str, Any], ...] | None = None
 
 
 class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
@@ -286,7 +274,7 @@ def converted_pod_group(external: ForeignPodGroup) -> PodGroup:
                 generation=meta.generation,
             ),
             "spec": _without_none(**external.batchsched_fields()),
-            **({"status": {"conditions": to_builtins(conditions)}} if conditions else {}),
+            **({"status": {"conditions": conditions}} if conditions else {}),
         }
     )
 

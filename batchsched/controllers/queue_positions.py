@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     last_position: Counter[str] = Counter()
     position_by_key: dict[str, int] = {}
     for policy, rows in rows_by_policy.values():
-        policy_columns = GangColumns(*(getattr(columns, column.name)[rows] for column in fields(GangColumns)))
+        policy_columns = columns.at(rows)
         rank = np.empty(len(rows), np.int64)
         rank[order(policy, policy_columns, now)] = np.arange(len(rows))
         urgency = -policy_columns.priority if orders.by_priority else np.zeros(len(rows), np.int64)

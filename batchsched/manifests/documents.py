@@ -165,20 +165,26 @@ _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 def documents(data: bytes, file: str) -> Iterator[Found]:
     """Yield every object of a file, with lists expanded; for an invalid part, yield its error."""
     text = data.removeprefix(_BOM).lstrip()
-    if b"\0" in data:
-        yield InvalidInput("is binary data; expected YAML or JSON text", file=file)
-    elif text[:1] in (b"{", b"["):
-        yield from _json(text, file)
-    else:
-        yield from _yaml(data.removeprefix(_BOM), file)
+    try:
+        if b"\0" in data:
+            yield InvalidInput("is binary data; expected YAML or JSON text", file=file)
+        elif text[:1] in (b"{", b"["):
+            yield from _json(text, file)
+        else:
+            yield from _yaml(data.removeprefix(_BOM), file)
+    except RecursionError:
+        yield InvalidInput("is nested too deeply", file=file)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        yield InvalidInput(f"{place}: is not JSON: {error.msg}", file=file)
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start}"
+        yield InvalidInput(f"is not UTF-8 text ({place}); expected YAML or JSON, possibly gzipped", file=file)
 
 
 def _json(data: bytes, file: str) -> Iterator[Found]:
     try:
         yield from _opened(data, file, "document 1")
-        return
-    except RecursionError:
-        yield InvalidInput("is nested too deeply", file=file)
         return
     except msgspec.DecodeError:
         pass  # Not one JSON text: JSON Lines, several texts, YAML that begins with a brace, or broken.
@@ -186,51 +192,47 @@ def _json(data: bytes, file: str) -> Iterator[Found]:
     if len(lines) > 1 and any(_is_object(line) for line in lines):
         yield from _json_lines(lines, file)
     elif file.removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson")):
-        yield from _json_texts(data, file)
+        yield from _json_texts(data.decode(), file)
     else:
         yield from _yaml(data, file)
 
 
 def _opened(raw: msgspec.Raw | bytes, file: str, place: str) -> Iterator[Found]:
-    """Yield the object, or the items of a list; an empty list is yielded as itself.
+    """Yield the object, or the items of a list or an array; an empty list is yielded as itself.
 
     Raises:
       msgspec.DecodeError: the text is not a single JSON value. In that case nothing was yielded.
     """
     if bytes(memoryview(raw)[:1]) == b"[":
         yield from _items(_ARRAY.decode(raw), file, "", "")
-        return
+    else:
+        yield from _objects(raw, file, place, "", "")
+
+
+def _items(items: list[msgspec.Raw], file: str, api_version: str, kind: str) -> Iterator[Found]:
+    for number, raw in enumerate(items, start=1):
+        yield from _objects(raw, file, f"item {number}", api_version, kind)
+
+
+def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, kind: str) -> Iterator[Found]:
+    """Yield an object, or the items of a list.
+
+    An object without kind gets the given apiVersion and kind, because items of a typed list (PodList) may omit them.
+    """
     try:
         envelope = _ENVELOPE.decode(raw)
     except msgspec.ValidationError as error:
         yield InvalidInput(f"{EXPECTED}; {error}", file=file, object=f"({place})")
         return
+    if kind and not envelope.kind:
+        envelope = msgspec.structs.replace(envelope, api_version=api_version, kind=kind)
     if not envelope.kind.endswith(LIST):
         yield Document(file, place, raw, envelope)
-        return
-    if not envelope.items:
-        empty = msgspec.structs.replace(envelope, kind=LIST, items=[])
-        yield Document(file, place, raw, empty)
-        return
-    of = envelope.kind.removesuffix(LIST)
-    yield from _items(envelope.items, file, envelope.api_version if of else "", of)
-
-
-def _items(items: list[msgspec.Raw], file: str, api_version: str, kind: str) -> Iterator[Found]:
-    """Yield the objects of a list. In a typed list (PodList) the items may omit apiVersion and kind."""
-    for number, raw in enumerate(items, start=1):
-        place = f"item {number}"
-        try:
-            envelope = _ENVELOPE.decode(raw)
-        except msgspec.ValidationError as error:
-            yield InvalidInput(f"{EXPECTED}; {error}", file=file, object=f"({place})")
-            continue
-        if kind and not envelope.kind:
-            envelope = msgspec.structs.replace(envelope, api_version=api_version, kind=kind)
-        if envelope.kind.endswith(LIST):
-            yield from _opened(raw, file, place)
-        else:
-            yield Document(file, place, raw, envelope)
+    elif not envelope.items:
+        yield Document(file, place, raw, msgspec.structs.replace(envelope, kind=LIST, items=[]))
+    else:
+        item_kind = envelope.kind.removesuffix(LIST)
+        yield from _items(envelope.items, file, envelope.api_version if item_kind else "", item_kind)
 
 
 def _is_object(line: bytes) -> bool:
@@ -253,40 +255,19 @@ def _json_lines(lines: list[bytes], file: str) -> Iterator[Found]:
             yield InvalidInput(f"line {number}: is not JSON: {error}", file=file)
 
 
-def _json_texts(data: bytes, file: str) -> Iterator[Found]:
+def _json_texts(text: str, file: str) -> Iterator[Found]:
     """Read concatenated JSON values, as two runs of `kubectl get -o json` into one file produce."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        yield InvalidInput(f"is not UTF-8 text (byte {error.start})", file=file)
-        return
     decoder, position, number = json.JSONDecoder(), 0, 0
     while position < len(text):
         number += 1
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            yield InvalidInput(
-                f"line {error.lineno}, column {error.colno}: is not JSON: {error.msg}", file=file
-            )
-            return
-        except RecursionError:
-            yield InvalidInput("is nested too deeply", file=file)
-            return
+        value, position = decoder.raw_decode(text, position)
         yield from _value(value, file, number)
         while position < len(text) and text[position].isspace():
             position += 1
 
 
 def _yaml(data: bytes, file: str) -> Iterator[Found]:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        yield InvalidInput(
-            f"is not UTF-8 text (byte {error.start}); expected YAML or JSON, possibly gzipped", file=file
-        )
-        return
-    for number, value in enumerate(yaml_documents(text, file), start=1):
+    for number, value in enumerate(yaml_documents(data.decode(), file), start=1):
         if isinstance(value, InvalidInput):
             yield value
         else:

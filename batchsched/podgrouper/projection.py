@@ -94,15 +94,15 @@ class PodGroupWriter:
             elif written is not None and self._members.owner_of_group(written) is not None:
                 # The owner exists and no longer needs it. If the owner was deleted, it is garbage collected.
                 await self._writer.delete(PODGROUPS, namespace, name, written.metadata.uid)
-        except ApiError as error:
-            if error.status != 409:  # 409: it exists already, and the watch will deliver it
-                self._retry(f"PodGroup {key}", key, now, error, error.status)
         except BatchschedError as error:
-            self._retry(f"PodGroup {key}", key, now, error, 0)
-
-    def _retry(self, name: str, key: str, now: float, error: Exception, status: int) -> None:
-        _LOG.log(logging.INFO if status == 404 else logging.WARNING, "%s was not written: %s", name, error)
-        self._due[key] = now + (NOT_INSTALLED_SECONDS if status == 404 else RETRY_SECONDS)
+            status = error.status if isinstance(error, ApiError) else 0
+            if status == 409:  # it exists already, and the watch will deliver it
+                return
+            level, delay = logging.WARNING, RETRY_SECONDS
+            if status == 404:
+                level, delay = logging.INFO, NOT_INSTALLED_SECONDS
+            _LOG.log(level, "PodGroup %s was not written: %s", key, error)
+            self._due[key] = now + delay
 
     async def _write_labels(self, key: str, now: float) -> None:
         labels, pod = self._members.labels.get(key), self._members.get(key)
@@ -114,11 +114,9 @@ class PodGroupWriter:
             meta["uid"] = pod.metadata.uid
         try:
             await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, {"metadata": meta})
-        except ApiError as error:
-            if error.status not in (404, 409):
-                _LOG.warning("labels of %s were not written: %s", key, error)
         except BatchschedError as error:
-            _LOG.warning("labels of %s were not written: %s", key, error)
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                _LOG.warning("labels of %s were not written: %s", key, error)
 
     def _manifest(self, group: PodGroup) -> dict[str, Any]:
         meta: dict[str, Any] = {

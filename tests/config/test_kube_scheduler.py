@@ -101,77 +101,57 @@ def test_a_file_without_profiles_has_the_default_scheduler():
     assert [one.scheduler_name for one in load(HEAD + "profiles: [{}]").profiles] == ["default-scheduler"]
 
 
+MISTAKES = """
+parallelism: 0 => parallelism: expected more than 0, found 0
+paralelism: 1 => paralelism: unknown field; did you mean parallelism?
+percentageOfNodesToScore: 101 => percentageOfNodesToScore: expected 100 or less, found 101
+podInitialBackoffSeconds: 20 => podMaxBackoffSeconds: expected podInitialBackoffSeconds, 20, or more
+leaderElection: {leaseDuration: soon} => leaderElection.leaseDuration: expected a duration such as 15s
+leaderElection: {leaseDuration: 5s} => leaderElection.leaseDuration: expected more than renewDeadline
+leaderElection: {retryPeriod: 1m} => leaderElection.renewDeadline: expected more than retryPeriod
+clientConnection: {burst: -1} => clientConnection.burst: expected 0 or more, found -1
+profiles: [{schedulerName: a}, {}] => profiles[1].schedulerName: is required if there are several profiles
+profiles: [{schedulerName: a}, {schedulerName: a}] => profiles[1].schedulerName: 'a' is the name of another profile
+profiles: [{plugins: {scores: {}}}] => profiles[0].plugins.scores: unknown field; did you mean score?
+profiles: [{pluginConfig: [{name: a}, {name: a}]}] => profiles[0].pluginConfig: a occurs more than once
+extenders: [{}] => extenders[0].urlPrefix: is required; add it
+extenders: [{urlPrefix: u, enableHTTPS: 7}] => extenders[0].enableHTTPS: expected true or false, found 7
+extenders: [{urlPrefix: u, httpTimeout: -1s}] => extenders[0].httpTimeout: expected 0 or more
+"""
+LONG_MISTAKES = [
+    (
+        "profiles: [{plugins: {score: {enabled: [{weight: 2}]}}}]",
+        "profiles[0].plugins.score.enabled[0].name: is required; add it",
+    ),
+    (
+        "profiles: [{plugins: {score: {enabled: [{name: a}, {name: a}]}}}]",
+        "profiles[0].plugins.score.enabled: a occurs more than once",
+    ),
+    (
+        "profiles: [{plugins: {enabled: [{name: a}]}}]",
+        "profiles[0].plugins.enabled: unknown field; did you mean multiPoint.enabled?",
+    ),
+    (
+        "profiles: [{pluginConfig: [{name: A, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: BArgs}}]}]",
+        "profiles[0].pluginConfig[0].args.kind: expected 'AArgs', found 'BArgs'",
+    ),
+    (
+        "extenders: [{urlPrefix: u, prioritizeVerb: p}]",
+        "extenders[0].weight: expected 1 or more because prioritizeVerb is set",
+    ),
+    (
+        "extenders: [{urlPrefix: u, bindVerb: b}, {urlPrefix: v, bindVerb: b}]",
+        "extenders[1].bindVerb: only one extender may bind",
+    ),
+    (
+        "extenders: [{urlPrefix: u, managedResources: [{name: r}, {name: r}]}]",
+        "extenders[0].managedResources: r occurs more than once",
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    "text, message",
-    [
-        ("parallelism: 0", "parallelism: expected more than 0, found 0"),
-        ("paralelism: 1", "paralelism: unknown field; did you mean parallelism?"),
-        ("percentageOfNodesToScore: 101", "percentageOfNodesToScore: expected 100 or less, found 101"),
-        (
-            "podInitialBackoffSeconds: 20",
-            "podMaxBackoffSeconds: expected podInitialBackoffSeconds, 20, or more",
-        ),
-        (
-            "leaderElection: {leaseDuration: soon}",
-            "leaderElection.leaseDuration: expected a duration such as 15s",
-        ),
-        (
-            "leaderElection: {leaseDuration: 5s}",
-            "leaderElection.leaseDuration: expected more than renewDeadline",
-        ),
-        ("leaderElection: {retryPeriod: 1m}", "leaderElection.renewDeadline: expected more than retryPeriod"),
-        ("clientConnection: {burst: -1}", "clientConnection.burst: expected 0 or more, found -1"),
-        (
-            "profiles: [{schedulerName: a}, {}]",
-            "profiles[1].schedulerName: is required if there are several profiles",
-        ),
-        (
-            "profiles: [{schedulerName: a}, {schedulerName: a}]",
-            "profiles[1].schedulerName: 'a' is the name of another profile",
-        ),
-        (
-            "profiles: [{plugins: {scores: {}}}]",
-            "profiles[0].plugins.scores: unknown field; did you mean score?",
-        ),
-        (
-            "profiles: [{plugins: {score: {enabled: [{weight: 2}]}}}]",
-            "profiles[0].plugins.score.enabled[0].name: is required; add it",
-        ),
-        (
-            "profiles: [{plugins: {score: {enabled: [{name: a}, {name: a}]}}}]",
-            "profiles[0].plugins.score.enabled: a occurs more than once",
-        ),
-        (
-            "profiles: [{plugins: {enabled: [{name: a}]}}]",
-            "profiles[0].plugins.enabled: unknown field; did you mean multiPoint.enabled?",
-        ),
-        (
-            "profiles: [{pluginConfig: [{name: a}, {name: a}]}]",
-            "profiles[0].pluginConfig: a occurs more than once",
-        ),
-        (
-            "profiles: [{pluginConfig: [{name: A, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: BArgs}}]}]",
-            "profiles[0].pluginConfig[0].args.kind: expected 'AArgs', found 'BArgs'",
-        ),
-        ("extenders: [{}]", "extenders[0].urlPrefix: is required; add it"),
-        (
-            "extenders: [{urlPrefix: u, prioritizeVerb: p}]",
-            "extenders[0].weight: expected 1 or more because prioritizeVerb is set",
-        ),
-        (
-            "extenders: [{urlPrefix: u, bindVerb: b}, {urlPrefix: v, bindVerb: b}]",
-            "extenders[1].bindVerb: only one extender may bind",
-        ),
-        (
-            "extenders: [{urlPrefix: u, managedResources: [{name: r}, {name: r}]}]",
-            "extenders[0].managedResources: r occurs more than once",
-        ),
-        (
-            "extenders: [{urlPrefix: u, enableHTTPS: 7}]",
-            "extenders[0].enableHTTPS: ",
-        ),
-        ("extenders: [{urlPrefix: u, httpTimeout: -1s}]", "extenders[0].httpTimeout: expected 0 or more"),
-    ],
+    "text, message", [*(line.split(" => ") for line in MISTAKES.strip().splitlines()), *LONG_MISTAKES]
 )
 def test_a_mistake_is_named_by_its_path(text, message):
     assert message in refused(text)

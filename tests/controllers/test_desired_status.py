@@ -35,29 +35,24 @@ HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until=
 @pytest.mark.parametrize(
     "numbers, verdict, expected",
     [
-        pytest.param(PodCounts(pending=3), LastRefusal(), GangPhase.PENDING, id="waiting"),
+        pytest.param(PodCounts(pending=3), NOTHING, GangPhase.PENDING, id="waiting"),
         pytest.param(PodCounts(pending=3), HELD, GangPhase.HELD, id="held"),
-        pytest.param(PodCounts(placed=3), LastRefusal(), GangPhase.SCHEDULED, id="placed"),
+        pytest.param(PodCounts(placed=3), NOTHING, GangPhase.SCHEDULED, id="placed"),
         pytest.param(PodCounts(placed=3, bound=2), REFUSED, GangPhase.SCHEDULED, id="half bound"),
-        pytest.param(PodCounts(placed=3, bound=3), LastRefusal(), GangPhase.RUNNING, id="bound"),
+        pytest.param(PodCounts(placed=3, bound=3), NOTHING, GangPhase.RUNNING, id="bound"),
         pytest.param(
             PodCounts(placed=3, bound=3, pending=2), REFUSED, GangPhase.RUNNING, id="bound with surplus"
         ),
         pytest.param(
-            PodCounts(placed=1, bound=1, succeeded=2),
-            LastRefusal(),
-            GangPhase.RUNNING,
-            id="two of three ended",
+            PodCounts(placed=1, bound=1, succeeded=2), NOTHING, GangPhase.RUNNING, id="two of three ended"
         ),
-        pytest.param(PodCounts(succeeded=3), LastRefusal(), GangPhase.SUCCEEDED, id="ended well"),
+        pytest.param(PodCounts(succeeded=3), NOTHING, GangPhase.SUCCEEDED, id="ended well"),
         pytest.param(
-            PodCounts(succeeded=3, failed=1), LastRefusal(), GangPhase.SUCCEEDED, id="one too many failed"
+            PodCounts(succeeded=3, failed=1), NOTHING, GangPhase.SUCCEEDED, id="one too many failed"
         ),
-        pytest.param(PodCounts(succeeded=2, failed=1), LastRefusal(), GangPhase.FAILED, id="failed"),
-        pytest.param(
-            PodCounts(placed=1, bound=1, pending=2), LastRefusal(), GangPhase.PENDING, id="fell short"
-        ),
-        pytest.param(PodCounts(), LastRefusal(), GangPhase.PENDING, id="empty"),
+        pytest.param(PodCounts(succeeded=2, failed=1), NOTHING, GangPhase.FAILED, id="failed"),
+        pytest.param(PodCounts(placed=1, bound=1, pending=2), NOTHING, GangPhase.PENDING, id="fell short"),
+        pytest.param(PodCounts(), NOTHING, GangPhase.PENDING, id="empty"),
     ],
 )
 def test_phase(numbers, verdict, expected):

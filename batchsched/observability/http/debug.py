@@ -16,7 +16,7 @@ from batchsched.observability.observer import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import list_cluster
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.state.debugger import OVERDUE_SECONDS, StateComparison, compare, dump
+from batchsched.state.debugger import OVERDUE_SECONDS, compare, dump
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_VERBOSITY: Final = 10
@@ -57,34 +57,22 @@ class DebugHandlers:
         reads = [web.get(path, answer) for path, answer in answers.items()]
         return [*reads, web.put("/debug/flags/v", self._verbosity)]
 
-    async def dump(self) -> str:
-        """Return the content of the cache as text."""
-        cache = self._service.cache
-        snapshot, assumed = cache.snapshot(), cache.assumed()
-        return await asyncio.to_thread(lambda: dump(snapshot, assumed).text())
-
-    async def drift(self) -> StateComparison:
-        """Compare the cache with a fresh list of the API.
-
-        Raises:
-          UnusableInput: The API server did not list all kinds in time.
-        """
-        service = self._service
-        fresh = await list_cluster(service.connection, service.clock, service.profiles)
-        cache = service.cache
-        overdue_since = service.clock.now() - OVERDUE_SECONDS
-        return compare(
-            cache.listed(), fresh.cache.listed(), cache.scheduler_names, cache.assumed(), overdue_since
-        )
-
     async def _index(self, request: web.Request) -> web.Response:
         return web.Response(text=_INDEX)
 
     async def _dump(self, request: web.Request) -> web.Response:
-        return web.Response(text=await self.dump() + "\n")
+        cache = self._service.cache
+        snapshot, assumed = cache.snapshot(), cache.assumed()
+        text = await asyncio.to_thread(lambda: dump(snapshot, assumed).text())
+        return web.Response(text=f"{text}\n")
 
     async def _drift(self, request: web.Request) -> web.Response:
-        return web.Response(text=(await self.drift()).text() + "\n")
+        """Compare the cache with a fresh list of the API."""
+        service, cache = self._service, self._service.cache
+        fresh = (await list_cluster(service.connection, service.clock, service.profiles)).cache.listed()
+        overdue_since = service.clock.now() - OVERDUE_SECONDS
+        drift = compare(cache.listed(), fresh, cache.scheduler_names, cache.assumed(), overdue_since)
+        return web.Response(text=f"{drift.text()}\n")
 
     async def _queue(self, request: web.Request) -> web.Response:
         entities = {

@@ -61,35 +61,10 @@ def test_cpu_is_counted_in_thousandths(text, milli):
     assert base_units("cpu", text) == milli
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "a",
-        "1 Gi",
-        "1gi",
-        "1KI",
-        "1ki",
-        "1mi",
-        "--1",
-        "1.2.3",
-        "1e",
-        "e3",
-        "Gi",
-        "1e3Gi",
-        "1Gim",
-        "0x10",
-        "1_000",
-        "nan",
-        "inf",
-        "∞",
-        "٣",
-        " 1",
-        "1\n",
-        "None",
-    ],
-)
+OUTSIDE_THE_GRAMMAR = "a 1gi 1KI 1ki 1mi --1 1.2.3 1e e3 Gi 1e3Gi 1Gim 0x10 1_000 nan inf ∞ ٣ None"
+
+
+@pytest.mark.parametrize("text", ["", " ", "1 Gi", " 1", "1\n", *OUTSIDE_THE_GRAMMAR.split()])
 def test_text_outside_the_grammar_is_refused_with_an_example(text):
     with pytest.raises(InvalidQuantity, match=r"500m, 4, 1\.5Gi or 2e3"):
         base_units("memory", text)
