@@ -38,7 +38,7 @@ def replay(
     from batchsched.cli.session import Stopwatch, with_timings
     from batchsched.record.file import read
     from batchsched.record.replay import differences
-    from batchsched.session.decide import decide
+    from batchsched.session.session import decide
 
     recorded = read(session)
     stopwatch = Stopwatch()

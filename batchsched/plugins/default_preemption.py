@@ -25,6 +25,7 @@ from batchsched.framework.events import (
 from batchsched.framework.filter_result import FilterResult, fit_error
 from batchsched.framework.interface import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial, Trials
 from batchsched.framework.pod_class import PodClass
+from batchsched.framework.preemption.post_filter import may_preempt
 from batchsched.framework.status import Code, PostFilterAnswer, Status
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
@@ -179,7 +180,7 @@ def ineligible(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> s
 
     Source: `PodEligibleToPreemptOthers` of kube-scheduler.
     """
-    if pod.pod.spec.preemption_policy == "Never":
+    if not may_preempt(pod.pod):
         return POLICY_NEVER
     node = handle.table.index.get(pod.pod.status.nominated_node_name)
     if node is None or scan.code_at(node) is Code.UNRESOLVABLE:

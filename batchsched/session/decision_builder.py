@@ -24,9 +24,9 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.session.gangs.admission import refuse_incomplete
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.joint.proposal import JointOutcome
-from batchsched.session.placement.statement import GangPlacement
 from batchsched.session.preemption.victim_selection import VictimSelection
-from batchsched.session.reservation.head import ReservedHead
+from batchsched.session.reservations import ReservedHead
+from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass
 from batchsched.session.tables.session_tables import SessionTables
 

@@ -21,9 +21,9 @@ from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
-from batchsched.session.placement.statement import Statement
 from batchsched.session.selection.selection import revisit_held_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
+from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import Levels
@@ -163,3 +163,32 @@ class Session:
         if taking_part is None:
             return self._resting
         return frozenset(self.tables.nominated) - taking_part
+
+
+def decide(
+    snapshot: Snapshot,
+    profile: Profile,
+    now: float,
+    seed: int,
+    *,
+    telemetry: Telemetry | None = None,
+    outside: ExternalCalls = NOBODY,
+) -> Decision:
+    """Decide one session: a pure, deterministic function without clock or I/O.
+
+    Args:
+      snapshot: the cluster; the decision depends on nothing else, except for the other arguments.
+      profile: the scheduling profile.
+      now: seconds since 1970.
+      seed: seed of all random draws.
+      telemetry: receives stages and timings; it never changes the decision.
+      outside: calls extenders and limits the time of plugins. Its answers are part of the decision's input and are
+        recorded with the session.
+
+    Returns:
+      Assignments, evictions, nominations, refusals with reasons, and what the session set aside.
+
+    Raises:
+      InvalidInput: the profile names a plugin or a policy that does not exist, or its arguments are invalid.
+    """
+    return Session(snapshot, profile, outside=outside).decide(now, seed, telemetry=telemetry)

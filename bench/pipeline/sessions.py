@@ -10,7 +10,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.result_cache import ClassResults, ResultCache
-from batchsched.session.placement.class_feasibility import FeasibilityByClass
+from batchsched.session.joint.formulation import FeasibilityByClass
 from batchsched.session.session import Session
 from bench.pipeline.clusters import Workload, snapshot
 

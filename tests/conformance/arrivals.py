@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from batchsched.api.core.pod import Pod
-from batchsched.session.decide import decide
+from batchsched.session.session import decide
 from tests.conformance import cycle, runner
 from tests.conformance.draw import AREAS, case
 from tests.conformance.draw.cluster import Draw, Json

@@ -5,7 +5,7 @@ Cases with nominated pods are left out, which would be scheduled in the same ses
 
 from batchsched.api.decision import Decision
 from batchsched.framework.status import Code
-from batchsched.session.decide import decide
+from batchsched.session.session import decide
 from tests.conformance import cycle, runner
 
 

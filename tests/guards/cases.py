@@ -9,7 +9,7 @@ from typing import Any, Final
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.decide import decide
+from batchsched.session.session import decide
 from bench.pipeline.clusters import WORKLOADS
 from bench.pipeline.clusters import snapshot as pipeline_snapshot
 from bench.queues import snapshot as queues_snapshot

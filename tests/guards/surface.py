@@ -38,7 +38,7 @@ from batchsched.framework.status import Code
 from batchsched.observability.metrics import Metrics
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.sharing.registry import registered_policies
-from batchsched.session.decide import decide
+from batchsched.session.session import decide
 from docs.generate.events import EVENTS
 
 ROOT: Final = Path(__file__).parents[2]

@@ -16,8 +16,7 @@ from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.status_page import cluster_view, pod_counts
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduler.standby_usage import StandbyUsage
-from batchsched.session.gangs.order import usage_by_queue
-from batchsched.session.gangs.queue_limits import measure_limits
+from batchsched.session.gangs.queue_limits import measure_limits, usage_by_queue
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED
 from batchsched.state.cluster_state import ClusterState
@@ -121,7 +120,7 @@ def by_rule(drawn: Any) -> Usage:
 def in_limits(tables: SessionTables) -> Usage:
     limits = measure_limits(tables, "batchsched")
     column = tables.node_table.column
-    assert not limits.over.any()
+    assert (limits.balance >= 0).all()
     free = {limit.name: limits.free[row] for row, limit in enumerate(limits.limits)}
     assert all((row[[column[resource] for resource in RESOURCES]] < UNLIMITED).all() for row in free.values())
     return {

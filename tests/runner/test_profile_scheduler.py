@@ -11,8 +11,7 @@ from batchsched.api.decision import to_json, without_telemetry
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
-from batchsched.session.decide import decide
-from batchsched.session.session import Session
+from batchsched.session.session import Session, decide
 from tests.plugins.storage import claim, storage_class, volume
 from tests.service.town import Town, with_plugin
 from tests.session.reservation.test_reservation import running

@@ -117,10 +117,10 @@ def _quota(cluster: Snapshot, change: QuotaChange, context: SessionContext) -> S
         for at, amount in enumerate(change.amounts):
             resource = context.tables.node_table.resources[at]
             if amount and resource in limit.resources:
-                total = limit.resources[resource] + amount + int(quotas.over[change.quota, at])
+                total = limit.resources[resource] + amount + max(0, -int(quotas.balance[change.quota, at]))
                 stated["spec"]["limit"][resource] = f"{total}m" if resource == "cpu" else str(total)
         if change.gangs and limit.pod_groups is not None:
-            most = limit.pod_groups + change.gangs + int(quotas.over_gangs[change.quota])
+            most = limit.pod_groups + change.gangs + max(0, -int(quotas.gang_balance[change.quota]))
             stated["spec"]["maxRunningPodGroups"] = most
         return Queue.model_validate(_without_nothing(stated))
 

@@ -24,7 +24,7 @@ from batchsched.api.crd.topology import Topology
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.decide import decide
+from batchsched.session.session import decide
 
 NOW = 1_700_000_000.0
 GPU = "nvidia.com/gpu"

@@ -6,10 +6,10 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Silence
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.placement.statement import Statement
 from batchsched.session.selection.joint import JointWindowProposer
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.session import Session
+from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PendingGang
 from tests.session.scenario import NOW
 

@@ -11,8 +11,8 @@ from batchsched.config.schema import Profile
 from batchsched.ports.external import Silence
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointProposer
-from batchsched.session.placement.statement import Statement
-from batchsched.session.refusals.diagnosis import Diagnosis
+from batchsched.session.refusals import Diagnosis
+from batchsched.session.statement import Statement
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.relaxation.changes import halve
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer

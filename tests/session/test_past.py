@@ -7,8 +7,7 @@ import pytest
 from batchsched.api.snapshot import QueueUsage, Snapshot
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.usage_history import usage_entries
-from batchsched.session.decide import decide
-from batchsched.session.session import Session
+from batchsched.session.session import Session, decide
 from tests.session.scenario import GPU, NOW, cluster, gang, nodes, profile, queue, schedule
 
 POLICY = {"name": "decayed-usage"}

@@ -4,8 +4,9 @@ A nominated pod waits for capacity on a node, usually until victims have left it
 use this capacity: for such a node the Filters are called with the nominated pods on it and without them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +25,22 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import SUCCESS, BoolArray, Code, IntArray, PostFilterAnswer, Status, Verdict
+
+PREEMPT_NEVER: Final = "Never"
+"""The preemptionPolicy of pods, PriorityClasses and PodGroups that never preempt."""
+
+
+def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
+    """Return False if a pod, or its PriorityClass where the pod states nothing, has preemptionPolicy Never.
+
+    Args:
+      pod: the pending pod.
+      never_preempting: names of the PriorityClasses with preemptionPolicy Never.
+    """
+    policy = pod.spec.preemption_policy
+    return policy != PREEMPT_NEVER and not (
+        policy is None and pod.spec.priority_class_name in never_preempting
+    )
 
 
 def stated_priority(pod: Pod) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.errors import InvalidInput
@@ -30,12 +29,11 @@ from batchsched.session.gangs.fair_share_order import (
     PolicyOrders,
     total_requests,
 )
-from batchsched.session.gangs.queue_limits import sum_requests
-from batchsched.session.placement.statement import GangPlacement
+from batchsched.session.gangs.queue_limits import usage_by_queue
+from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.state.queue_usage import counts_against_queue, queue_of
 
 
 class QueuePolicies:
@@ -120,16 +118,6 @@ def measure_queues(
     shares = lay_out(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
     chosen = policies.of(shares)
     return MeasuredQueues(shares, entitlements(shares, chosen), chosen)
-
-
-def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
-    """Return by queue [R] the requests of its own bound pods."""
-    pods_by_queue: dict[str, list[Pod]] = {}
-    for members in tables.running.values():
-        for pod, _ in members.bound.values():
-            if counts_against_queue(pod, (scheduler_name,)):
-                pods_by_queue.setdefault(queue_of(pod, members.group), []).append(pod)
-    return {queue: sum_requests(tables, pods) for queue, pods in pods_by_queue.items()}
 
 
 def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:

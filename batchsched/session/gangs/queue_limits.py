@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Self
 
 import numpy as np
 
 from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.queues.tree import QueueLimit
-from batchsched.session.placement.statement import GangPlacement
+from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED, IntArray
 from batchsched.state.queue_usage import counts_against_queue, queue_of
@@ -24,19 +26,26 @@ class QueueLimits:
 
     Args:
       limits: Q limits.
-      free: [Q, R] amounts that may still be used, UNLIMITED without a limit.
-      gangs: [Q] number of PodGroups that may still start, UNLIMITED without a limit.
-      over: [Q, R] usage beyond the limit when the session began, which happens if a limit is lowered.
-      over_gangs: [Q] number of running PodGroups beyond maxRunningPodGroups.
+      balance: [Q, R] amounts that may still be used, UNLIMITED without a limit. Negative is the usage beyond the limit
+        when the session began, which happens if a limit is lowered.
+      gang_balance: [Q] number of PodGroups that may still start, in the same way.
       finder: finds the limits that apply to a gang.
     """
 
     limits: tuple[QueueLimit, ...]
-    free: IntArray
-    gangs: IntArray
-    over: IntArray
-    over_gangs: IntArray
+    balance: IntArray
+    gang_balance: IntArray
     finder: "LimitIndex"
+
+    @property
+    def free(self) -> IntArray:
+        """[Q, R] amounts that may still be used, UNLIMITED without a limit."""
+        return np.maximum(0, self.balance)
+
+    @property
+    def gangs(self) -> IntArray:
+        """[Q] number of PodGroups that may still start, UNLIMITED without a limit."""
+        return np.maximum(0, self.gang_balance)
 
     def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
         """Return [Q, G] True where a limit applies to a gang, by the (queue, user) of the gangs."""
@@ -51,8 +60,47 @@ class QueueLimits:
         if not self.limits:
             return ""
         rows = self.finder.rows(tables, owner)
-        over = ((requests > self.free[rows]) & (requests > 0)).any(axis=1) | (gangs > self.gangs[rows])
+        exceeded = ((requests > self.balance[rows]) & (requests > 0)).any(axis=1)
+        over = exceeded | ((gangs > self.gang_balance[rows]) & (gangs > 0))
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
+
+    def spend(self, tables: SessionTables, placements: Sequence[GangPlacement]) -> Self:
+        """Return the limits after these gangs were placed."""
+        if not self.limits or not placements:
+            return self
+        rows_by_gang = [self.finder.rows(tables, placement.gang.members.owner) for placement in placements]
+        times = [len(rows) for rows in rows_by_gang]
+        rows = [row for gang_rows in rows_by_gang for row in gang_rows]
+        used, started = np.zeros_like(self.balance), np.zeros_like(self.gang_balance)
+        np.add.at(
+            used, rows, np.repeat([placement.total(used.shape[1]) for placement in placements], times, axis=0)
+        )
+        np.add.at(started, rows, np.repeat([placement.gang.fresh for placement in placements], times))
+        return replace(
+            self,
+            balance=_reduced(self.balance, used),
+            gang_balance=_reduced(self.gang_balance, started),
+        )
+
+    def release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
+        """Return the limits after pods of an owner, with requests `freed` [R] and as the last of `gangs`, have left."""
+        if not self.limits:
+            return self
+        rows = np.zeros(len(self.limits), np.bool_)
+        rows[self.finder.rows(tables, owner)] = True
+        limited = (self.balance < UNLIMITED) & rows[:, np.newaxis]
+        return replace(
+            self,
+            balance=np.where(limited, self.balance + freed, self.balance),
+            gang_balance=np.where(
+                (self.gang_balance < UNLIMITED) & rows, self.gang_balance + gangs, self.gang_balance
+            ),
+        )
+
+
+def _reduced(balance: IntArray, used: IntArray) -> IntArray:
+    """Return balances less what was used; what exceeds a limit already is not added to by gangs that start."""
+    return np.where(balance < UNLIMITED, np.maximum(np.minimum(balance, 0), balance - used), balance)
 
 
 def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
@@ -67,7 +115,7 @@ def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     finder = LimitIndex(limits)
     if not limits:
-        return QueueLimits(limits, free, gangs, np.zeros_like(free), np.zeros_like(gangs), finder)
+        return QueueLimits(limits, free, gangs, finder)
     for row, limit in enumerate(limits):
         for resource, amount in limit.resources.items():
             if resource in tables.node_table.column:
@@ -80,35 +128,42 @@ def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
     if kept:
         remaining[kept] = _available_to_others(tables, limits, remaining, kept)
     remaining_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
-    return QueueLimits(
-        limits,
-        np.maximum(0, remaining),
-        np.maximum(0, remaining_gangs),
-        np.maximum(0, -remaining),
-        np.maximum(0, -remaining_gangs),
-        finder,
-    )
+    return QueueLimits(limits, remaining, remaining_gangs, finder)
 
 
 def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> tuple[IntArray, IntArray]:
     """Return [Q, R] the usage and [Q] the number of running gangs that each limit measures."""
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
-    pods_by_owner: dict[Owner, list[Pod]] = {}
-    gangs: Counter[Owner] = Counter()
-    for members in tables.running.values():
-        owners = set()
+    for owner, gangs in list_counted_pods(tables, scheduler_name).items():
+        above = finder.inside(tables, owner)
+        running[above] += len(gangs)
+        used[above] += sum_requests(tables, chain.from_iterable(gangs.values()))
+    return used, running
+
+
+def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner, dict[str, list[Pod]]]:
+    """Return the running pods that count against a queue, by owner and identity of their gang.
+
+    Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
+    """
+    by_owner: dict[Owner, dict[str, list[Pod]]] = {}
+    for identity, members in tables.running.items():
         for pod, _ in members.bound.values():
             if counts_against_queue(pod, (scheduler_name,)):
+                # Without a PodGroup, each pod counts for the queue that its own label names.
                 owner = members.owner if members.group is not None else _owner_without_group(pod)
-                pods_by_owner.setdefault(owner, []).append(pod)
-                owners.add(owner)
-        gangs.update(owners)
-    for owner, pods in pods_by_owner.items():
-        above = finder.inside(tables, owner)
-        running[above] += gangs[owner]
-        used[above] += sum_requests(tables, pods)
-    return used, running
+                by_owner.setdefault(owner, {}).setdefault(identity, []).append(pod)
+    return by_owner
+
+
+def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
+    """Return by queue [R] the requests of its own bound pods."""
+    usage: dict[str, IntArray] = {}
+    for (queue, _), gangs in list_counted_pods(tables, scheduler_name).items():
+        amount = sum_requests(tables, chain.from_iterable(gangs.values()))
+        usage[queue] = usage[queue] + amount if queue in usage else amount
+    return usage
 
 
 def _available_to_others(
@@ -173,21 +228,6 @@ class LimitIndex:
         return [
             row for name in chain for row in self._plain.get(name, ()) if self.limits[row].user in ("", user)
         ]
-
-
-def spend(limits: QueueLimits, tables: SessionTables, *walked: GangPlacement) -> QueueLimits:
-    """Return the limits after these gangs were placed."""
-    if not limits.limits or not walked:
-        return limits
-    rows_by_gang = [limits.finder.rows(tables, one.gang.members.owner) for one in walked]
-    times = [len(rows) for rows in rows_by_gang]
-    rows = [row for gang_rows in rows_by_gang for row in gang_rows]
-    used, started = np.zeros_like(limits.free), np.zeros_like(limits.gangs)
-    np.add.at(used, rows, np.repeat([one.total(used.shape[1]) for one in walked], times, axis=0))
-    np.add.at(started, rows, np.repeat([one.gang.fresh for one in walked], times))
-    free = np.where(limits.free < UNLIMITED, np.maximum(0, limits.free - used), limits.free)
-    gangs = np.where(limits.gangs < UNLIMITED, np.maximum(0, limits.gangs - started), limits.gangs)
-    return replace(limits, free=free, gangs=gangs)
 
 
 def sum_requests(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:

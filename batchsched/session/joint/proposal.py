@@ -12,7 +12,7 @@ import numpy as np
 from batchsched.config.schema import SolverSettings
 from batchsched.ports.external import Telemetry
 from batchsched.session.joint.formulation import Formulation
-from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement
+from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
 from batchsched.solver.stage import solve
 

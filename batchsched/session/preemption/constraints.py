@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.session.preemption.candidates import EvictionUnit
-from batchsched.session.preemption.eligibility import EvictionEligibility
+from batchsched.session.preemption.eligibility import EvictionEligibility, EvictionUnit
 from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import VictimProblem
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
-from batchsched.session.placement.statement import GangPlacement, PlacedPod
+from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 

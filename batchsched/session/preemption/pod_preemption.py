@@ -6,28 +6,34 @@ PodGroup that is not preemptible, or has not run for minRuntime, stay, and a gan
 evicted as a whole.
 """
 
-import math
 from collections.abc import Iterable
 
 import msgspec
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction
 from batchsched.api.gang import identity_of
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import Disruption, Handle, Nominations, make_room
+from batchsched.framework.preemption.post_filter import (
+    PREEMPT_NEVER,
+    Disruption,
+    Handle,
+    Nominations,
+    make_room,
+)
 from batchsched.framework.status import BoolArray, PostFilterAnswer
+from batchsched.session.preemption.eligibility import (
+    PREEMPTED,
+    list_never_preempting,
+    may_be_evicted,
+    may_pod_preempt,
+    state_eviction,
+)
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
-
-PREEMPTED = "Preempted"
-"""Eviction reason of a victim with a lower priority than the pending gang, as in kube-scheduler's Event."""
-PREEMPT_NEVER = "Never"
-"""The preemptionPolicy of pods, PriorityClasses and PodGroups that never preempt."""
 
 
 class PodPreemption:
@@ -45,12 +51,7 @@ class PodPreemption:
         """Priority of each gang, by identity; computed on demand."""
         self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
         """Disruption budgets, less the evictions of this session."""
-        self._never_preempting = {
-            priority_class.metadata.name
-            for priority_class in tables.snapshot.priority_classes
-            if priority_class.preemption_policy == PREEMPT_NEVER
-        }
-        """Names of the PriorityClasses with preemptionPolicy Never."""
+        self._never_preempting = list_never_preempting(tables.snapshot)
         self._nominated = {pod.key: (pod, node) for pod, node in _nominated_pods(tables)}
         """By pod key, the nominated pod and its node index; every change resets `_nominations`."""
         self._nominations: Nominations | None = None
@@ -141,15 +142,11 @@ class PodPreemption:
     def _with_policy(self, gang: PendingGang, pod: Pod) -> Pod:
         """Return the pod with preemptionPolicy Never in its spec if its PodGroup or its PriorityClass states it."""
         # PostFilter plugins read the policy from the pod's spec, as kube-scheduler's do.
-        group = gang.members.group
-        never_by_class = (
-            pod.spec.preemption_policy is None and pod.spec.priority_class_name in self._never_preempting
+        if may_pod_preempt(gang, pod, self._never_preempting):
+            return pod
+        return msgspec.structs.replace(
+            pod, spec=msgspec.structs.replace(pod.spec, preemption_policy=PREEMPT_NEVER)
         )
-        if never_by_class or (group is not None and group.spec.preemption_policy == PREEMPT_NEVER):
-            return msgspec.structs.replace(
-                pod, spec=msgspec.structs.replace(pod.spec, preemption_policy=PREEMPT_NEVER)
-            )
-        return pod
 
     def _nominate(self, pod: Pod, name: str, priority: int) -> None:
         """Nominate a pod for a node, "" for none, and drop nominations of lower priority for that node.
@@ -183,13 +180,7 @@ class PodPreemption:
         # eviction would contradict the binding that the decision contains.
         if pod.key in members.pending:
             return self._tables.node_table.waiting.get(pod.key) is None
-        group = members.group
-        if group is None:
-            return False
-        min_runtime = group.spec.min_runtime_seconds
-        return not group.spec.preemptible or (
-            min_runtime > 0 and self._now - run_start(members) < min_runtime
-        )
+        return not may_be_evicted(members, self._now)
 
     def _remove_victims(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
         """Evict the victims that run, and reject those that wait at Permit."""
@@ -219,10 +210,7 @@ class PodPreemption:
 
     def _evict(self, pod: Pod, gang: PendingGang) -> None:
         members = self._tables.gangs.get(identity_of(pod))
-        name = members.key.partition("/")[2] if members is not None else pod.name
-        self.evictions[pod.key] = Eviction(
-            namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=PREEMPTED
-        )
+        self.evictions[pod.key] = state_eviction(pod, members, gang, PREEMPTED)
         self._budgets = tuple(budget.without(pod) for budget in self._budgets)
 
 
@@ -237,13 +225,6 @@ def _nominated_pods(tables: SessionTables) -> Iterable[tuple[Pod, int]]:
 
 def _all_pods(members: PodGroupState) -> list[Pod]:
     return [*members.pending.values(), *(pod for pod, _ in members.bound.values())]
-
-
-def run_start(members: PodGroupState) -> float:
-    """Return the start of a gang's first pod in seconds since 1970; infinity if no bound pod has started."""
-    return min(
-        (seconds(pod.status.start_time, math.inf) for pod, _ in members.bound.values()), default=math.inf
-    )
 
 
 def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:

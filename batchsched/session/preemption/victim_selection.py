@@ -4,6 +4,11 @@ Gangs are processed in the order of their tiers. If a gang's earlier nominations
 being deleted free enough room, nothing more is evicted for it. Otherwise the solver chooses victims. They are evicted
 only if the pipeline then accepts the gang on the nodes without them. Each eviction and each nomination counts for the
 gangs that follow.
+
+Consolidation moves gangs to other nodes so that the free room is in one place. Only whole gangs are moved, and only if
+all of them fit elsewhere at once. The greedy answers that, over the nodes without the moved gangs and with the gang
+that they make room for. Rules that are not rows of the problem are checked by the pipeline once the moved gangs are
+pending again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,19 +24,24 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
-from batchsched.ports.external import Silence
-from batchsched.session.gangs.queue_limits import QueueLimits, spend
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.ports.telemetry import Silence
+from batchsched.session.gangs.queue_limits import QueueLimits
+from batchsched.session.joint.formulation import FeasibilityByClass, Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointProposer
-from batchsched.session.placement.class_feasibility import FeasibilityByClass
-from batchsched.session.placement.statement import GangPlacement, PlannedPods, Statement
-from batchsched.session.preemption.candidates import EvictionUnit, VictimCandidate, VictimCandidates
-from batchsched.session.preemption.consolidation import all_fit_elsewhere, list_movable
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
-from batchsched.session.preemption.eligibility import EvictionEligibility
-from batchsched.session.reservation.head import ReservedHead
-from batchsched.session.tables.gang import PendingGang
-from batchsched.solver.problem import UNLIMITED, IndexArray, VictimProblem, VictimSet
+from batchsched.session.preemption.eligibility import (
+    CONSOLIDATED,
+    EvictionEligibility,
+    EvictionUnit,
+    VictimCandidate,
+    VictimCandidates,
+    state_eviction,
+)
+from batchsched.session.reservations import ReservedHead
+from batchsched.session.statement import GangPlacement, PlannedPods, Statement
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.problem import IndexArray
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
 from batchsched.solver.victims.verify import verify_victims
 
@@ -278,11 +288,16 @@ class VictimSelection:
         return head.spares(placement, [place for unit in outlasting for place in unit.pods])
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
-        quotas = spend(self._limits_without(units), self._tables, placement)
         # Fresh feasibility: the context's was computed with the units on their nodes and without the gang.
-        return all_fit_elsewhere(
-            replace(self._context, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)),
-            units,
+        return all_fit_elsewhere(self._context_after(units, [placement]), units)
+
+    def _context_after(
+        self, units: Iterable[EvictionUnit], placements: Sequence[GangPlacement] = ()
+    ) -> SessionContext:
+        """Return the context after units have left and gangs were placed; victims are chosen without scores."""
+        quotas = self._limits_without(units).spend(self._tables, placements)
+        return replace(
+            self._context, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)
         )
 
     def _problem(self, formulation: Formulation, options: Sequence[EvictionOption]) -> VictimProblem:
@@ -314,8 +329,8 @@ class VictimSelection:
             bond_unit=bonded[:, 0],
             bond_with=bonded[:, 1],
             # Negative where a limit was lowered below the usage: an eviction has to make up for that first.
-            quota_left=np.where(quotas.free < UNLIMITED, quotas.free - quotas.over, UNLIMITED),
-            gangs_left=np.where(quotas.gangs < UNLIMITED, quotas.gangs - quotas.over_gangs, UNLIMITED),
+            quota_left=quotas.balance,
+            gangs_left=quotas.gang_balance,
             quota_unit=quotas.members(tables, [option.unit.members.owner for option in options]) & counted,
             ends=np.array([option.unit.ends for option in options], np.bool_),
         )
@@ -332,11 +347,7 @@ class VictimSelection:
             return placement
         # The masks of `formulation` were computed with the victims on their nodes. Without them, rules between pods
         # (anti-affinity, spreading, ports) may allow another placement, so the gang is formulated again.
-        context = replace(
-            self._context,
-            quotas=self._limits_without(option.unit for option in chosen),
-            feasibility=FeasibilityByClass(self._tables, scores=False),
-        )
+        context = self._context_after(option.unit for option in chosen)
         outcome = JointProposer(
             formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, Silence()
         ).select(self._statement)
@@ -349,23 +360,10 @@ class VictimSelection:
     def _limits_without(self, units: Iterable[EvictionUnit]) -> QueueLimits:
         """Return what the queues allow once these units are evicted."""
         quotas = self._context.quotas
-        for unit in units if quotas.limits else ():
+        for unit in units:
+            # A unit without counted requests belongs to another scheduler: it frees no quota and ends no counted gang.
             if unit.total.any():
-                # `free` and `over` are the positive and the negative part of one balance: join, add, and split.
-                affected = quotas.members(self._tables, [unit.members.owner])[:, 0]
-                limited = (quotas.free < UNLIMITED) & affected[:, np.newaxis]
-                balance = np.where(limited, quotas.free - quotas.over + unit.total, quotas.free)
-                over = np.where(limited, np.maximum(0, -balance), quotas.over)
-                gang_ends = (quotas.gangs < UNLIMITED) & affected & unit.ends
-                gangs = np.where(gang_ends, quotas.gangs - quotas.over_gangs + 1, quotas.gangs)
-                over_gangs = np.where(gang_ends, np.maximum(0, -gangs), quotas.over_gangs)
-                quotas = replace(
-                    quotas,
-                    free=np.maximum(0, balance),
-                    over=over,
-                    gangs=np.maximum(0, gangs),
-                    over_gangs=over_gangs,
-                )
+                quotas = quotas.release(self._tables, unit.members.owner, unit.total, int(unit.ends))
         return quotas
 
     def annotate(self, refusal: Refusal) -> Refusal:
@@ -381,24 +379,12 @@ class VictimSelection:
     def _keep(self, gang: PendingGang, placement: GangPlacement, chosen: Sequence[EvictionOption]) -> None:
         """Record the evictions and the gang's nominations; the table stays without the one and with the other."""
         # First the limits and the feasibility, which the gangs that follow see from here on.
-        self._context = replace(
-            self._context,
-            quotas=spend(self._limits_without(option.unit for option in chosen), self._tables, placement),
-            feasibility=FeasibilityByClass(self._tables, scores=False),
-        )
+        self._context = self._context_after((option.unit for option in chosen), [placement])
         for option in chosen:
             unit = option.unit
             self._eligibility.add_usage(unit.members.queue, -unit.total)
             for pod, _ in unit.pods:
-                self.evictions.append(
-                    Eviction(
-                        namespace=pod.namespace,
-                        pod=pod.name,
-                        pod_group=unit.members.key.partition("/")[2],
-                        for_=gang.key,
-                        reason=option.reason,
-                    )
-                )
+                self.evictions.append(state_eviction(pod, unit.members, gang, option.reason))
                 # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
                 self._budgets = tuple(budget.without(pod) for budget in self._budgets)
         requests = [self._tables.request_vectors(placed.pod)[0] for placed in placement.placed]
@@ -417,3 +403,42 @@ def _planned(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
         )
         for class_number in np.unique(answer.classes).tolist()
     ]
+
+
+def list_movable(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
+    """Return the options to move gangs for a pending gang.
+
+    A gang may be moved if it counts against a queue, has no higher priority, and is disrupted as a whole.
+    """
+    return [
+        EvictionOption(candidate.units[0], CONSOLIDATED)
+        for candidate in candidates
+        if len(candidate.units) == 1
+        and candidate.priority <= gang.priority
+        and candidate.units[0].total.any()
+    ]
+
+
+def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
+    """Return True if the gangs of all units fit at once on the nodes as the tables show them now.
+
+    Args:
+      context: the session; its node table is without the units.
+      units: the gangs to move, each as a single unit.
+    """
+    gangs = [context.tables.pending_gang(_as_pending(unit)) for unit in units]
+    formulation = formulate(context, gangs, min(gang.created for gang in gangs))
+    solution = solve_greedy(formulation.problem)
+    placed = int(solution.counts.sum())
+    # All pods, not the minimum only: a moved gang must not lose pods that it had.
+    return not formulation.failures and placed == sum(gang.size for gang in gangs)
+
+
+def _as_pending(unit: EvictionUnit) -> PodGroupState:
+    """Return the gang of a unit as it is once its controller has created the evicted pods again."""
+    pods = {pod.key: _unbound(pod) for pod, _ in unit.pods}
+    return PodGroupState(unit.members.identity, unit.members.group, pending=pods)
+
+
+def _unbound(pod: Pod) -> Pod:
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))

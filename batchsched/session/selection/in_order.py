@@ -19,16 +19,16 @@ from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.gang_order.policy import HorizonPolicy
 from batchsched.session.joint.formulation import Formulation, formulate
 from batchsched.session.joint.proposal import shares_of
-from batchsched.session.placement.statement import GangPlacement
-from batchsched.session.refusals.diagnosis import (
+from batchsched.session.refusals import (
     explain_gang,
     explain_single_gang,
     refuse_at_permit,
     refuse_out_of_turn,
     refuse_outside_window,
 )
-from batchsched.session.reservation.reservation import HeadReservation, announce, fits_empty_cluster, reserve
-from batchsched.session.selection.selection_run import SelectionRun, refresh_feasibility, spend_quotas
+from batchsched.session.reservations import HeadReservation, announce, fits_empty_cluster, reserve
+from batchsched.session.selection.selection_run import SelectionRun
+from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.greedy import solve_greedy
@@ -249,7 +249,7 @@ class InOrderProposer:
             return PlacementAttempt.STUCK
         self._placements.append(placement)
         # From here on the plugins answer with this gang in place.
-        self._context = refresh_feasibility(spend_quotas(self._context, [placement]))
+        self._context = self._context.spend([placement]).refresh_feasibility()
         return PlacementAttempt.STARTED
 
     def _room_only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:

@@ -13,10 +13,10 @@ from batchsched.session.joint.proposal import JointOutcome, JointProposer, with_
 from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.preemption.victim_selection import VictimSelection
-from batchsched.session.refusals.diagnosis import Diagnosis, refuse_out_of_turn
-from batchsched.session.reservation.head import ReservedHead
+from batchsched.session.refusals import Diagnosis, refuse_out_of_turn
+from batchsched.session.reservations import ReservedHead
 from batchsched.session.selection.pod_by_pod import PodByPodPlacer
-from batchsched.session.selection.selection_run import SelectionRun, refresh_feasibility, spend_quotas
+from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 
@@ -50,7 +50,7 @@ class JointWindowProposer:
                 for part in nominated.split(window):
                     context = self._select_window(context, self._startable(part))
                     # From the next tier on, room is kept for nominated pods of this part that got no place.
-                    context = spend_quotas(context, nominated.keep_unplaced(part, builder.placements))
+                    context = context.spend(nominated.keep_unplaced(part, builder.placements))
             builder.nominated += nominated.kept_for_resting
             nominated.release()
             self._make_room(gangs)
@@ -114,7 +114,7 @@ class JointWindowProposer:
                 diagnosis = Diagnosis(context, formulation, outcome, settings, run.seed)
                 builder.refusals += diagnosis.refusals()
         builder.add_tier_values(formulation, outcome)
-        return refresh_feasibility(spend_quotas(context, outcome.placements))
+        return context.spend(outcome.placements).refresh_feasibility()
 
     def _place_rejected(
         self, context: SessionContext, formulation: Formulation, outcome: JointOutcome
@@ -126,7 +126,7 @@ class JointWindowProposer:
         if not outcome.rejected:
             return outcome
         run, head = self._run, self._run.builder.head
-        placer = PodByPodPlacer(spend_quotas(context, outcome.placements), run.statement)
+        placer = PodByPodPlacer(context.spend(outcome.placements), run.statement)
         placed = {placement.gang.members.identity for placement in outcome.placements}
         for number, rejected in sorted(outcome.rejected.items()):
             gang = formulation.gangs[number]

@@ -21,22 +21,66 @@ from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption.post_filter import Handle, filter_with_nominations, message
 from batchsched.framework.runtime.sampling import Sampling
-from batchsched.framework.status import BoolArray, IntArray
-from batchsched.session.gangs.queue_limits import QueueLimits, spend
-from batchsched.session.joint.formulation import SessionContext
-from batchsched.session.placement.statement import GangPlacement, PlacedPod, PlannedPods, Statement
+from batchsched.framework.status import BoolArray, IndexArray, IntArray
+from batchsched.session.gangs.queue_limits import QueueLimits
+from batchsched.session.joint.formulation import SessionContext, pinned
 from batchsched.session.preemption.pod_preemption import PodPreemption
-from batchsched.session.refusals.diagnosis import (
+from batchsched.session.refusals import (
     refuse_at_permit,
     refuse_for_failure,
     refuse_over_limit,
     refuse_unschedulable,
     refuse_without_domain,
 )
-from batchsched.session.selection.domain_fence import DomainFence
 from batchsched.session.selection.selection_run import SelectionRun
+from batchsched.session.statement import GangPlacement, PlacedPod, PlannedPods, Statement
 from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
+from batchsched.solver.problem import NONE
+
+
+class DomainFence:
+    """The permitted domains of one gang: of its own level at index -1, and of its subGroups from index 0."""
+
+    def __init__(self, domains: IndexArray, levels: dict[int, int], pins: dict[int, int]) -> None:
+        self._domains = domains
+        self._levels = levels
+        self._pins = dict(pins)
+
+    @classmethod
+    def of(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
+        """Return the fence of a gang: any domain, except for levels with running pods."""
+        group = gang.members.group
+        if group is None:  # a single pod has no required level
+            return cls(context.levels.domains, {}, {})
+        choices = {-1: context.levels.of(group)} | dict(enumerate(context.levels.of_subgroups(group)))
+        names = {-1: ""} | {at: sub.name for at, sub in enumerate(group.spec.sub_groups)}
+        levels = {at: choice.required for at, choice in choices.items() if choice.required != NONE}
+        pins = {at: pinned(context, gang.members, level, names[at]) for at, level in levels.items()}
+        return cls(context.levels.domains, levels, pins)
+
+    def allows(self, subgroup: int) -> BoolArray | None:
+        """Return [N] the nodes that pods of a subGroup (-1: none) may use; None for all nodes."""
+        allowed: BoolArray | None = None
+        for at in {-1, subgroup} & set(self._levels):
+            domains, pin = self._domains[self._levels[at]], self._pins[at]
+            inside = domains >= 0 if pin == NONE else domains == pin
+            allowed = inside if allowed is None else allowed & inside
+        return allowed
+
+    def enter(self, subgroup: int, node: int) -> None:
+        """Restrict the fence to the domains of a node."""
+        for at in {-1, subgroup} & set(self._levels):
+            self._pins[at] = int(self._domains[self._levels[at]][node])
+
+    def each(self) -> "Iterator[DomainFence]":
+        """Yield one fence for each domain of the first level without a determined domain."""
+        at = next((at for at in sorted(self._levels) if self._pins[at] == NONE), None)
+        if at is None:
+            return
+        for domain in np.unique(self._domains[self._levels[at]]).tolist():
+            if domain >= 0:
+                yield DomainFence(self._domains, self._levels, self._pins | {at: domain})
 
 
 @dataclass(slots=True)
@@ -108,7 +152,7 @@ class PodByPodPlacer:
             trial = self._try_fence(gang, fence)
             if self._statement.finish_gang(trial.placement):
                 self.placements.append(trial.placement)
-                self._quotas = spend(self._quotas, self._tables, trial.placement)
+                self._quotas = self._quotas.spend(self._tables, [trial.placement])
                 return None
             # The refusal tells of the first attempt, which was free in its choice of domain.
             reported_trial = reported_trial or trial
@@ -142,7 +186,7 @@ class PodByPodPlacer:
         if answer.node:
             # The nominated pod counts against its queues now, so that no later gang gets the same quota.
             placed = PlacedPod(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
-            self._quotas = spend(self._quotas, self._tables, GangPlacement(gang, [placed]))
+            self._quotas = self._quotas.spend(self._tables, [GangPlacement(gang, [placed])])
         return message(answer.status)
 
     def _fences(self, gang: PendingGang) -> Iterator[DomainFence]:

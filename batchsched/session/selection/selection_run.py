@@ -1,7 +1,6 @@
 """State of one selection: what the proposers share while they fill the statement and the decision."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from batchsched.api.decision import Refusal, Reservation
@@ -11,12 +10,11 @@ from batchsched.queues.gang_order.policy import Policy
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
-from batchsched.session.gangs.queue_limits import measure_limits, spend
-from batchsched.session.joint.formulation import SessionContext
-from batchsched.session.placement.class_feasibility import FeasibilityByClass
-from batchsched.session.placement.statement import GangPlacement, Statement
-from batchsched.session.refusals.diagnosis import refuse_at_permit
-from batchsched.session.reservation.sticky import StickyReservations
+from batchsched.session.gangs.queue_limits import measure_limits
+from batchsched.session.joint.formulation import FeasibilityByClass, SessionContext
+from batchsched.session.refusals import refuse_at_permit
+from batchsched.session.reservations import StickyReservations
+from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
@@ -75,7 +73,7 @@ class SelectionRun:
         context = SessionContext(
             self.tables, self.profile, self.levels, free_quotas, FeasibilityByClass(self.tables)
         )
-        return spend_quotas(context, self.builder.placements)
+        return context.spend(self.builder.placements)
 
     def sticky_reservations(self) -> StickyReservations:
         """Return which reservations the session states and keeps."""
@@ -98,13 +96,3 @@ class SelectionRun:
             placement for placement in builder.placements if id(placement) not in rejected_ids
         ]
         builder.refusals += [refuse_at_permit(placement, timed_out=False) for placement in rejected]
-
-
-def spend_quotas(context: SessionContext, placements: Iterable[GangPlacement]) -> SessionContext:
-    """Return the context after these gangs took their share of what the queues allow."""
-    return replace(context, quotas=spend(context.quotas, context.tables, *placements))
-
-
-def refresh_feasibility(context: SessionContext) -> SessionContext:
-    """Return the context with the pipeline's answers forgotten: pods landed, so plugins may answer differently."""
-    return replace(context, feasibility=FeasibilityByClass(context.tables))

@@ -34,8 +34,7 @@ from batchsched.session.tables.gang import (
     pod_seniority,
 )
 from batchsched.session.tables.pending import PendingGangs
-from batchsched.session.tables.pod_classes import PodClassTable
-from batchsched.session.tables.spec_info import PodSpecIndex
+from batchsched.session.tables.pod_classes import PodClassTable, PodSpecIndex
 
 GPU_SUFFIX = "/gpu"
 UNBOUNDED_AMOUNT = 2**40

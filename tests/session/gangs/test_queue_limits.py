@@ -8,8 +8,8 @@ import pytest
 
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits, spend
-from batchsched.session.placement.statement import GangPlacement, PlacedPod
+from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
+from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.solver.problem import UNLIMITED
 from tests.session.clusters import on
 from tests.session.scenario import GPU, cluster, gang, group, nodes, pod, queue, schedule
@@ -49,7 +49,7 @@ def test_queue_over_its_limit_has_nothing_left_and_says_by_how_much_it_is_over()
     there = inside(cluster(nodes(6, gpu=4), running(6, queue="free"), queues=TREE))
     found = there.context.quotas
     assert left(found, there, "org") == (0, UNLIMITED, 1)
-    assert int(found.over[0, there.context.tables.node_table.column[GPU]]) == 2
+    assert int(found.balance[0, there.context.tables.node_table.column[GPU]]) == -2
 
 
 def test_pods_of_other_schedulers_count_against_nobody_unless_they_name_a_queue():
@@ -69,7 +69,7 @@ def test_placed_gang_is_spent_once_and_counts_as_running_only_if_it_is_fresh():
     fresh = there.gang("team/new")
     (part,) = fresh.parts
     walked = GangPlacement(fresh, [PlacedPod(one, 0, part.pod_class, None) for one in part.pods])  # type: ignore[arg-type]
-    after = spend(there.context.quotas, there.context.tables, walked)
+    after = there.context.quotas.spend(there.context.tables, [walked])
     assert left(after, there, "org") == (2, UNLIMITED, 1)
     assert left(after, there, "team") == (6, 1500, UNLIMITED)
 
@@ -83,7 +83,8 @@ def test_lacking_names_a_queue_that_is_in_the_way():
     assert found.lacking(tables, ("free", ""), 2 * gpus, 0) == "org"
     assert found.lacking(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, gangs=np.zeros_like(found.gangs)).lacking(tables, ("team", ""), 0 * gpus, 1) == "org"
+        replace(found, gang_balance=np.zeros_like(found.gangs)).lacking(tables, ("team", ""), 0 * gpus, 1)
+        == "org"
     )
 
 

@@ -10,8 +10,8 @@ from batchsched.framework.status import PreFilterAnswer
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.ports.external import Silence
 from batchsched.session.joint.formulation import lasting_problem
-from batchsched.session.placement.statement import Statement
 from batchsched.session.session import Session
+from batchsched.session.statement import Statement
 from tests.session.clusters import on
 from tests.session.scenario import NOW, cluster, gang, nodes, pod, profile
 from tests.session.scenes import Inside

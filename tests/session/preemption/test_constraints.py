@@ -5,8 +5,8 @@ import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.framework.runtime.registry import standard
-from batchsched.session.preemption.candidates import VictimCandidates
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
+from batchsched.session.preemption.eligibility import VictimCandidates
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import running
 from tests.session.scenario import NOW, cluster, nodes, profile

@@ -6,8 +6,7 @@ import msgspec
 
 from batchsched.api.decision import Reservation
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.reservation.head import ReservedHead
-from batchsched.session.reservation.sticky import StickyReservations
+from batchsched.session.reservations import ReservedHead, StickyReservations
 from tests.session.preemption.running import evicted, running, wanting
 from tests.session.reservation.test_reservation import running as one_by_one
 from tests.session.scenario import NOW, cluster, gang, node, nodes, placed, profile, reasons, schedule

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.reservation.reservation import reserve
+from batchsched.session.reservations import reserve
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,

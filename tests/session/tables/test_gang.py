@@ -1,11 +1,19 @@
 """Gangs that are half bound: a leader fell, a binding failed, or a node was lost. They come first."""
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.runtime.registry import standard
+from batchsched.session.tables.gang import PlacedPodCounts, PodGroupState
+from batchsched.session.tables.session_tables import SessionTables
 from tests.session.clusters import leaving, on
 from tests.session.scenario import cluster, gang, nodes, placed, priority_class, schedule
 from tests.session.test_properties import WAYS
@@ -39,3 +47,34 @@ def test_members_that_are_being_deleted_count_for_no_minimum(way: str):
     decision = schedule(snapshot, WAYS[way])
     assert placed(decision) == {}
     assert [one.pod_group for one in decision.refusals] == ["team/bert"]
+
+
+POD = Pod(metadata=ObjectMeta(name="one", namespace="team"), spec=PodSpec())
+
+
+def alone():
+    return PlacedPodCounts({"pod/team/one": PodGroupState("pod/team/one", None, {POD.key: POD})})
+
+
+def test_a_count_is_moved_until_its_gang_changes():
+    counts = alone()
+    counts.of(POD).count(POD, 1)
+    assert counts.of(POD).placed == 1
+    counts.forget("pod/team/one")
+    assert counts.of(POD).placed == 0
+
+
+def test_what_stands_for_pods_of_several_gangs_has_no_count():
+    assert alone().of_gang(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
+
+
+def test_a_frame_is_gone_as_soon_as_nobody_holds_it():
+    gc.disable()
+    try:
+        tables = SessionTables(Snapshot(pods=(POD,)), standard().pipeline(Profile()))
+        tables.refresh()
+        record = weakref.ref(tables.counts)
+        del tables
+        assert record() is None
+    finally:
+        gc.enable()

@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.api.core.pod import Affinity
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.refusals.messages import RefusalMessages
+from batchsched.session.refusals import RefusalMessages
 from batchsched.solver.relaxation.changes import CombinedChange, NodeChange, PodChange, QuotaChange
 from tests.session.clusters import on
 from tests.session.scenario import (

@@ -1,7 +1,7 @@
 from batchsched.api.decision import Assignment, Decision, Eviction
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.refusals.feasibility import report_feasibility
+from batchsched.session.feasibility_report import report_feasibility
 from tests.session.scenario import GPU, group, node, pod, topology
 
 RACKS = topology("example.com/rack")

@@ -1,1 +1,0 @@
-"""Placement of single gangs: class feasibility, and the statement that can be rolled back."""

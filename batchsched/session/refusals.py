@@ -1,0 +1,391 @@
+"""Messages of refusals: sentences with names, made from the numbers of the solver's evidence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from batchsched.api.core.quantity import show
+from batchsched.api.decision import Refusal
+from batchsched.config.schema import SolverSettings
+from batchsched.errors import PluginError
+from batchsched.framework.filter_result import FilterResult
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.proposal import JointOutcome, budget_of
+from batchsched.session.reservations import RESERVATION
+from batchsched.session.statement import GangPlacement
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.problem import NONE, IntArray, Problem, Solution
+from batchsched.solver.relaxation.changes import (
+    CombinedChange,
+    LevelChange,
+    NodeChange,
+    PodChange,
+    QuotaChange,
+    Relaxation,
+    RowChange,
+)
+from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
+from batchsched.solver.relaxation.search import RefusalCause
+from batchsched.solver.stage import solve
+
+REASON_OF: Mapping[RefusalCause, str] = {
+    RefusalCause.NO_NODE: "NoFeasibleNode",
+    RefusalCause.POD_TOO_LARGE: "NoFeasibleNode",
+    RefusalCause.TOO_FEW_PODS: "NotEnoughPods",
+    RefusalCause.QUOTA: "QueueLimit",
+    RefusalCause.CAPACITY: "InsufficientResources",
+    RefusalCause.FRAGMENTED: "InsufficientResources",
+    RefusalCause.TOPOLOGY: "InsufficientTopologyCapacity",
+    RefusalCause.ROW: "PluginConstraint",
+    RefusalCause.NOT_ALLOWED: "PluginConstraint",
+}
+
+
+class RefusalMessages:
+    """Writes the messages for the evidence of one formulation.
+
+    Args:
+      context: for names of levels, domains and nodes.
+      formulation: the problem that the evidence is about.
+    """
+
+    def __init__(self, context: SessionContext, formulation: Formulation) -> None:
+        self._context = context
+        self._formulation = formulation
+        self._table = context.tables.node_table
+
+    def message(self, evidence: RefusalEvidence) -> str:
+        """Return one sentence: the binding constraint, and how much is missing."""
+        lost = "; gangs of a higher priority or more weight took the room" if evidence.outbid else ""
+        return f"{self._what(evidence)}{lost}"
+
+    def _what(self, evidence: RefusalEvidence) -> str:
+        missing = self._amounts(self.missing(evidence))
+        fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
+        match evidence.cause:
+            case RefusalCause.QUOTA:
+                return self._quota(evidence)
+            case RefusalCause.TOPOLOGY:
+                return self._topology(evidence, fit, missing)
+            case RefusalCause.POD_TOO_LARGE:
+                return f"a pod asks for more than any node that it may use has; missing: {missing}"
+            case RefusalCause.NO_NODE:
+                return f"no node passes the filters of a pod: {self._filters(evidence)}"
+            case RefusalCause.FRAGMENTED:
+                return f"{fit}; enough is free in sum, and too little of it together on one node"
+            case RefusalCause.ROW if evidence.row != NONE:
+                row = self._formulation.problem.rows[evidence.row]
+                return f"plugin {row.plugin} does not leave a way: {row.reason}"
+            case RefusalCause.ROW | RefusalCause.NOT_ALLOWED:
+                return f"{fit}; rules between pods do not leave a way for the others"
+        return f"{fit}; missing: {missing}" if missing else fit
+
+    def gathered(self, evidence: RefusalEvidence) -> str:
+        """Return the message for a gang that a rule between its pods restricts to one domain."""
+        label = self._formulation.gathered[evidence.gang]
+        fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
+        return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
+
+    def _quota(self, evidence: RefusalEvidence) -> str:
+        limit = self._formulation.quotas.limits[evidence.quota]
+        name = f"{limit.name} for user {limit.user}" if limit.user else limit.name
+        if limit.kept:
+            return f"what {name} does not lend is kept free; missing beside it: {self._amounts(self.missing(evidence))}"
+        if evidence.missing_gangs:
+            return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
+        return f"the limit of queue {name} is short of {self._amounts(self.missing(evidence))}"
+
+    def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
+        if evidence.level == NONE or evidence.domain == NONE:
+            return f"{fit} in any domain; missing in the best: {missing}"
+        if evidence.domain >= len(self._context.levels.values[evidence.level]):
+            return f"no node lies in any {self._context.levels.names[evidence.level][1]}: none has the level's label"
+        domain = self._named_domain(evidence.level, evidence.domain)
+        return f"{fit} in {domain}, the best of its level; missing there: {missing}"
+
+    def _named_domain(self, level: int, domain: int) -> str:
+        """Return the name of a domain; an index beyond the existing domains means a new one."""
+        _, name = self._context.levels.names[level]
+        values = self._context.levels.values[level]
+        return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
+
+    def _filters(self, evidence: RefusalEvidence) -> str:
+        for part in self._formulation.gangs[evidence.gang].parts:
+            surveyed = self._context.feasibility.of(part.pod_class)
+            if surveyed.scan is not None and not surveyed.mask.any():
+                return surveyed.scan.fit_error()
+        return "no node is left for some of them"
+
+    def missing(self, evidence: RefusalEvidence) -> dict[str, int]:
+        """Return the missing amounts by resource in base units, without the number of pods."""
+        return self._named(evidence.missing)
+
+    def _named(self, amounts: IntArray) -> dict[str, int]:
+        return {
+            resource: int(amount)
+            for resource, amount in zip(self._table.resources[1:], amounts[1:], strict=False)
+            if amount > 0
+        }
+
+    def _amounts(self, amounts: Mapping[str, int]) -> str:
+        return ", ".join(f"{resource} {show(resource, amount)}" for resource, amount in amounts.items())
+
+    def relaxation(self, change: Relaxation | None) -> str:
+        """Return the smallest change that admits the gang, in words; "" for none."""
+        match change:
+            case None:
+                return ""
+            case LevelChange(_, level, subgroup):
+                part = f" for its subGroup {self._subgroup(change)}" if subgroup != NONE else ""
+                if level == NONE:
+                    return f"fits without a required level{part}"
+                return f"fits at level {self._context.levels.names[level][1]}{part}"
+            case NodeChange():
+                return self._nodes(change)
+            case QuotaChange(quota, amounts, gangs):
+                return self._limit(quota, amounts, gangs)
+            case RowChange(row, by):
+                rule = self._formulation.problem.rows[row]
+                return f"fits when the rule of {rule.plugin} is looser by {by}: {rule.reason}"
+            case PodChange(_, count):
+                return f"{count} more pods"
+            case CombinedChange(parts):
+                return " and ".join(text for part in parts if (text := self.relaxation(part)))
+
+    def _limit(self, quota: int, amounts: Sequence[int], gangs: int) -> str:
+        """Return by how much the limits of a queue would have to rise, including present usage above them."""
+        quotas = self._formulation.quotas
+        limit, over = quotas.limits[quota], np.maximum(0, -quotas.balance[quota]).tolist()
+        more = {
+            resource: amount + above
+            for resource, amount, above in zip(self._table.resources, amounts, over, strict=False)
+            if amount > 0 and resource in limit.resources
+        }
+        parts = []
+        if more:
+            parts.append(f"waits for queue limit: {limit.name} would need {self._amounts(more)} more")
+        if gangs and limit.pod_groups is not None:
+            many = gangs + max(0, -int(quotas.gang_balance[quota]))
+            noun = "PodGroup" if many == 1 else "PodGroups"
+            parts.append(f"waits until queue {limit.name} may run {many} more {noun} (maxRunningPodGroups)")
+        return " and ".join(parts)
+
+    def _subgroup(self, change: LevelChange) -> str:
+        problem = self._formulation.problem
+        place = int(
+            (problem.subgroups.gang[: change.subgroup] == problem.subgroups.gang[change.subgroup]).sum()
+        )
+        group = self._formulation.gangs[change.gang].members.group
+        return group.spec.sub_groups[place].name if group is not None else str(place)
+
+    def _nodes(self, change: NodeChange) -> str:
+        table = self._table
+        offered = {
+            resource: int(amount)
+            for resource, amount in zip(table.resources[1:], table.allocatable[change.like][1:], strict=True)
+            if amount > 0
+        }
+        for resource, amount in zip(table.resources, change.extra, strict=False):
+            if amount > 0:
+                offered[resource] = offered.get(resource, 0) + int(amount)
+        where = ""
+        if change.level != NONE and change.domain != NONE:
+            where = f" in {self._named_domain(change.level, change.domain)}"
+        noun = "node" if change.count == 1 else "nodes"
+        larger = " but larger" if any(change.extra) else ""
+        if change.passing != NONE:
+            larger += " and open to its pods"
+        return f"{change.count} more {noun} like {table.names[change.like]}{larger} ({self._amounts(offered)}){where}"
+
+
+MAX_GANGS_TO_RESOLVE: Final = 8
+"""Maximum number of refused gangs for which proposed changes are tested by solving the session again."""
+MAX_PAIRS_TO_RESOLVE: Final = 400
+"""Maximum pairs of a class and a node for the same."""
+
+ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, RefusalCause.TOPOLOGY})
+"""Causes that mean too little room in a domain; a rule between pods may restrict the gang to that domain."""
+
+
+def refuse_for_failure(gang: PendingGang, error: PluginError) -> Refusal:
+    """Refuse a gang since a plugin failed for one of its pods."""
+    return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
+
+
+def refuse_at_permit(walked: GangPlacement, *, timed_out: bool) -> Refusal:
+    """Refuse a gang that was rolled back: by Reserve, by Permit, or since a plugin failed."""
+    status = walked.refusal
+    message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
+    reason = "PermitTimeout" if timed_out else "PermitRejected" if walked.final else "PluginConstraint"
+    if walked.failure:
+        reason = "PluginFailed"
+    return Refusal(pod_group=walked.gang.key, reason=reason, message=message)
+
+
+def refuse_unschedulable(gang: PendingGang, scan: FilterResult, said: str = "") -> Refusal:
+    """Refuse a gang with a pod that fits on no node, in kube-scheduler's words; `said` is the PostFilters' message."""
+    sentence = scan.fit_error()
+    message = f"{sentence} {said}" if said else sentence
+    return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
+
+
+def refuse_over_limit(gang: PendingGang, queue: str) -> Refusal:
+    """Refuse a gang that exceeds the limit of a queue."""
+    message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
+    return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
+
+
+def refuse_without_domain(gang: PendingGang) -> Refusal:
+    """Refuse a gang that fits into no domain of its required level when it is placed pod by pod."""
+    message = (
+        "no domain of the required level takes all the pods it needs, each on the best node that is left"
+    )
+    return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
+
+
+def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
+    """Refuse a gang behind the gang `head` (`namespace/name`); "" if the policy of the queue holds it back."""
+    message = (
+        f"{head} is ahead and cannot start yet; it may not be delayed"
+        if head
+        else "the policy holds it back until it leaves enough of the cluster free for those that come next"
+    )
+    return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
+
+
+def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
+    """Return the refusal of one gang, with all other gangs where they are."""
+    formulation = formulate(context, [gang], gang.created)
+    return explain_single_gang(context, formulation, solve_greedy(formulation.problem))
+
+
+def explain_single_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
+    """Return the refusal of a gang that is formulated alone; proposed changes are tested with the solver's greedy."""
+    explainer = RefusalExplainer(
+        formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
+    )
+    return _refusal(context, formulation, explainer, 0)
+
+
+class Diagnosis:
+    """The refusals of a session that selects gangs jointly.
+
+    In a small session, each proposed change is tested by solving the whole session again. In a larger one, it is tested
+    with the other gangs where they are.
+    """
+
+    def __init__(
+        self,
+        context: SessionContext,
+        formulation: Formulation,
+        outcome: JointOutcome,
+        settings: SolverSettings,
+        seed: int,
+    ) -> None:
+        self._context = context
+        self._formulation = formulation
+        self._outcome = outcome
+        self._settings = settings
+        self._seed = seed
+
+    def refusals(self) -> list[Refusal]:
+        """Return a refusal for each gang of the session that was not placed."""
+        placed = {walked.gang.members.identity for walked in self._outcome.placements}
+        numbers = [
+            number
+            for number, gang in enumerate(self._formulation.gangs)
+            if gang.members.identity not in placed and gang.need > 0
+        ]
+        explainer = RefusalExplainer(
+            self._formulation.problem,
+            self._standing(),
+            resolve=self._resolve if self._small(len(numbers)) else None,
+            wider=self._context.levels.wider,
+        )
+        return [self._refusal(explainer, number) for number in numbers]
+
+    def _refusal(self, explainer: RefusalExplainer, number: int) -> Refusal:
+        rejected = self._outcome.rejected.get(number)
+        if rejected is not None:
+            return refuse_at_permit(rejected, timed_out=False)
+        return _refusal(self._context, self._formulation, explainer, number)
+
+    def _small(self, refused: int) -> bool:
+        problem = self._formulation.problem
+        return (
+            refused <= MAX_GANGS_TO_RESOLVE
+            and problem.kinds.mask.shape[1] * len(problem.classes.kind) <= MAX_PAIRS_TO_RESOLVE
+        )
+
+    def _resolve(self, problem: Problem) -> Solution:
+        return solve(problem, budget_of(self._settings), self._seed)
+
+    def _standing(self) -> Solution:
+        """Return the solution without the gangs that the statement rejected."""
+        solution = self._outcome.solution
+        if not self._outcome.rejected:
+            return solution
+        gang = self._formulation.problem.classes.gang[solution.classes]
+        kept = ~np.isin(gang, list(self._outcome.rejected))
+        taken = solution.taken.copy()
+        taken[list(self._outcome.rejected)] = False
+        return replace(
+            solution,
+            classes=solution.classes[kept],
+            nodes=solution.nodes[kept],
+            counts=solution.counts[kept],
+            taken=taken,
+        )
+
+
+def _refusal(
+    context: SessionContext, formulation: Formulation, explainer: RefusalExplainer, number: int
+) -> Refusal:
+    gang = formulation.gangs[number]
+    if number in formulation.failures:
+        return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
+    for part in gang.parts:
+        surveyed = context.feasibility.of(part.pod_class)
+        if surveyed.failure:
+            return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
+        if surveyed.scan is not None and not surveyed.scan.status.ok:
+            return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
+    evidence = explainer.explain_gang(number)
+    row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
+    if row is not None and row.plugin == RESERVATION:
+        return refuse_out_of_turn(gang.members, row.reason)
+    wording = RefusalMessages(context, formulation)
+    if (
+        number in formulation.gathered
+        and evidence.cause in ROOM_CAUSES
+        and explainer.fits_unconstrained(number)
+    ):
+        return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
+    return Refusal(
+        pod_group=gang.key,
+        reason=REASON_OF[evidence.cause],
+        message=wording.message(evidence),
+        missing=wording.missing(evidence),
+        relaxation=wording.relaxation(evidence.relaxation),
+    )
+
+
+def refuse_without_nodes(members: PodGroupState) -> Refusal:
+    """Refuse a gang in a cluster without nodes."""
+    return Refusal(
+        pod_group=members.key,
+        reason="NoNodes",
+        message="no nodes available to schedule pods",
+    )
+
+
+def refuse_outside_window(members: PodGroupState, window: int) -> Refusal:
+    """Refuse a gang that is behind the last gang of the session's window."""
+    return Refusal(
+        pod_group=members.key,
+        reason="OutsideWindow",
+        message=f"{window} gangs are ahead, as many as a session looks at (sessionWindow); it waits for a later one",
+    )

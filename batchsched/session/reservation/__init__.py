@@ -1,1 +1,0 @@
-"""Reservations: the earliest start of a gang that cannot start yet, which later gangs must not delay."""

@@ -1,0 +1,392 @@
+"""Reservation of the head: its earliest start, and the check whether another gang may start before it.
+
+The head cannot start now. Its reserved start is the first expected end of a running gang after which it fits. A gang
+behind it may start now if it ends by then, or if the head still fits together with it. On equal nodes with one
+slot each, this is the rule of EASY backfill for the extra nodes.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import numpy as np
+
+from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Reservation
+from batchsched.config.schema import Profile
+from batchsched.framework.status import IndexArray, IntArray
+from batchsched.queues.gang_order.batch import DEFAULT_RUNTIME_SECONDS
+from batchsched.queues.gang_order.headroom import SLOWDOWN_BOUND_SECONDS
+from batchsched.session.joint.formulation import Formulation, SessionContext, lasting_problem
+from batchsched.session.statement import GangPlacement
+from batchsched.session.tables.gang import PendingGang, PodGroupState, RunningGang
+from batchsched.session.tables.pending import OrderedGangs
+from batchsched.session.tables.session_tables import SessionTables
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Problem, Row
+
+
+@dataclass(slots=True, eq=False)
+class HeadReservation:
+    """A reservation during a session.
+
+    Args:
+      start: seconds since 1970 at which the head can start.
+      free: [N, R] resources that are free then, less what gangs that run longer have used since.
+      problem: the head as the only gang of a problem, to test whether it fits.
+      needs: [R] requests that the head needs at least.
+    """
+
+    start: float
+    free: IntArray
+    problem: Problem
+    needs: IntArray
+
+    def take(self, nodes: IndexArray, requests: IntArray) -> bool:
+        """Count a gang that runs beyond the start if the head still fits; return True if it does."""
+        remaining = self.free.copy()
+        np.subtract.at(remaining, nodes, requests)
+        if not fits(self.problem, remaining):
+            return False
+        self.free = remaining
+        return True
+
+    def beside(self) -> IntArray:
+        """Return [N, R] what is free at the start once the head is placed; gangs that use only this do not delay it."""
+        available = np.maximum(0, self.free)
+        head = solve_greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
+        demand = self.problem.classes.demand[head.classes] * head.counts[:, np.newaxis]
+        np.subtract.at(available, head.nodes, demand)
+        return available
+
+
+def fits(problem: Problem, free: IntArray) -> bool:
+    """Return True if the only gang of a problem fits into `free` [N, R]."""
+    available = np.maximum(0, free)
+    simple = (
+        len(problem.classes.kind) == 1
+        and problem.gangs.required[0] < 0
+        and not problem.rows
+        and not len(problem.subgroups.gang)
+    )
+    if simple:
+        demand = problem.classes.demand[0]
+        requested = demand > 0
+        slots = (available[:, requested] // demand[requested]).min(axis=1)
+        return int(slots[problem.kinds.mask[problem.classes.kind[0]]].sum()) >= int(problem.gangs.need[0])
+    return bool(solve_greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
+
+
+def announce(gang: PendingGang, shadow: HeadReservation) -> Reservation:
+    """Return a reservation for a decision; the start is rounded up to seconds, so that it is never too early."""
+    return Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start)))
+
+
+def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
+    """Return True if a gang fits when all running gangs have ended; otherwise to wait for them is useless."""
+    cached = gang.members.cache.fits_empty_cluster
+    if cached is None or cached[0] is not gang.members.cache.pending:
+        problem = lasting_problem(context, gang)
+        fits_alone = (
+            len(
+                solve_greedy(
+                    replace(problem, nodes=replace(problem.nodes, free=problem.nodes.capacity))
+                ).counts
+            )
+            > 0
+        )
+        cached = gang.members.cache.fits_empty_cluster = (gang.members.cache.pending, fits_alone)
+    return cached[1]
+
+
+def free_without_nominated(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
+    """Return [N, R] the free resources, less the requests of nominated pods that are not in the node table."""
+    free = tables.free_resources()
+    for pod, node in held:
+        free[node] -= tables.request_vectors(pod)[0]
+    return free
+
+
+def reserve(
+    context: SessionContext,
+    gang: PendingGang,
+    started: Iterable[GangPlacement],
+    now: float,
+    held: Sequence[tuple[Pod, int]] = (),
+) -> HeadReservation | None:
+    """Return the reservation of a gang that does not fit now; None if it does not fit after any known end.
+
+    Args:
+      context: the tables of the session.
+      gang: the head.
+      started: gangs that this session has placed so far; their ends count too.
+      now: seconds since 1970.
+      held: nominated pods that are not in the node table, with their node indexes; they go before the head.
+    """
+    tables = context.tables
+    runs = [tables.running_gang(members) for members in tables.running.values()]
+    runs += [_run_of(tables, walked, now) for walked in started]
+    runs.sort(key=lambda run: run.end)
+    runs = [run for run in runs if math.isfinite(run.end)]
+    free = free_without_nominated(tables, held)
+    problem = lasting_problem(context, gang)
+    first = _first_fit(problem, free, runs, gang)
+    if first is None:
+        return None
+    start = max(now, runs[first].end)
+    # Gangs that end at the same moment free their room together.
+    while first + 1 < len(runs) and max(now, runs[first + 1].end) <= start:
+        first += 1
+    return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
+
+
+def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> RunningGang:
+    """Return what a gang placed by this session uses, and its expected end."""
+    gang = walked.gang
+    end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
+    return RunningGang.of(
+        end if gang.fresh else tables.running_gang(gang.members).end,
+        [placed.node for placed in walked.placed],
+        [tables.request_vectors(placed.pod)[0] for placed in walked.placed],
+        len(tables.node_table.resources),
+    )
+
+
+def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int | None:
+    """Return the index of the first end after which the gang fits, found by bisection: ends only add room."""
+    low, high = _least(free, runs, gang), len(runs) - 1
+    if high < 0 or low > high or not fits(problem, _released(free, runs)):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if fits(problem, _released(free, runs[: middle + 1])):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _least(free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int:
+    """Return the index of the first end after which the free sum suffices, a lower bound of the bisection."""
+    if not runs:
+        return 0
+    released = np.cumsum([run.total for run in runs], axis=0)
+    enough = (np.maximum(0, free).sum(axis=0) + released >= gang.needs).all(axis=1)
+    return int(np.argmax(enough)) if enough.any() else len(runs)
+
+
+def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
+    after = free.copy()
+    if runs:
+        np.add.at(
+            after, np.concatenate([run.nodes for run in runs]), np.concatenate([run.requests for run in runs])
+        )
+    return after
+
+
+@dataclass(frozen=True, slots=True)
+class StickyReservations:
+    """Decides which starts a session announces and keeps.
+
+    Args:
+      now: seconds since 1970.
+      slowdown: (waited + run time) / run time from which a start is announced and kept; None announces all and
+        keeps none.
+      before: `namespace/name` of the gangs that had a reservation in the previous session.
+    """
+
+    now: float
+    slowdown: float | None = None
+    before: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, profile: Profile, told: Iterable[Reservation], now: float) -> Self:
+        """Return the reservations to keep; `told` are those of the previous session's decision."""
+        slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
+        return cls(now, slowdown, frozenset(one.pod_group for one in told))
+
+    def due(self, gang: PendingGang) -> bool:
+        """Return True if the reserved start of a gang is announced."""
+        return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
+
+    def given(self, members: PodGroupState) -> bool:
+        """Return True if an earlier session announced a start for a gang that has to be kept."""
+        return self.slowdown is not None and members.key in self.before
+
+    def in_front(
+        self, line: OrderedGangs, turns: Iterator[int], tables: SessionTables, *, shared: bool
+    ) -> tuple[OrderedGangs, Iterator[int]]:
+        """Move gangs with a sticky reservation before all others of their tier, and exempt them from the room policy.
+
+        Args:
+          line: the pending gangs.
+          turns: indexes into `line` in the order of turns.
+          tables: for the tiers of the gangs.
+          shared: True if queues have entitlements; a gang is then moved past gangs of its own queue only.
+        """
+        kept = {index for index, members in enumerate(line.members) if self.given(members)}
+        if not kept:
+            return line, turns
+        room = line.room.copy()
+        room[list(kept)] = 0.0
+        places = list(turns)
+        for index in [place for place in places if place in kept]:
+            promised = line.members[index]
+            tier = tables.pending_gang(promised).tier
+            ahead = (line.members[place] for place in places[: places.index(index)])
+            passed = (
+                to
+                for to, other in enumerate(ahead)
+                if not self.given(other)
+                and tables.pending_gang(other).tier >= tier
+                and not (shared and other.queue != promised.queue)
+            )
+            places.insert(next(passed, places.index(index)), places.pop(places.index(index)))
+        return replace(line, room=room), iter(places)
+
+    def _slowdown(self, gang: PendingGang) -> float:
+        run = DEFAULT_RUNTIME_SECONDS if math.isnan(gang.estimate) else gang.estimate
+        return (self.now - gang.created + run) / max(run, SLOWDOWN_BOUND_SECONDS)
+
+
+MAX_HEAD_CANDIDATES: Final = 8
+"""Maximum number of gangs that do not fit for which a start is computed, until one has a start."""
+RESERVATION: Final = "reservation"
+"""Plugin name in the rows that keep the head's room; the diagnosis recognizes them by it."""
+
+
+@dataclass(slots=True, eq=False)
+class ReservedHead:
+    """A gang with a reserved start, which the placements of the session must not delay.
+
+    Args:
+      gang: the head.
+      context: the tables of the session.
+      shadow: its earliest start, and what is free then.
+      now: seconds since 1970.
+      held: nominated pods and their node indexes; they count as running without an end.
+    """
+
+    gang: PendingGang
+    context: SessionContext
+    shadow: HeadReservation
+    now: float
+    held: Sequence[tuple[Pod, int]] = ()
+
+    @classmethod
+    def among(
+        cls,
+        context: SessionContext,
+        gangs: Iterable[PendingGang],
+        started: Sequence[GangPlacement],
+        promises: StickyReservations,
+        held: Sequence[tuple[Pod, int]] = (),
+    ) -> Self | None:
+        """Return the first gang that can start once running gangs end.
+
+        None if no known end makes room for one, or if the profile has `backfill: none`.
+
+        Args:
+          context: the tables of the session.
+          gangs: in the order of tiers.
+          started: gangs that this session has placed already.
+          promises: the reservations of earlier sessions, and which gangs may have a new one.
+          held: nominated pods and their node indexes.
+        """
+        tables, now = context.tables, promises.now
+        ends = (tables.running_gang(members).end for members in tables.running.values())
+        if context.profile.backfill == "none" or not (promises.before or any(map(math.isfinite, ends))):
+            return None
+        available = free_without_nominated(tables, held)
+        free = np.maximum(0, available)
+        free_total, candidates = free.sum(axis=0), 0
+        waiting = [gang for gang in gangs if gang.need and not gang.follows and promises.due(gang)]
+        for gang in sorted(waiting, key=lambda one: (one.tier, not promises.given(one.members))):
+            if (gang.needs <= free_total).all() and fits(problem := lasting_problem(context, gang), free):
+                if gang.key in promises.before:  # it can start now: no gang may displace it by weight
+                    return cls(gang, context, HeadReservation(now, available, problem, gang.needs), now, held)
+                continue
+            if candidates == MAX_HEAD_CANDIDATES:
+                break
+            candidates += 1
+            shadow = reserve(context, gang, started, now, held) if fits_empty_cluster(context, gang) else None
+            if shadow is not None:
+                return cls(gang, context, shadow, now, held)
+        return None
+
+    def bounds(self, gang: PendingGang) -> bool:
+        """Return True if a gang may use only what the head leaves free."""
+        if gang.members is self.gang.members or gang.tier < self.gang.tier:
+            return False
+        # Not `>`: an unknown end is NaN, and counts as later than the start.
+        return not self._end(gang) <= self.shadow.start
+
+    def on(self, formulation: Formulation) -> Formulation:
+        """Return the formulation with rows that keep the head's room from longer gangs."""
+        bounded = [number for number, gang in enumerate(formulation.gangs) if self.bounds(gang)]
+        problem = formulation.problem
+        classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
+        if not len(classes):
+            return formulation
+        beside_head = self.shadow.beside()
+        rows = []
+        for resource in np.flatnonzero(self.shadow.problem.classes.demand.any(axis=0)).tolist():
+            asking = classes[problem.classes.demand[classes, resource] > 0]
+            available = beside_head[:, resource]
+            right = np.where(available < problem.nodes.free[:, resource], available, UNLIMITED)
+            if len(asking) and (right < UNLIMITED).any():
+                rows.append(
+                    Row(
+                        partition=EVERY_NODE,
+                        classes=asking.astype(np.int32),
+                        coefficients=problem.classes.demand[asking, resource],
+                        right=right,
+                        plugin=RESERVATION,
+                        reason=self.gang.key,
+                    )
+                )
+        return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
+
+    def count(self, walked: Iterable[GangPlacement]) -> None:
+        """Count placed gangs: what runs beyond the reserved start is not free then."""
+        for placement in walked:
+            if not self._end(placement.gang) <= self.shadow.start:
+                nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
+                np.subtract.at(self.shadow.free, nodes, requests)
+
+    def spares(self, walked: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+        """Count a gang in place of its victims if the head can still start in time; return True if it can.
+
+        Args:
+          walked: the gang.
+          leaving: its victims, of gangs that would have run beyond the start, with their node indexes.
+        """
+        if not self.bounds(walked.gang):
+            self.count((walked,))
+            return True
+        nodes, requests = self._places((placed.pod, placed.node) for placed in walked.placed)
+        freed_nodes, freed = self._places(leaving)
+        return self.shadow.take(np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed]))
+
+    def outlasts(self, identity: str) -> bool:
+        """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown."""
+        tables = self.context.tables
+        return not tables.running_gang(tables.gangs[identity]).end <= self.shadow.start
+
+    def reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
+        """Return the reservation for the decision, computed again after all placements of the session."""
+        shadow = reserve(self.context, self.gang, started, self.now, self.held)
+        return None if shadow is None else announce(self.gang, shadow)
+
+    def _end(self, gang: PendingGang) -> float:
+        """Return the expected end of a gang that starts now or runs already, in seconds since 1970; NaN if unknown."""
+        return self.now + gang.estimate if gang.fresh else self.context.tables.running_gang(gang.members).end
+
+    def _places(self, pods: Iterable[tuple[Pod, int]]) -> tuple[IntArray, IntArray]:
+        """Return [P] the node indexes and [P, R] the requests of pods."""
+        places = list(pods)
+        rows = [self.context.tables.request_vectors(pod)[0] for pod, _ in places]
+        width = len(self.context.tables.node_table.resources)
+        return np.array([node for _, node in places], np.int64), np.array(rows, np.int64).reshape(-1, width)
