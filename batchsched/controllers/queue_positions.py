@@ -83,7 +83,7 @@ class QueuePositions:
         self._default = make_policy(profile.policy.name, profile.policy.args, POLICIES)
         self._policy_by_queue: dict[str, Policy] = {}
         tree, _ = _queue_tree(queues_of(state))
-        policies = QueuePolicies.between(tree, profile)
+        policies = QueuePolicies.of_profile(tree, profile)
         self.by_priority = policies is not None or profile.selection == "weight"
         """Whether priorities are compared before the policy. Selection `ordered` without entitlements does not."""
         if policies is not None:

@@ -63,7 +63,7 @@ class StandbyUsage:
         tree = QueueTree(self._cache.snapshot().queues)
         allocated = {queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated.items()}
         for profile in self._profiles():
-            policies = QueuePolicies.between(tree, profile)
+            policies = QueuePolicies.of_profile(tree, profile)
             if policies is not None and policies.remember:
                 history = self.past(profile)
                 history.advance(now, allocated)

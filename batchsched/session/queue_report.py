@@ -21,9 +21,9 @@ from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, by_queue
 from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrders, total_requests
 from batchsched.session.gangs.order import QueuePolicies, measure_queues
+from batchsched.session.gangs.queue_limits import list_counted_pods
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.state.queue_usage import counts_against_queue
 
 Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
@@ -129,14 +129,15 @@ class _Tree:
         past = UsageHistory(by_queue(snapshot.usage), profile.usage_half_life_seconds)
         self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = policies.make_policy(profile.policy.name, profile.policy.args, POLICIES)
-        turns = list(FairShareOrder(self._standing, self._gangs, PolicyOrders.of(self._gangs, order, now)))
+        line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
+        gangs = [tables.pending_gang(members) for members in line.members]
+        orders = PolicyOrders(line.columns, line.partially_bound, order, now)
+        turns = FairShareOrder(self._standing, gangs, orders)
         self._turns = [gang for gang in turns if not gang.follows]
         self._entitles = tables.queues.entitles or profile.queue_policy is not None
-        self._running = Counter(
-            members.queue
-            for members in tables.running.values()
-            if any(counts_against_queue(pod, (profile.scheduler_name,)) for pod, _ in members.bound.values())
-        )
+        self._running: Counter[str] = Counter()
+        for (queue, _), running in list_counted_pods(tables, profile.scheduler_name).items():
+            self._running[queue] += len(running)
 
     def _waiting(self) -> Iterable[PodGroupState]:
         queues = self._tables.queues

@@ -53,7 +53,7 @@ class HeadReservation:
         self.free = remaining
         return True
 
-    def beside(self) -> IntArray:
+    def unused_capacity(self) -> IntArray:
         """Return [N, R] what is free at the start once the head is placed; gangs that use only this do not delay it."""
         available = np.maximum(0, self.free)
         head = solve_greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
@@ -276,7 +276,7 @@ class ReservedHead:
     held: Sequence[tuple[Pod, int]] = ()
 
     @classmethod
-    def among(
+    def choose(
         cls,
         context: SessionContext,
         gangs: Iterable[PendingGang],
@@ -316,21 +316,21 @@ class ReservedHead:
                 return cls(gang, context, shadow, now, held)
         return None
 
-    def bounds(self, gang: PendingGang) -> bool:
+    def restricts(self, gang: PendingGang) -> bool:
         """Return True if a gang may use only what the head leaves free."""
         if gang.members is self.gang.members or gang.tier < self.gang.tier:
             return False
         # Not `>`: an unknown end is NaN, and counts as later than the start.
         return not self._end(gang) <= self.shadow.start
 
-    def on(self, formulation: Formulation) -> Formulation:
+    def restrict(self, formulation: Formulation) -> Formulation:
         """Return the formulation with rows that keep the head's room from longer gangs."""
-        bounded = [number for number, gang in enumerate(formulation.gangs) if self.bounds(gang)]
+        bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts(gang)]
         problem = formulation.problem
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
         if not len(classes):
             return formulation
-        beside_head = self.shadow.beside()
+        beside_head = self.shadow.unused_capacity()
         rows = []
         for resource in np.flatnonzero(self.shadow.problem.classes.demand.any(axis=0)).tolist():
             asking = classes[problem.classes.demand[classes, resource] > 0]
@@ -356,14 +356,14 @@ class ReservedHead:
                 nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
                 np.subtract.at(self.shadow.free, nodes, requests)
 
-    def spares(self, walked: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def exchange(self, walked: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Count a gang in place of its victims if the head can still start in time; return True if it can.
 
         Args:
           walked: the gang.
           leaving: its victims, of gangs that would have run beyond the start, with their node indexes.
         """
-        if not self.bounds(walked.gang):
+        if not self.restricts(walked.gang):
             self.count((walked,))
             return True
         nodes, requests = self._places((placed.pod, placed.node) for placed in walked.placed)

@@ -21,6 +21,7 @@ from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
+from batchsched.session.reservations import StickyReservations
 from batchsched.session.selection.selection import revisit_held_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
@@ -140,7 +141,7 @@ class Session:
             order=self._order,
             statement=statement,
             resting=resting,
-            previous_reservations=self._reservations,
+            sticky=StickyReservations.of(self.profile, self._reservations, now),
             now=now,
             seed=seed,
             telemetry=telemetry,

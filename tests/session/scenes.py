@@ -6,6 +6,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Silence
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.selection.joint import JointWindowProposer
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.session import Session
@@ -25,7 +26,7 @@ class Inside:
     def gang(self, key: str) -> PendingGang:
         """The admitted gang of this name, or pod alone."""
         gangs = self.sessions.tables.gangs
-        admitted = self.run.admission.gang(gangs.get(key) or gangs[f"pod/{key}"])
+        admitted = self.run.admission.admit_gang(gangs.get(key) or gangs[f"pod/{key}"])
         assert isinstance(admitted, PendingGang), admitted
         return admitted
 
@@ -35,7 +36,8 @@ class Inside:
     def joint(self) -> Formulation:
         """What a joint session states of all gangs that are admitted."""
         pending = self.run.tables.pending_gangs
-        gangs = JointWindowProposer(self.run)._admitted(pending.order(self.run.policy, NOW).members)
+        nominated = NominatedCapacity(self.run.tables, self.run.resting)
+        gangs = JointWindowProposer(self.run, nominated)._admitted(pending.order(self.run.policy, NOW))
         return formulate(self.context, gangs, pending.youngest())
 
 

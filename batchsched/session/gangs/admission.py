@@ -44,7 +44,7 @@ class Admission:
         """Prepare admission for a session."""
         return cls(tables, levels, frozenset(one.object for one in snapshot.set_aside))
 
-    def gang(self, members: PodGroupState) -> PendingGang | Refusal:
+    def admit_gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return the gang with its pods in queue order and without gated ones, or a refusal."""
         cached = members.cache.admission
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:

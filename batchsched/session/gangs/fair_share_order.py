@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -59,22 +59,6 @@ class PolicyOrders:
         self._default = default
         self._now = now
         self._places: dict[int, FloatArray] = {}
-
-    @classmethod
-    def of(cls, gangs: Sequence[PendingGang], default: Policy, now: float) -> Self:
-        """Return the orders of gangs for which no columns exist yet."""
-        arrival = np.empty(len(gangs), np.int64)
-        arrival[sorted(range(len(gangs)), key=lambda index: gangs[index].seniority)] = np.arange(len(gangs))
-        columns = GangColumns(
-            priority=np.array([gang.priority for gang in gangs], np.int64),
-            created=np.array([gang.created for gang in gangs], np.float64),
-            estimate=np.array([gang.estimate for gang in gangs], np.float64),
-            size=np.array([gang.size for gang in gangs], np.float64),
-            share=np.array([gang.share for gang in gangs], np.float64),
-            arrival=arrival,
-        )
-        stranded = np.array([gang.members.partially_bound for gang in gangs], np.bool_)
-        return cls(columns, stranded, default, now)
 
     def places(self, policy: Policy | None) -> FloatArray:
         """Return [G] the position of each gang by a policy, None for the profile's; partially bound gangs go first."""

@@ -5,7 +5,7 @@ share, then one that borrows; among equals, the queue's priority decides, then t
 if the gang had been placed. The result is an order, and for each gang the entitlement class of its tier.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class QueuePolicies:
                 self.set_aside += (SetAside("", f"Queue {name}", field, error.message),)
 
     @classmethod
-    def between(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
+    def of_profile(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
         """Return the policies under a profile, None if no queue has an entitlement.
 
         Raises:
@@ -148,12 +148,12 @@ class GangOrder:
         self._tables = tables
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
-        self.policies = QueuePolicies.between(tables.queues, profile)
+        self.policies = QueuePolicies.of_profile(tables.queues, profile)
         self.look_at_nodes()
         self._past = past or UsageHistory(by_queue(tables.snapshot.usage), profile.usage_half_life_seconds)
         self._remembers = self.policies is not None and self.policies.remember
         self.latest: MeasuredQueues | None = None
-        """Usage and entitlements as measured by the last call of `of`; preemption reads them in the same session."""
+        """Usage and entitlements as measured by the last call of `take_turns`; preemption reads them."""
 
     def look_at_nodes(self) -> None:
         """Check again whether the resources of queues exist on the present nodes."""
@@ -188,21 +188,37 @@ class GangOrder:
             for queue, amounts in held.items()
         }
 
-    def standing(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
+    def measure(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
         """Return usage and entitlements while these gangs are pending, None if no queue has an entitlement."""
         if self.policies is None:
             return None
         return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
 
-    def of(self, gangs: Sequence[PendingGang], now: float) -> list[PendingGang]:
-        """Return the gangs in the order of turns with their entitlement classes, partially bound gangs first."""
-        standing = self.latest = self.standing(gangs)
-        if standing is None:
-            return list(gangs)
-        turns = FairShareOrder(standing, gangs, PolicyOrders.of(gangs, self._policy, now))
-        return sorted(turns, key=lambda gang: not gang.members.partially_bound)
+    def take_turns(
+        self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
+    ) -> Iterator[PendingGang]:
+        """Yield admitted gangs in the order of turns with their entitlement classes, partially bound gangs first.
 
-    def through(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
+        Args:
+          line: the pending gangs in the policy's order.
+          admitted: the gangs that take part, by index into `line`.
+          now: seconds since 1970.
+        """
+        gangs, indexes = list(admitted.values()), list(admitted)
+        standing = self.latest = self.measure(gangs)
+        if standing is None:
+            return iter(gangs)
+        stranded = line.partially_bound[indexes]
+        orders = PolicyOrders(line.columns.at(indexes), stranded, self._policy, now)
+        turns = FairShareOrder(standing, gangs, orders)
+        # Turns are computed lazily, which a sort would prevent.
+        return (
+            iter(sorted(turns, key=lambda gang: not gang.members.partially_bound))
+            if stranded.any()
+            else turns
+        )
+
+    def index_turns(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
         """Yield the indexes of ordered gangs in the order of turns, which are computed lazily.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
@@ -211,24 +227,15 @@ class GangOrder:
         if self.policies is None:
             yield from range(len(line.members))
             return
-        admitted = (admission.gang(members) for members in line.members)
+        answers = (admission.admit_gang(members) for members in line.members)
         gangs = {
-            index: gang for index, gang in enumerate(admitted) if isinstance(gang, PendingGang) and gang.parts
+            index: gang for index, gang in enumerate(answers) if isinstance(gang, PendingGang) and gang.parts
         }
-        admitted_gangs, places = list(gangs.values()), list(gangs)
-        standing = measure_queues(
-            self._tables, self.policies, admitted_gangs, self._scheduler_name, self._past.usage
-        )
-        orders = PolicyOrders(line.columns.at(places), line.partially_bound[places], self._policy, now)
-        turns: Iterable[PendingGang] = FairShareOrder(standing, admitted_gangs, orders)
-        if line.partially_bound.any():
-            turns = sorted(turns, key=lambda gang: not gang.members.partially_bound)
-        place = {gang.members.identity: index for index, gang in gangs.items()}
-        pending_pods: dict[str, int] = {}
-        for gang in turns:
+        index_of_gang = {gang.members.identity: index for index, gang in gangs.items()}
+        pending_pods = {identity: gangs[index].size for identity, index in index_of_gang.items()}
+        for gang in self.take_turns(line, gangs, now):
             identity = gang.members.identity
-            index = place[identity]
-            pending_pods[identity] = pending_pods.get(identity, gangs[index].size) - gang.size
+            pending_pods[identity] -= gang.size
             if not pending_pods[identity]:
-                yield index
+                yield index_of_gang[identity]
         yield from (index for index in range(len(line.members)) if index not in gangs)

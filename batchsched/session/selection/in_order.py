@@ -14,7 +14,6 @@ from itertools import islice
 
 import numpy as np
 
-from batchsched.api.decision import Refusal, Reservation
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.gang_order.policy import HorizonPolicy
 from batchsched.session.joint.formulation import Formulation, formulate
@@ -38,7 +37,7 @@ GangShape = tuple[int, tuple[tuple[int, int], ...]]
 """What decides which room a gang needs: pods that must be placed, and (identity of the class, pods) of each part."""
 
 
-class PlacementAttempt(Enum):
+class AttemptResult(Enum):
     """Result of an attempt to start one gang."""
 
     STARTED = "started"
@@ -74,7 +73,7 @@ class InOrderProposer:
         self._node_table = run.tables.node_table
         self._statement = run.statement
         self._now = run.now
-        self._sticky = run.sticky_reservations()
+        self._sticky = run.sticky
         self._brief = run.builder.brief
         self._ending_soon: IntArray = np.zeros(len(self._node_table.resources), np.int64)
         """[R] what running gangs release within the policy's horizon."""
@@ -83,14 +82,13 @@ class InOrderProposer:
         self._delays_head: set[GangShape] = set()
         """Shapes that would have taken the head's room; cleared when a gang starts, since that changes placements."""
         self._placements: list[GangPlacement] = []
-        self._refusals: list[Refusal] = []
-        self._reservations: list[Reservation] = []
+        self._refusals = run.builder.refusals
 
-    def select(self, pending: OrderedGangs) -> None:
+    def propose(self, pending: OrderedGangs) -> tuple[PendingGang, ...]:
         """Start the gangs of one window in the order of their queues' fair shares."""
         run, builder = self._run, self._run.builder
         window = run.profile.session_window
-        turns = run.order.through(pending, run.admission, run.now)
+        turns = run.order.index_turns(pending, run.admission, run.now)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
         pending, turns = self._sticky.in_front(pending, turns, run.tables, shared=shared)
@@ -102,8 +100,7 @@ class InOrderProposer:
                 refuse_outside_window(pending.members[position], window) for position in turns
             ]
         builder.placements += self._placements
-        builder.refusals += self._refusals
-        builder.reservations += self._reservations
+        return ()
 
     def _start_in_order(self, pending: OrderedGangs, turns: Iterator[int], horizon: float) -> None:
         """Start gangs in order until the head blocks or the window ends.
@@ -125,20 +122,20 @@ class InOrderProposer:
             if held_back[position]:
                 self._refuse_waiting((pending.members[position],), None)
                 continue
-            gang = self._admitted(pending.members[position])
+            gang = self._run.admit(pending.members[position])
             if gang is None:
                 continue
             attempt = self._start(gang) if could_fit[position] else self._refuse_too_large(gang)
-            if attempt is PlacementAttempt.STARTED:
+            if attempt is AttemptResult.STARTED:
                 held_back, could_fit = self._held_back(pending), self._could_fit(pending)
                 continue
-            if attempt is PlacementAttempt.FULL and profile.backfill != "none":
+            if attempt is AttemptResult.FULL and profile.backfill != "none":
                 backfill = self._reserve_head(gang, pending)
                 # None: no expected end lets the gang in. Then it does not hold up the gangs behind it.
                 if backfill is not None:
                     self._backfill(pending, turns, behind, backfill)
                     return
-            elif attempt is PlacementAttempt.FULL and profile.blocking:
+            elif attempt is AttemptResult.FULL and profile.blocking:
                 self._refuse_waiting((pending.members[position] for position in turns), gang)
                 return
 
@@ -148,7 +145,7 @@ class InOrderProposer:
         if head_reservation is None:
             return None
         if self._sticky.due(head):
-            self._reservations.append(announce(head, head_reservation))
+            self._run.builder.reservations.append(announce(head, head_reservation))
         runtime = np.nan_to_num(pending.columns.estimate, nan=np.inf)
         return _Backfill(head, head_reservation, runtime + self._now <= head_reservation.start)
 
@@ -187,15 +184,15 @@ class InOrderProposer:
             position = next(turns, None)
             if position is None:
                 return
-            attempt = PlacementAttempt.IN_THE_WAY
+            attempt = AttemptResult.IN_THE_WAY
             if candidates[position]:
                 candidates[position] = False
-                gang = self._admitted(pending.members[position])
+                gang = self._run.admit(pending.members[position])
                 if gang is None:
                     continue
                 in_time = backfill.ends_in_time[position]
                 attempt = self._start(gang, None if in_time else backfill.reservation)
-            if attempt is PlacementAttempt.IN_THE_WAY:
+            if attempt is AttemptResult.IN_THE_WAY:
                 self._refuse_waiting((pending.members[position],), backfill.head)
             else:
                 # Room only shrinks: a gang that is no candidate any more does not become one again.
@@ -214,22 +211,14 @@ class InOrderProposer:
         free: IntArray = np.maximum(0, self._context.tables.free_resources()).sum(axis=0)
         return np.asarray((pending.needs <= free).all(axis=1))
 
-    def _admitted(self, members: PodGroupState) -> PendingGang | None:
-        """Return the gang if it may be placed; record its refusal otherwise."""
-        admitted = self._run.admit(members)
-        if isinstance(admitted, Refusal):
-            self._refusals.append(admitted)
-            return None
-        return admitted
-
-    def _start(self, gang: PendingGang, head_reservation: HeadReservation | None = None) -> PlacementAttempt:
+    def _start(self, gang: PendingGang, head_reservation: HeadReservation | None = None) -> AttemptResult:
         """Place a gang; with a reservation, only where the head still fits at its start."""
         shape = _shape_of(gang)
         # A full decision tries again for the sake of the gang's own refusal.
         if self._brief and shape in self._found_no_room:
             return self._full_or_stuck(gang)
         if head_reservation is not None and shape in self._delays_head:
-            return PlacementAttempt.IN_THE_WAY
+            return AttemptResult.IN_THE_WAY
         formulation = formulate(self._context, [gang], gang.created)
         solution = solve_greedy(formulation.problem)
         if not len(solution.counts):
@@ -241,16 +230,16 @@ class InOrderProposer:
             if not len(solution.counts):
                 if self._room_only_shrinks(gang, formulation) and not formulation.problem.nodes.levels.size:
                     self._delays_head.add(shape)
-                return PlacementAttempt.IN_THE_WAY
+                return AttemptResult.IN_THE_WAY
         self._delays_head.clear()
         placement = self._statement.place_gang(gang, shares_of(formulation, solution)[0])
         if not placement.placed:
             self._refusals.append(refuse_at_permit(placement, timed_out=False))
-            return PlacementAttempt.STUCK
+            return AttemptResult.STUCK
         self._placements.append(placement)
         # From here on the plugins answer with this gang in place.
         self._context = self._context.spend([placement]).refresh_feasibility()
-        return PlacementAttempt.STARTED
+        return AttemptResult.STARTED
 
     def _room_only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
         """Return whether a gang of this shape that finds no room now finds none later in the session.
@@ -280,7 +269,7 @@ class InOrderProposer:
         if self._leaves_room(formulation, solution, head_reservation):
             return solution
         problem = formulation.problem
-        free = np.minimum(problem.nodes.free, head_reservation.beside())
+        free = np.minimum(problem.nodes.free, head_reservation.unused_capacity())
         restricted = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=free)))
         if len(restricted.counts) and not self._leaves_room(formulation, restricted, head_reservation):
             allowed = np.zeros_like(problem.gangs.allowed)
@@ -296,22 +285,22 @@ class InOrderProposer:
 
     def _refuse_unplaced(
         self, gang: PendingGang, formulation: Formulation, solution: Solution
-    ) -> PlacementAttempt:
+    ) -> AttemptResult:
         # Surplus of a running gang waits for room without holding up other gangs.
         if gang.need == 0:
-            return PlacementAttempt.STUCK
+            return AttemptResult.STUCK
         if not self._brief:
             self._refusals.append(explain_single_gang(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
-    def _refuse_too_large(self, gang: PendingGang) -> PlacementAttempt:
+    def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
         if not self._brief:
             self._refusals.append(explain_gang(self._context, gang))
         return self._full_or_stuck(gang)
 
-    def _full_or_stuck(self, gang: PendingGang) -> PlacementAttempt:
+    def _full_or_stuck(self, gang: PendingGang) -> AttemptResult:
         """Return FULL if the gang fits on an empty cluster; only then it waits for running gangs to end."""
-        return PlacementAttempt.FULL if fits_empty_cluster(self._context, gang) else PlacementAttempt.STUCK
+        return AttemptResult.FULL if fits_empty_cluster(self._context, gang) else AttemptResult.STUCK
 
     def _refuse_waiting(self, waiting: Iterable[PodGroupState], head: PendingGang | None) -> None:
         """Refuse gangs that wait behind the head, or because of the policy if there is no head."""

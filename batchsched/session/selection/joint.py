@@ -1,72 +1,72 @@
 """Joint selection by weight: the solver chooses among all gangs of a window at once, window after window.
 
-What the solver and the statement leave over may still get room by preemption, and the first gang that waits for running
-gangs to end gets a reservation.
+The first gang that waits for running gangs to end gets a reservation, which the solver has to respect.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from batchsched.api.decision import Refusal
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointOutcome, JointProposer, with_gang
-from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.preemption.nominated import NominatedCapacity
-from batchsched.session.preemption.victim_selection import VictimSelection
 from batchsched.session.refusals import Diagnosis, refuse_out_of_turn
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.selection.pod_by_pod import PodByPodPlacer
 from batchsched.session.selection.selection_run import SelectionRun
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 
 
 class JointWindowProposer:
     """Selects gangs by weight, window after window; a `Proposer`."""
 
-    def __init__(self, run: SelectionRun) -> None:
+    def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
         self._run = run
+        self._nominated = nominated
         self._keys: dict[str, str] = {}
         """`namespace/name` of the admitted gangs, by identity."""
 
-    def select(self, pending: OrderedGangs) -> None:
-        """Place gangs window after window, then make room for some that are left, then reserve for the head."""
-        run, builder = self._run, self._run.builder
-        nominated = NominatedCapacity(run.tables, run.resting)
+    def propose(self, pending: OrderedGangs) -> list[PendingGang]:
+        """Place gangs window after window; return those without a place that do not wait for another gang."""
+        run, builder, nominated = self._run, self._run.builder, self._nominated
         with run.telemetry.stage("admit"):
-            gangs = run.order.of(self._admitted(pending.members), run.now)
-            # The sort is stable: inside a tier, gangs with nominated pods go first, since evictions were paid for them.
-            # A gang that a strict queue holds behind another one keeps its place.
-            gangs.sort(key=lambda gang: (gang.tier, gang.behind != "" or not nominated.is_nominated(gang)))
+            gangs = self._admitted(pending)
         self._keys = {gang.members.identity: gang.key for gang in gangs}
-        # Nominated pods count on their nodes from here on; leaving the block takes them off the table again.
-        with nominated:
-            context = run.context()
-            unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
-            builder.head = ReservedHead.among(
-                context, unnominated, builder.placements, run.sticky_reservations(), nominated.not_in_table
-            )
-            for window in self._windows(gangs):
-                for part in nominated.split(window):
-                    context = self._select_window(context, self._startable(part))
-                    # From the next tier on, room is kept for nominated pods of this part that got no place.
-                    context = context.spend(nominated.keep_unplaced(part, builder.placements))
-            builder.nominated += nominated.kept_for_resting
-            nominated.release()
-            self._make_room(gangs)
-            builder.reserve_head()
+        context = run.context()
+        unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
+        builder.head = ReservedHead.choose(
+            context, unnominated, builder.placements, run.sticky, nominated.not_in_table
+        )
+        for window in self._windows(gangs):
+            for part in nominated.split(window):
+                context = self._select_window(context, self._startable(part))
+                # From the next tier on, room is kept for nominated pods of this part that got no place.
+                context = context.spend(nominated.keep_unplaced(part, builder.placements))
         builder.close_tiers()
+        placed = {placement.gang.members.identity for placement in builder.placements} | {""}
+        return [
+            gang
+            for gang in gangs
+            if gang.need
+            and not gang.follows
+            and gang.members.identity not in placed
+            and gang.behind in placed  # "" for no gang ahead
+        ]
 
-    def _admitted(self, waiting: Iterable[PodGroupState]) -> list[PendingGang]:
-        """Return the gangs that may be placed, in the policy's order; record the refusals of the others."""
-        gangs: list[PendingGang] = []
-        for members in waiting:
-            admitted = self._run.admit(members)
-            if isinstance(admitted, Refusal):
-                self._run.builder.refusals.append(admitted)
-            elif admitted is not None:
-                gangs.append(admitted)
-        return gangs
+    def _admitted(self, pending: OrderedGangs) -> list[PendingGang]:
+        """Return the gangs that may be placed, by tier."""
+        run = self._run
+        admitted = {
+            index: gang
+            for index, members in enumerate(pending.members)
+            if (gang := run.admit(members)) is not None
+        }
+        # The sort is stable: inside a tier, gangs with nominated pods go first, since evictions were paid for them.
+        # A gang that a strict queue holds behind another one keeps its place.
+        return sorted(
+            run.order.take_turns(pending, admitted, run.now),
+            key=lambda gang: (gang.tier, gang.behind != "" or not self._nominated.is_nominated(gang)),
+        )
 
     def _windows(self, gangs: Sequence[PendingGang]) -> Iterator[Sequence[PendingGang]]:
         """Cut gangs into windows of at most `sessionWindow`."""
@@ -104,7 +104,7 @@ class JointWindowProposer:
         with telemetry.stage("formulate"):
             formulation = formulate(context, gangs, run.tables.pending_gangs.youngest())
             if builder.head is not None:
-                formulation = builder.head.on(formulation)
+                formulation = builder.head.restrict(formulation)
         outcome = JointProposer(formulation, settings, run.seed, telemetry).select(run.statement)
         with telemetry.stage("walk"):
             outcome = self._place_rejected(context, formulation, outcome)
@@ -134,30 +134,8 @@ class JointWindowProposer:
             if rejected.final or gang.members.identity in placed:
                 continue
             # Pod by pod, no rule would keep the gang off the room that is reserved for the head.
-            if head is not None and head.bounds(gang):
+            if head is not None and head.restricts(gang):
                 continue
             if placer.place_gang(gang) is None:
                 outcome = with_gang(formulation, outcome, number, placer.placements[-1])
         return outcome
-
-    def _make_room(self, gangs: Sequence[PendingGang]) -> None:
-        """Evict for gangs that found no room, if the profile has a PostFilter plugin."""
-        run, builder = self._run, self._run.builder
-        placed = {placement.gang.members.identity for placement in builder.placements} | {""}
-        unplaced = [
-            gang
-            for gang in gangs
-            if gang.need
-            and not gang.follows
-            and gang.members.identity not in placed
-            and gang.behind in placed  # "" for no gang ahead
-        ]
-        if not unplaced or not run.tables.pipeline.postfilters:
-            return
-        eligibility = EvictionEligibility(run.tables, run.order.latest, run.now, builder.placements)
-        # Victims leave the tables inside the block only: they are still running when the session ends.
-        with VictimSelection(
-            run.context(), run.statement, eligibility, run.now, run.seed, builder.head
-        ) as victims:
-            victims.make_room(unplaced)
-        builder.add_evictions(victims)

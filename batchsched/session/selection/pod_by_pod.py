@@ -269,25 +269,23 @@ class PodByPodProposer:
     def __init__(self, run: SelectionRun) -> None:
         self._run = run
 
-    def select(self, pending: OrderedGangs) -> None:
-        """Place gang after gang; make room for the one pod that a gang lacks."""
+    def propose(self, pending: OrderedGangs) -> tuple[PendingGang, ...]:
+        """Place gang after gang; make room for the one pod that a gang lacks. No gang is left to be made room for."""
         run, builder = self._run, self._run.builder
         # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
-        positions = list(run.order.through(pending, run.admission, run.now))
+        positions = list(run.order.index_turns(pending, run.admission, run.now))
         preemption = PodPreemption(run.tables, run.now)
         placer = PodByPodPlacer(run.context(), run.statement, preemption, self._sampling())
         for position in positions:
-            admitted = run.admit(pending.members[position])
-            if isinstance(admitted, Refusal):
-                builder.refusals.append(admitted)
-            elif admitted is not None:
-                refusal = placer.place_gang(admitted)
-                # A gang at its minimum runs already: its surplus pods wait without a refusal.
-                if refusal is not None and admitted.need > 0:
-                    builder.refusals.append(refusal)
+            gang = run.admit(pending.members[position])
+            refusal = None if gang is None else placer.place_gang(gang)
+            # A gang at its minimum runs already: its surplus pods wait without a refusal.
+            if gang is not None and refusal is not None and gang.need > 0:
+                builder.refusals.append(refusal)
         builder.placements += placer.placements
         builder.evictions += preemption.evictions.values()
         builder.nominated += preemption.list_unplaced()
+        return ()
 
     def _sampling(self) -> Sampling | None:
         """Return how many nodes are searched for a pod; None for all of them."""

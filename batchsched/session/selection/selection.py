@@ -1,65 +1,25 @@
 """The selection of one session: held gangs first, then one proposer for all pending gangs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from batchsched.api.gang_identity import SINGLE_POD_PREFIX
 from batchsched.api.snapshot import HeldGang
 from batchsched.framework.status import Code, Status
+from batchsched.session.preemption.eligibility import EvictionEligibility
+from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.preemption.victim_selection import VictimSelection
 from batchsched.session.refusals import refuse_at_permit, refuse_without_nodes
 from batchsched.session.selection.in_order import InOrderProposer
 from batchsched.session.selection.joint import JointWindowProposer
 from batchsched.session.selection.pod_by_pod import PodByPodProposer
 from batchsched.session.selection.selection_run import Proposer, SelectionRun
-from batchsched.session.statement import GangPlacement, PlannedPods, Statement
+from batchsched.session.statement import GangPlacement, PlannedPods
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
 
 PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutSeconds"
-
-
-def revisit(
-    tables: SessionTables, statement: Statement, held: Iterable[HeldGang], now: float
-) -> tuple[GangPlacement, ...]:
-    """Place waiting gangs on their nodes again, and ask Permit again.
-
-    Returns: the placements: allowed, waiting until the first deadline, or refused. If the time of a gang is over, its
-    pods are unreserved, the last one first.
-    """
-    return tuple(walked for one in held if (walked := _revisit(tables, statement, one, now)) is not None)
-
-
-def _revisit(tables: SessionTables, statement: Statement, held: HeldGang, now: float) -> GangPlacement | None:
-    members = tables.gangs.get(held.pod_group) or tables.gangs.get(SINGLE_POD_PREFIX + held.pod_group)
-    if members is None or not members.pending:
-        return None
-    gang = tables.pending_gang(members)
-    mark = statement.checkpoint()
-    walked = statement.place_gang(gang, _shares(tables, gang, held))
-    if (
-        walked.refusal.ok and not walked.placed
-    ):  # its nodes no longer exist: it is pending like any other gang
-        return None
-    if now >= held.until and walked.held_by:
-        statement.roll_back_to(mark)
-        walked.refusal = Status(Code.UNSCHEDULABLE, (PERMIT_TIMEOUT_MESSAGE,), held.plugin)
-        walked.held_by = ""
-    elif walked.held_by:
-        walked.until = min(walked.until, held.until)
-    return walked
-
-
-def _shares(tables: SessionTables, gang: PendingGang, held: HeldGang) -> list[PlannedPods]:
-    places = {one.pod: tables.node_table.index.get(one.node, -1) for one in held.pods}
-    shares = []
-    for part in gang.parts:
-        pods = tuple(pod for pod in part.pods if places.get(pod.key, -1) >= 0)
-        if pods:
-            nodes = tuple(places[pod.key] for pod in pods)
-            shares.append(
-                PlannedPods(type(part)(part.pod_class, part.subgroup, pods), nodes, (1,) * len(pods))
-            )
-    return shares
 
 
 def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset[str]:
@@ -68,33 +28,97 @@ def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset
     Returns:
       Identities of the gangs that were asked; they do not take part in the selection.
     """
-    deadlines = {held_gang.pod_group: held_gang.until for held_gang in reversed(held)}
-    placements = revisit(run.tables, run.statement, held, run.now)
-    for placement in placements:
+    identities = set()
+    for held_gang in held:
+        placement = _revisit(run, held_gang)
+        if placement is None:
+            continue
+        identities.add(placement.gang.members.identity)
         if placement.refusal.ok:
             run.builder.placements.append(placement)
         else:
-            timed_out = run.now >= deadlines.get(placement.gang.key, float("inf"))
+            timed_out = run.now >= held_gang.until
             run.builder.refusals.append(refuse_at_permit(placement, timed_out=timed_out))
-    return frozenset(placement.gang.members.identity for placement in placements)
+    return frozenset(identities)
+
+
+def _revisit(run: SelectionRun, held: HeldGang) -> GangPlacement | None:
+    """Place a waiting gang on its nodes again: allowed, waiting until the first deadline, or refused."""
+    tables, statement = run.tables, run.statement
+    members = tables.gangs.get(held.pod_group) or tables.gangs.get(SINGLE_POD_PREFIX + held.pod_group)
+    if members is None or not members.pending:
+        return None
+    gang = tables.pending_gang(members)
+    checkpoint = statement.checkpoint()
+    placement = statement.place_gang(gang, _plan_held_pods(tables, gang, held))
+    if placement.refusal.ok and not placement.placed:
+        return None  # its nodes no longer exist: it is pending like any other gang
+    if run.now >= held.until and placement.held_by:
+        # The rollback unreserves the pods, the last one first.
+        statement.roll_back_to(checkpoint)
+        placement.refusal = Status(Code.UNSCHEDULABLE, (PERMIT_TIMEOUT_MESSAGE,), held.plugin)
+        placement.held_by = ""
+    elif placement.held_by:
+        placement.until = min(placement.until, held.until)
+    return placement
+
+
+def _plan_held_pods(tables: SessionTables, gang: PendingGang, held: HeldGang) -> list[PlannedPods]:
+    """Return the plan to place the pods of a gang where they wait."""
+    nodes = {
+        held_pod.pod: node
+        for held_pod in held.pods
+        if (node := tables.node_table.index.get(held_pod.node)) is not None
+    }
+    plans = []
+    for part in gang.parts:
+        pods = tuple(pod for pod in part.pods if pod.key in nodes)
+        if pods:
+            plan_nodes = tuple(nodes[pod.key] for pod in pods)
+            plans.append(PlannedPods(replace(part, pods=pods), plan_nodes, (1,) * len(pods)))
+    return plans
 
 
 def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
-    """Place pending gangs in the way that the profile asks for.
+    """Place pending gangs in the way that the profile asks for, and make room for gangs that found none.
 
     Args:
       run: the session; its builder receives placements, evictions and refusals.
       pending: the gangs that take part, in the policy's order.
     """
+    builder = run.builder
     if not run.tables.node_table.nodes:
-        run.builder.refusals += [refuse_without_nodes(members) for members in pending.members]
+        builder.refusals += [refuse_without_nodes(members) for members in pending.members]
         return
-    _proposer(run).select(pending)
-
-
-def _proposer(run: SelectionRun) -> Proposer:
     if not run.profile.solver.enabled:
-        return PodByPodProposer(run)
-    if run.profile.selection == "ordered":
-        return InOrderProposer(run)
-    return JointWindowProposer(run)
+        # Filters count nominated pods, and PostFilter plugins make room pod by pod, inside the proposer.
+        PodByPodProposer(run).propose(pending)
+        return
+    # Nominated pods count on their nodes from here on; leaving the block takes them off the table again.
+    with NominatedCapacity(run.tables, run.resting) as nominated:
+        proposer: Proposer = (
+            InOrderProposer(run)
+            if run.profile.selection == "ordered"
+            else JointWindowProposer(run, nominated)
+        )
+        unplaced = proposer.propose(pending)
+        builder.nominated += nominated.kept_for_resting
+        # Preemption may place gangs on their nominated nodes again, so these pods must not count twice.
+        nominated.release()
+        _make_room(run, list(unplaced))
+        # Last, since a gang that pods are evicted for needs no reservation.
+        builder.reserve_head()
+
+
+def _make_room(run: SelectionRun, unplaced: Sequence[PendingGang]) -> None:
+    """Evict for gangs that found no room, if the profile has a PostFilter plugin."""
+    if not unplaced or not run.tables.pipeline.postfilters:
+        return
+    builder = run.builder
+    eligibility = EvictionEligibility(run.tables, run.order.latest, run.now, builder.placements)
+    # Victims leave the tables inside the block only: they are still running when the session ends.
+    with VictimSelection(
+        run.context(), run.statement, eligibility, run.now, run.seed, builder.head
+    ) as victims:
+        victims.make_room(unplaced)
+    builder.add_evictions(victims)

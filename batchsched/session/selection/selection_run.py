@@ -1,9 +1,10 @@
 """State of one selection: what the proposers share while they fill the statement and the decision."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from batchsched.api.decision import Refusal, Reservation
+from batchsched.api.decision import Refusal
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.queues.gang_order.policy import Policy
@@ -24,11 +25,14 @@ from batchsched.session.tables.topology_levels import Levels
 class Proposer(Protocol):
     """A way to select gangs: jointly, in strict order, or pod by pod."""
 
-    def select(self, pending: OrderedGangs) -> None:
+    def propose(self, pending: OrderedGangs) -> Iterable[PendingGang]:
         """Place gangs in the run's statement; record placements and refusals in the run's builder.
 
         Args:
           pending: the gangs that take part, in the policy's order.
+
+        Returns:
+          Gangs that found no room and may have others evicted for them, in order.
         """
         ...
 
@@ -46,7 +50,7 @@ class SelectionRun:
       order: orders gangs by the fair shares of their queues.
       statement: places gangs; what is not committed is rolled back when the session ends.
       resting: identities of gangs that do not take part; their nominated nodes stay reserved.
-      previous_reservations: reservations that the previous decision stated.
+      sticky: which reservations the session states and keeps.
       now: seconds since 1970.
       seed: seed of all random draws.
       telemetry: receives stages and timings.
@@ -61,7 +65,7 @@ class SelectionRun:
     order: GangOrder
     statement: Statement
     resting: frozenset[str]
-    previous_reservations: tuple[Reservation, ...]
+    sticky: StickyReservations
     now: float
     seed: int
     telemetry: Telemetry
@@ -75,15 +79,12 @@ class SelectionRun:
         )
         return context.spend(self.builder.placements)
 
-    def sticky_reservations(self) -> StickyReservations:
-        """Return which reservations the session states and keeps."""
-        return StickyReservations.of(self.profile, self.previous_reservations, self.now)
-
-    def admit(self, members: PodGroupState) -> PendingGang | Refusal | None:
-        """Admit one gang: the gang as it may be placed, its refusal, or None if no pod of it remains."""
-        admitted = self.admission.gang(members)
+    def admit(self, members: PodGroupState) -> PendingGang | None:
+        """Return a gang as it may be placed; None if no pod of it remains, or if it is refused, which is recorded."""
+        admitted = self.admission.admit_gang(members)
         if isinstance(admitted, Refusal):
-            return admitted
+            self.builder.refusals.append(admitted)
+            return None
         return admitted if admitted.parts else None
 
     def take_back_rejected(self) -> None:

@@ -44,7 +44,7 @@ class GangCache:
       running: the bound pods' requests; written by `SessionTables.running_gang`.
       lasting_problem: (pending gang, its problem with masks that stay true when running gangs end); written by
         `formulation.lasting_problem`.
-      admission: (mark of the Admission, pending gang, admitted gang or refusal); written by `Admission.gang`.
+      admission: (mark of the Admission, pending gang, admitted gang or refusal); written by `Admission.admit_gang`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
         `reservation.hopeful`.

@@ -37,7 +37,7 @@ def test_an_answer_is_kept_for_one_admission_and_asked_for_again_in_the_next():
     first, second = (
         Admission(tables, levels, names) for names in (frozenset[str](), frozenset({"PodGroup team/ghost"}))
     )
-    answers = [admission.gang(lost) for admission in (first, first, second)]
+    answers = [admission.admit_gang(lost) for admission in (first, first, second)]
     assert answers[0] is answers[1]
     assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]
 

@@ -66,7 +66,7 @@ def test_gang_that_fits_or_never_will_is_no_head():
     )
     there = inside(snapshot, EASY)
     gangs = [there.gang("team/fits"), there.gang("team/never")]
-    assert ReservedHead.among(there.context, gangs, (), StickyReservations(NOW)) is None
+    assert ReservedHead.choose(there.context, gangs, (), StickyReservations(NOW)) is None
 
 
 def test_head_whose_time_has_come_starts_whatever_the_others_weigh():
