@@ -89,7 +89,7 @@ class QueuePositions:
         if policies is not None:
             no_capacity = TotalCapacity((), np.zeros(0, np.int64), np.zeros(0, np.bool_))
             table = lay_out(tree, no_capacity, QueueDemand({}, {}))
-            chosen = policies.of(table)
+            chosen = policies.list_by_row(table)
             for name in tree.queues:
                 self._policy_by_queue[name] = chosen[table.home(name)].gangs or self._default
 
@@ -182,7 +182,7 @@ def _fair_shares(
 ) -> Mapping[str, Mapping[str, int]]:
     """Return the fair share of each queue; empty if a policy reads past usage, which only sessions have."""
     policies = QueuePolicies(tree, queue_policy)
-    if policies.remember:
+    if policies.reads_past_usage:
         return {}
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
@@ -201,7 +201,7 @@ def _fair_shares(
     table = lay_out(
         tree, TotalCapacity(resources, capacity, share_resources(resources)), QueueDemand(allocated, demand)
     )
-    fair = entitlements(table, policies.of(table)).fair
+    fair = entitlements(table, policies.list_by_row(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
         for index, name in enumerate(table.names)

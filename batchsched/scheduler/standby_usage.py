@@ -64,7 +64,7 @@ class StandbyUsage:
         allocated = {queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated.items()}
         for profile in self._profiles():
             policies = QueuePolicies.of_profile(tree, profile)
-            if policies is not None and policies.remember:
+            if policies is not None and policies.reads_past_usage:
                 history = self.past(profile)
                 history.advance(now, allocated)
                 history.hold(allocated)

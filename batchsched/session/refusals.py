@@ -60,9 +60,9 @@ class RefusalMessages:
     def message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence: the binding constraint, and how much is missing."""
         lost = "; gangs of a higher priority or more weight took the room" if evidence.outbid else ""
-        return f"{self._what(evidence)}{lost}"
+        return f"{self._constraint(evidence)}{lost}"
 
-    def _what(self, evidence: RefusalEvidence) -> str:
+    def _constraint(self, evidence: RefusalEvidence) -> str:
         missing = self._amounts(self.missing(evidence))
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
         match evidence.cause:
@@ -114,7 +114,7 @@ class RefusalMessages:
 
     def _filters(self, evidence: RefusalEvidence) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
-            surveyed = self._context.feasibility.of(part.pod_class)
+            surveyed = self._context.feasibility.feasibility_of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
                 return surveyed.scan.fit_error()
         return "no node is left for some of them"
@@ -215,20 +215,20 @@ def refuse_for_failure(gang: PendingGang, error: PluginError) -> Refusal:
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
-def refuse_at_permit(walked: GangPlacement, *, timed_out: bool) -> Refusal:
+def refuse_at_permit(placement: GangPlacement, *, timed_out: bool) -> Refusal:
     """Refuse a gang that was rolled back: by Reserve, by Permit, or since a plugin failed."""
-    status = walked.refusal
+    status = placement.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
-    reason = "PermitTimeout" if timed_out else "PermitRejected" if walked.final else "PluginConstraint"
-    if walked.failure:
+    reason = "PermitTimeout" if timed_out else "PermitRejected" if placement.final else "PluginConstraint"
+    if placement.failure:
         reason = "PluginFailed"
-    return Refusal(pod_group=walked.gang.key, reason=reason, message=message)
+    return Refusal(pod_group=placement.gang.key, reason=reason, message=message)
 
 
-def refuse_unschedulable(gang: PendingGang, scan: FilterResult, said: str = "") -> Refusal:
-    """Refuse a gang with a pod that fits on no node, in kube-scheduler's words; `said` is the PostFilters' message."""
+def refuse_unschedulable(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
+    """Refuse a gang with a pod that fits on no node, in the words of kube-scheduler and of the PostFilter plugins."""
     sentence = scan.fit_error()
-    message = f"{sentence} {said}" if said else sentence
+    message = f"{sentence} {postfilter_message}" if postfilter_message else sentence
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
@@ -293,7 +293,7 @@ class Diagnosis:
 
     def refusals(self) -> list[Refusal]:
         """Return a refusal for each gang of the session that was not placed."""
-        placed = {walked.gang.members.identity for walked in self._outcome.placements}
+        placed = {placement.gang.members.identity for placement in self._outcome.placements}
         numbers = [
             number
             for number, gang in enumerate(self._formulation.gangs)
@@ -348,7 +348,7 @@ def _refusal(
     if number in formulation.failures:
         return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
     for part in gang.parts:
-        surveyed = context.feasibility.of(part.pod_class)
+        surveyed = context.feasibility.feasibility_of(part.pod_class)
         if surveyed.failure:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
         if surveyed.scan is not None and not surveyed.scan.status.ok:

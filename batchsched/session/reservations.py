@@ -79,9 +79,9 @@ def fits(problem: Problem, free: IntArray) -> bool:
     return bool(solve_greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
 
 
-def announce(gang: PendingGang, shadow: HeadReservation) -> Reservation:
+def announce(gang: PendingGang, reservation: HeadReservation) -> Reservation:
     """Return a reservation for a decision; the start is rounded up to seconds, so that it is never too early."""
-    return Reservation(pod_group=gang.key, start=timestamp(math.ceil(shadow.start)))
+    return Reservation(pod_group=gang.key, start=timestamp(math.ceil(reservation.start)))
 
 
 def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
@@ -127,7 +127,7 @@ def reserve(
     """
     tables = context.tables
     runs = [tables.running_gang(members) for members in tables.running.values()]
-    runs += [_run_of(tables, walked, now) for walked in started]
+    runs += [_run_of(tables, placement, now) for placement in started]
     runs.sort(key=lambda run: run.end)
     runs = [run for run in runs if math.isfinite(run.end)]
     free = free_without_nominated(tables, held)
@@ -142,14 +142,14 @@ def reserve(
     return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
 
 
-def _run_of(tables: SessionTables, walked: GangPlacement, now: float) -> RunningGang:
+def _run_of(tables: SessionTables, placement: GangPlacement, now: float) -> RunningGang:
     """Return what a gang placed by this session uses, and its expected end."""
-    gang = walked.gang
+    gang = placement.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
     return RunningGang.of(
         end if gang.fresh else tables.running_gang(gang.members).end,
-        [placed.node for placed in walked.placed],
-        [tables.request_vectors(placed.pod)[0] for placed in walked.placed],
+        [placed.node for placed in placement.placed],
+        [tables.request_vectors(placed.pod)[0] for placed in placement.placed],
         len(tables.node_table.resources),
     )
 
@@ -202,16 +202,16 @@ class StickyReservations:
     before: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, profile: Profile, told: Iterable[Reservation], now: float) -> Self:
-        """Return the reservations to keep; `told` are those of the previous session's decision."""
+    def of(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
+        """Return the reservations to keep; `previous` are those of the previous session's decision."""
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
-        return cls(now, slowdown, frozenset(one.pod_group for one in told))
+        return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
 
-    def due(self, gang: PendingGang) -> bool:
+    def is_announced(self, gang: PendingGang) -> bool:
         """Return True if the reserved start of a gang is announced."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
-    def given(self, members: PodGroupState) -> bool:
+    def is_kept(self, members: PodGroupState) -> bool:
         """Return True if an earlier session announced a start for a gang that has to be kept."""
         return self.slowdown is not None and members.key in self.before
 
@@ -226,7 +226,7 @@ class StickyReservations:
           tables: for the tiers of the gangs.
           shared: True if queues have entitlements; a gang is then moved past gangs of its own queue only.
         """
-        kept = {index for index, members in enumerate(line.members) if self.given(members)}
+        kept = {index for index, members in enumerate(line.members) if self.is_kept(members)}
         if not kept:
             return line, turns
         room = line.room.copy()
@@ -239,7 +239,7 @@ class StickyReservations:
             passed = (
                 to
                 for to, other in enumerate(ahead)
-                if not self.given(other)
+                if not self.is_kept(other)
                 and tables.pending_gang(other).tier >= tier
                 and not (shared and other.queue != promised.queue)
             )
@@ -264,14 +264,14 @@ class ReservedHead:
     Args:
       gang: the head.
       context: the tables of the session.
-      shadow: its earliest start, and what is free then.
+      reservation: its earliest start, and what is free then.
       now: seconds since 1970.
       held: nominated pods and their node indexes; they count as running without an end.
     """
 
     gang: PendingGang
     context: SessionContext
-    shadow: HeadReservation
+    reservation: HeadReservation
     now: float
     held: Sequence[tuple[Pod, int]] = ()
 
@@ -281,7 +281,7 @@ class ReservedHead:
         context: SessionContext,
         gangs: Iterable[PendingGang],
         started: Sequence[GangPlacement],
-        promises: StickyReservations,
+        sticky: StickyReservations,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
         """Return the first gang that can start once running gangs end.
@@ -292,28 +292,30 @@ class ReservedHead:
           context: the tables of the session.
           gangs: in the order of tiers.
           started: gangs that this session has placed already.
-          promises: the reservations of earlier sessions, and which gangs may have a new one.
+          sticky: the reservations of earlier sessions, and which gangs may have a new one.
           held: nominated pods and their node indexes.
         """
-        tables, now = context.tables, promises.now
+        tables, now = context.tables, sticky.now
         ends = (tables.running_gang(members).end for members in tables.running.values())
-        if context.profile.backfill == "none" or not (promises.before or any(map(math.isfinite, ends))):
+        if context.profile.backfill == "none" or not (sticky.before or any(map(math.isfinite, ends))):
             return None
         available = free_without_nominated(tables, held)
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
-        waiting = [gang for gang in gangs if gang.need and not gang.follows and promises.due(gang)]
-        for gang in sorted(waiting, key=lambda one: (one.tier, not promises.given(one.members))):
+        waiting = [gang for gang in gangs if gang.need and not gang.follows and sticky.is_announced(gang)]
+        for gang in sorted(waiting, key=lambda gang: (gang.tier, not sticky.is_kept(gang.members))):
             if (gang.needs <= free_total).all() and fits(problem := lasting_problem(context, gang), free):
-                if gang.key in promises.before:  # it can start now: no gang may displace it by weight
+                if gang.key in sticky.before:  # it can start now: no gang may displace it by weight
                     return cls(gang, context, HeadReservation(now, available, problem, gang.needs), now, held)
                 continue
             if candidates == MAX_HEAD_CANDIDATES:
                 break
             candidates += 1
-            shadow = reserve(context, gang, started, now, held) if fits_empty_cluster(context, gang) else None
-            if shadow is not None:
-                return cls(gang, context, shadow, now, held)
+            reservation = (
+                reserve(context, gang, started, now, held) if fits_empty_cluster(context, gang) else None
+            )
+            if reservation is not None:
+                return cls(gang, context, reservation, now, held)
         return None
 
     def restricts(self, gang: PendingGang) -> bool:
@@ -321,7 +323,7 @@ class ReservedHead:
         if gang.members is self.gang.members or gang.tier < self.gang.tier:
             return False
         # Not `>`: an unknown end is NaN, and counts as later than the start.
-        return not self._end(gang) <= self.shadow.start
+        return not self._end(gang) <= self.reservation.start
 
     def restrict(self, formulation: Formulation) -> Formulation:
         """Return the formulation with rows that keep the head's room from longer gangs."""
@@ -330,9 +332,9 @@ class ReservedHead:
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
         if not len(classes):
             return formulation
-        beside_head = self.shadow.unused_capacity()
+        beside_head = self.reservation.unused_capacity()
         rows = []
-        for resource in np.flatnonzero(self.shadow.problem.classes.demand.any(axis=0)).tolist():
+        for resource in np.flatnonzero(self.reservation.problem.classes.demand.any(axis=0)).tolist():
             asking = classes[problem.classes.demand[classes, resource] > 0]
             available = beside_head[:, resource]
             right = np.where(available < problem.nodes.free[:, resource], available, UNLIMITED)
@@ -349,36 +351,36 @@ class ReservedHead:
                 )
         return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
 
-    def count(self, walked: Iterable[GangPlacement]) -> None:
+    def count(self, placements: Iterable[GangPlacement]) -> None:
         """Count placed gangs: what runs beyond the reserved start is not free then."""
-        for placement in walked:
-            if not self._end(placement.gang) <= self.shadow.start:
+        for placement in placements:
+            if not self._end(placement.gang) <= self.reservation.start:
                 nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
-                np.subtract.at(self.shadow.free, nodes, requests)
+                np.subtract.at(self.reservation.free, nodes, requests)
 
-    def exchange(self, walked: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def exchange(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Count a gang in place of its victims if the head can still start in time; return True if it can.
 
         Args:
-          walked: the gang.
+          placement: the gang.
           leaving: its victims, of gangs that would have run beyond the start, with their node indexes.
         """
-        if not self.restricts(walked.gang):
-            self.count((walked,))
+        if not self.restricts(placement.gang):
+            self.count((placement,))
             return True
-        nodes, requests = self._places((placed.pod, placed.node) for placed in walked.placed)
+        nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
         freed_nodes, freed = self._places(leaving)
-        return self.shadow.take(np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed]))
+        return self.reservation.take(np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed]))
 
     def outlasts(self, identity: str) -> bool:
         """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown."""
         tables = self.context.tables
-        return not tables.running_gang(tables.gangs[identity]).end <= self.shadow.start
+        return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
-    def reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
+    def announce_start(self, started: Iterable[GangPlacement]) -> Reservation | None:
         """Return the reservation for the decision, computed again after all placements of the session."""
-        shadow = reserve(self.context, self.gang, started, self.now, self.held)
-        return None if shadow is None else announce(self.gang, shadow)
+        current = reserve(self.context, self.gang, started, self.now, self.held)
+        return None if current is None else announce(self.gang, current)
 
     def _end(self, gang: PendingGang) -> float:
         """Return the expected end of a gang that starts now or runs already, in seconds since 1970; NaN if unknown."""

@@ -81,7 +81,7 @@ class Session:
         """Take in what changed in the cluster since the last call; between two sessions only."""
         self.tables.apply(changes)
         if changes.nodes is not None:
-            self._order.look_at_nodes()
+            self._order.check_resources()
             self._number_levels()
 
     def hold(self, held: tuple[HeldGang, ...]) -> None:
@@ -125,7 +125,7 @@ class Session:
             run.take_back_rejected()
             statement.commit()
             decision = run.builder.build(tables, self._order.set_aside)
-        self._order.remember(run.builder.placements)
+        self._order.record_usage(run.builder.placements)
         self._reservations = decision.reservations
         return decision
 

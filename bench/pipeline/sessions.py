@@ -63,13 +63,13 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     sessions = Session(cluster, PODWISE)
     tables = sessions.tables
     tables.refresh()
-    FeasibilityByClass(tables).of(
+    FeasibilityByClass(tables).feasibility_of(
         tables.classes.class_of(next(pod for pod in cluster.pods if not pod.node), -1)
     )
     waiting = [members for members in tables.gangs.values() if members.pending]
     start = time.process_time()
     feasibility = FeasibilityByClass(tables)
-    feasibility.all(part.pod_class for members in waiting for part in tables.pending_gang(members).parts)
+    feasibility.compute(part.pod_class for members in waiting for part in tables.pending_gang(members).parts)
     return time.process_time() - start
 
 

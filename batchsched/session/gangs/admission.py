@@ -74,8 +74,8 @@ class Admission:
                 message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
             )
         try:
-            self.levels.of(members.group)
-            self.levels.of_subgroups(members.group)
+            self.levels.choose(members.group)
+            self.levels.choose_of_subgroups(members.group)
         except UnknownLevel as error:
             return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
         return None

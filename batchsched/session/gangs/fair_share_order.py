@@ -83,7 +83,7 @@ class _Turn(NamedTuple):
 
     Args:
       head: position of the gang in the order of its queue.
-      asked: [R] requests that the gang needs at least.
+      minimum: [R] requests that the gang needs at least.
       total: [R] requests of all its pending pods.
       below: the child row that has the turn, NO_CHILD for a gang of the row itself.
       stage: 0 if the gang is inside the guarantee of this row, 1 inside its fair share, 2 beyond both.
@@ -91,7 +91,7 @@ class _Turn(NamedTuple):
     """
 
     head: float
-    asked: IntArray
+    minimum: IntArray
     total: IntArray
     below: int
     stage: int = 0
@@ -230,11 +230,11 @@ class FairShareOrder:
         if not batch:
             return
         self._turns_ahead[row] = min(_MAX_TURNS_AHEAD, _TURNS_AHEAD_GROWTH * self._turns_ahead[row])
-        asked = np.array([turn.asked for turn in batch])
+        minimum = np.array([turn.minimum for turn in batch])
         total = np.array([turn.total for turn in batch])
         usage = self._reached[row] + total.cumsum(axis=0)
         self._reached[row] = usage[-1]
-        ranks = self._ranks(row, [turn.head for turn in batch], asked, usage - total)
+        ranks = self._ranks(row, [turn.head for turn in batch], minimum, usage - total)
         self._turns[row] += [_Turn(*turn[:4], *ranked) for turn, ranked in zip(batch, ranks, strict=True)]
 
     def _turns_of_queue(self, row: int) -> list[_Turn]:
@@ -253,20 +253,20 @@ class FairShareOrder:
         while heap and len(merged) < self._turns_ahead[row]:
             child = heap[0][1]
             turn = self._turns[child][self._passed[child]]
-            merged.append(_Turn(turn.head, turn.asked, turn.total, child))
+            merged.append(_Turn(turn.head, turn.minimum, turn.total, child))
             self._passed[child] += 1
             self._advance(child)
         return merged
 
     def _ranks(
-        self, row: int, heads: Sequence[float], asked: IntArray, before: IntArray
+        self, row: int, heads: Sequence[float], minimum: IntArray, before: IntArray
     ) -> list[tuple[int, tuple[float, ...]]]:
         """Return stage and rank of G consecutive turns of a row.
 
         Args:
           row: the row.
           heads: [G] positions of the gangs in their queues' orders.
-          asked: [G, R] requests that these gangs need at least.
+          minimum: [G, R] requests that these gangs need at least.
           before: [G, R] usage of the row before each turn.
 
         Returns: for each turn its stage and its rank among the row's siblings; the smallest rank is next.
@@ -275,13 +275,13 @@ class FairShareOrder:
         guarantee, fair = self._entitled.guarantee[row].tolist(), self._entitled.fair[row].tolist()
         stage = [
             _stage(used, requests, guarantee, fair)
-            for used, requests in zip(before.tolist(), asked.tolist(), strict=True)
+            for used, requests in zip(before.tolist(), minimum.tolist(), strict=True)
         ]
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
         position = row - self._spans[parent][0]
         siblings = repeated(self._siblings[parent], position, before, np.array(heads))
-        keys = self._policies[parent].key(siblings, asked).reshape(len(heads), -1).tolist()
+        keys = self._policies[parent].key(siblings, minimum).reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
 
@@ -350,26 +350,27 @@ def _with_entitlement(share: EntitlementClass, gang: PendingGang) -> PendingGang
     return cached[1]
 
 
-def _stage(used: Sequence[int], asked: Sequence[int], guarantee: Sequence[int], fair: Sequence[int]) -> int:
+def _stage(used: Sequence[int], minimum: Sequence[int], guarantee: Sequence[int], fair: Sequence[int]) -> int:
     """Return 0 if the requests of guaranteed resources are inside the guarantee, 1 if inside the fair share, else 2.
 
     Lists instead of arrays: for a handful of resources, plain Python is faster than NumPy.
 
     Args:
       used: [R] usage before the gang.
-      asked: [R] requests of the gang.
+      minimum: [R] requests of the gang.
       guarantee: [R] guarantee of the queue.
       fair: [R] fair share of the queue.
     """
     covered = [
         amount + more <= granted
-        for amount, more, granted in zip(used, asked, guarantee, strict=True)
+        for amount, more, granted in zip(used, minimum, guarantee, strict=True)
         if more > 0 and granted > 0
     ]
     if covered and all(covered):
         return 0
     beyond = (
-        more > 0 and amount + more > granted for amount, more, granted in zip(used, asked, fair, strict=True)
+        more > 0 and amount + more > granted
+        for amount, more, granted in zip(used, minimum, fair, strict=True)
     )
     return 1 + any(beyond)
 

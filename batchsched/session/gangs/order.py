@@ -82,11 +82,11 @@ class QueuePolicies:
         return cls(tree, profile.queue_policy) if entitles else None
 
     @property
-    def remember(self) -> bool:
+    def reads_past_usage(self) -> bool:
         """True if a policy reads past usage."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
 
-    def of(self, shares: QueueTable) -> tuple[FairnessPolicy, ...]:
+    def list_by_row(self, shares: QueueTable) -> tuple[FairnessPolicy, ...]:
         """Return the policy of each row."""
         return policies_of(shares, self._default, self._chosen)
 
@@ -101,7 +101,7 @@ def measure_queues(
     """Measure usage and requests of the queues, and compute their entitlements.
 
     Args:
-      tables: the tables; held gangs have their places on them already.
+      tables: the tables; usage gangs have their places on them already.
       policies: of the queues.
       gangs: the pending gangs.
       scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
@@ -116,7 +116,7 @@ def measure_queues(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
     )
     shares = lay_out(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
-    chosen = policies.of(shares)
+    chosen = policies.list_by_row(shares)
     return MeasuredQueues(shares, entitlements(shares, chosen), chosen)
 
 
@@ -149,13 +149,13 @@ class GangOrder:
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
         self.policies = QueuePolicies.of_profile(tables.queues, profile)
-        self.look_at_nodes()
+        self.check_resources()
         self._past = past or UsageHistory(by_queue(tables.snapshot.usage), profile.usage_half_life_seconds)
-        self._remembers = self.policies is not None and self.policies.remember
+        self._reads_past_usage = self.policies is not None and self.policies.reads_past_usage
         self.latest: MeasuredQueues | None = None
         """Usage and entitlements as measured by the last call of `take_turns`; preemption reads them."""
 
-    def look_at_nodes(self) -> None:
+    def check_resources(self) -> None:
         """Check again whether the resources of queues exist on the present nodes."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.offered}
@@ -168,24 +168,24 @@ class GangOrder:
 
     def usage(self, now: float) -> Usage:
         """Return the decayed usage at `now`, empty if no policy reads it."""
-        return self._past.advance(now, self._held(())) if self._remembers else {}
+        return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
-    def remember(self, walked: Iterable[GangPlacement]) -> None:
+    def record_usage(self, placements: Iterable[GangPlacement]) -> None:
         """Record the usage when a session ends: running pods and the pods that it placed."""
-        if self._remembers:
-            self._past.hold(self._held(walked))
+        if self._reads_past_usage:
+            self._past.hold(self._usage_of_queues(placements))
 
-    def _held(self, walked: Iterable[GangPlacement]) -> dict[str, dict[str, int]]:
-        held = usage_by_queue(self._tables, self._scheduler_name)
-        for placement in walked:
-            queue_usage = held.setdefault(
+    def _usage_of_queues(self, placements: Iterable[GangPlacement]) -> dict[str, dict[str, int]]:
+        usage = usage_by_queue(self._tables, self._scheduler_name)
+        for placement in placements:
+            queue_usage = usage.setdefault(
                 placement.gang.queue, np.zeros(len(self._tables.node_table.resources), np.int64)
             )
             queue_usage += placement.total(len(queue_usage))
         names = self._tables.node_table.resources
         return {
             queue: {names[resource]: int(amounts[resource]) for resource in np.flatnonzero(amounts)}
-            for queue, amounts in held.items()
+            for queue, amounts in usage.items()
         }
 
     def measure(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:

@@ -203,19 +203,19 @@ class LimitIndex:
         self.limits = limits
         self._plain: dict[str, list[int]] = {}
         self._kept = [row for row, limit in enumerate(limits) if limit.kept]
-        self._found: dict[Owner, list[int]] = {}
+        self._rows_of_owner: dict[Owner, list[int]] = {}
         for row, limit in enumerate(limits):
             if not limit.kept:
                 self._plain.setdefault(limit.name, []).append(row)
 
     def rows(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that restrict gangs of an owner."""
-        rows = self._found.get(owner)
+        rows = self._rows_of_owner.get(owner)
         if rows is None:
             chain = tables.queues.ancestry(owner[0])
             # A kept guarantee restricts all queues but those for which it is kept.
             kept = [row for row in self._kept if set(self.limits[row].kept).isdisjoint(chain)]
-            rows = self._found[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
+            rows = self._rows_of_owner[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
         return rows
 
     def inside(self, tables: SessionTables, owner: Owner) -> list[int]:

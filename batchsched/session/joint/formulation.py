@@ -84,7 +84,7 @@ class FeasibilityByClass:
         # The class is part of the value: its id may be used again once it is gone.
         self._feasibility: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
-    def of(self, pod_class: PodClass) -> ClassFeasibility:
+    def feasibility_of(self, pod_class: PodClass) -> ClassFeasibility:
         """Return the feasibility of a class; classes that differ in priority alone share it if no plugin reads it."""
         first = pod_class.first
         entry = self._feasibility.get(id(first))
@@ -92,10 +92,10 @@ class FeasibilityByClass:
             entry = self._feasibility[id(first)] = (first, self._compute(first))
         return entry[1]
 
-    def all(self, classes: Iterable[PodClass]) -> None:
+    def compute(self, classes: Iterable[PodClass]) -> None:
         """Compute the feasibility of many classes, so that their time counts for the current stage."""
         for pod_class in classes:
-            self.of(pod_class)
+            self.feasibility_of(pod_class)
 
     def _compute(self, pod_class: PodClass) -> ClassFeasibility:
         tables, pipeline = self._tables, self._tables.pipeline
@@ -222,7 +222,7 @@ def formulate(
     tiers = sorted({gang.tier for gang in gangs})
     number_of_tier = {tier: number for number, tier in enumerate(tiers)}
     subs = _Subgroups(context, gangs)
-    choices = [context.levels.of(gang.members.group) for gang in gangs]
+    choices = [context.levels.choose(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
     used = _used_domains(context, gangs, choices)
     kind = [kinds.number(part.pod_class) for _, part in parts]
@@ -248,7 +248,7 @@ def formulate(
         if choices[number].required == NONE and gangs[number].fresh:
             gathered[number] = key
             choices[number] = replace(
-                choices[number], required=context.levels.of_label(key, tables.node_table)
+                choices[number], required=context.levels.number_label(key, tables.node_table)
             )
     problem = Problem(
         nodes=ProblemNodes(
@@ -376,7 +376,7 @@ def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
     formulation = formulate(context, [gang], gang.created, lasting=True)
     problem = formulation.problem
     steady = not formulation.failures and all(
-        context.feasibility.of(part.pod_class).steady for part in gang.parts
+        context.feasibility.feasibility_of(part.pod_class).steady for part in gang.parts
     )
     if steady and cache.pending is not None and not problem.rows and not context.quotas.limits:
         cache.lasting_problem = (cache.pending, problem)
@@ -400,7 +400,7 @@ class _Kinds:
         return number
 
     def arrays(self, nodes: int, lasting: bool) -> "tuple[np.ndarray, np.ndarray]":
-        feasibility = [self._feasibility.of(pod_class) for pod_class in self._classes]
+        feasibility = [self._feasibility.feasibility_of(pod_class) for pod_class in self._classes]
         if not feasibility:
             return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
         return np.stack([entry.lasting if lasting else entry.mask for entry in feasibility]), np.stack(
@@ -423,7 +423,9 @@ class _Subgroups:
             group = gang.members.group
             if group is None or not group.spec.sub_groups:
                 continue
-            for sub, choice in zip(group.spec.sub_groups, context.levels.of_subgroups(group), strict=True):
+            for sub, choice in zip(
+                group.spec.sub_groups, context.levels.choose_of_subgroups(group), strict=True
+            ):
                 bound = sum(
                     pod.labels.get(SUB_GROUP_LABEL) == sub.name for pod, _ in gang.members.bound.values()
                 )

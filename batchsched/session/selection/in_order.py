@@ -144,7 +144,7 @@ class InOrderProposer:
         head_reservation = reserve(self._context, head, self._placements, self._now)
         if head_reservation is None:
             return None
-        if self._sticky.due(head):
+        if self._sticky.is_announced(head):
             self._run.builder.reservations.append(announce(head, head_reservation))
         runtime = np.nan_to_num(pending.columns.estimate, nan=np.inf)
         return _Backfill(head, head_reservation, runtime + self._now <= head_reservation.start)
@@ -259,7 +259,7 @@ class InOrderProposer:
         return (
             not depends_on_gang
             and not has_levels
-            and all(feasibility.of(part.pod_class).shrinking for part in gang.parts)
+            and all(feasibility.feasibility_of(part.pod_class).shrinking for part in gang.parts)
         )
 
     def _next_to_head(

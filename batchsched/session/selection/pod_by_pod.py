@@ -48,39 +48,41 @@ class DomainFence:
         self._pins = dict(pins)
 
     @classmethod
-    def of(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
+    def open_for(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
         """Return the fence of a gang: any domain, except for levels with running pods."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(context.levels.domains, {}, {})
-        choices = {-1: context.levels.of(group)} | dict(enumerate(context.levels.of_subgroups(group)))
-        names = {-1: ""} | {at: sub.name for at, sub in enumerate(group.spec.sub_groups)}
-        levels = {at: choice.required for at, choice in choices.items() if choice.required != NONE}
-        pins = {at: pinned(context, gang.members, level, names[at]) for at, level in levels.items()}
+        choices = {-1: context.levels.choose(group)} | dict(
+            enumerate(context.levels.choose_of_subgroups(group))
+        )
+        names = {-1: ""} | {index: sub.name for index, sub in enumerate(group.spec.sub_groups)}
+        levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
+        pins = {index: pinned(context, gang.members, level, names[index]) for index, level in levels.items()}
         return cls(context.levels.domains, levels, pins)
 
     def allows(self, subgroup: int) -> BoolArray | None:
         """Return [N] the nodes that pods of a subGroup (-1: none) may use; None for all nodes."""
         allowed: BoolArray | None = None
-        for at in {-1, subgroup} & set(self._levels):
-            domains, pin = self._domains[self._levels[at]], self._pins[at]
+        for index in {-1, subgroup} & set(self._levels):
+            domains, pin = self._domains[self._levels[index]], self._pins[index]
             inside = domains >= 0 if pin == NONE else domains == pin
             allowed = inside if allowed is None else allowed & inside
         return allowed
 
     def enter(self, subgroup: int, node: int) -> None:
         """Restrict the fence to the domains of a node."""
-        for at in {-1, subgroup} & set(self._levels):
-            self._pins[at] = int(self._domains[self._levels[at]][node])
+        for index in {-1, subgroup} & set(self._levels):
+            self._pins[index] = int(self._domains[self._levels[index]][node])
 
-    def each(self) -> "Iterator[DomainFence]":
+    def list_alternatives(self) -> "Iterator[DomainFence]":
         """Yield one fence for each domain of the first level without a determined domain."""
-        at = next((at for at in sorted(self._levels) if self._pins[at] == NONE), None)
-        if at is None:
+        index = next((index for index in sorted(self._levels) if self._pins[index] == NONE), None)
+        if index is None:
             return
-        for domain in np.unique(self._domains[self._levels[at]]).tolist():
+        for domain in np.unique(self._domains[self._levels[index]]).tolist():
             if domain >= 0:
-                yield DomainFence(self._domains, self._levels, self._pins | {at: domain})
+                yield DomainFence(self._domains, self._levels, self._pins | {index: domain})
 
 
 @dataclass(slots=True)
@@ -191,8 +193,8 @@ class PodByPodPlacer:
 
     def _fences(self, gang: PendingGang) -> Iterator[DomainFence]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
-        yield DomainFence.of(self._context, gang)
-        yield from DomainFence.of(self._context, gang).each()
+        yield DomainFence.open_for(self._context, gang)
+        yield from DomainFence.open_for(self._context, gang).list_alternatives()
 
     def _try_fence(self, gang: PendingGang, fence: DomainFence) -> PodTrial:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""

@@ -61,7 +61,7 @@ class Levels:
                 rows.append(domains)
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
-    def of(self, group: PodGroup | None) -> LevelChoice:
+    def choose(self, group: PodGroup | None) -> LevelChoice:
         """Return the levels of a gang as a whole.
 
         Raises:
@@ -72,7 +72,7 @@ class Levels:
         topology = group.spec.topology
         return self._choice(topology.name, topology.required, topology.preferred)
 
-    def of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
+    def choose_of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
         """Return the levels of each subGroup; a subGroup that names no topology uses the gang's.
 
         Raises:
@@ -90,7 +90,7 @@ class Levels:
                 choices.append(self._choice(name, sub.topology.required, sub.topology.preferred))
         return tuple(choices)
 
-    def of_label(self, key: str, table: NodeTable) -> int:
+    def number_label(self, key: str, table: NodeTable) -> int:
         """Return the level with the values of a node label as domains; it belongs to no topology."""
         if ("", key) not in self._index:
             domains, values = table.label(key)

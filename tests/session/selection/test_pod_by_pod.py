@@ -189,7 +189,7 @@ NODES = [
 
 def fence(*parts: Snapshot, key: str = "team/g") -> DomainFence:
     there = inside(cluster(NODES, *parts, topologies=(topology("zone", "rack"),)))
-    return DomainFence.of(there.context, there.gang(key))
+    return DomainFence.open_for(there.context, there.gang(key))
 
 
 def allowed(one: DomainFence, subgroup: int = -1) -> list[int]:
@@ -200,7 +200,7 @@ def allowed(one: DomainFence, subgroup: int = -1) -> list[int]:
 def test_gang_without_levels_may_go_anywhere():
     found = fence(gang("g", 1))
     assert found.allows(-1) is None
-    assert list(found.each()) == []
+    assert list(found.list_alternatives()) == []
     found.enter(-1, 0)
     assert allowed(found) == [0, 1, 2, 3]
 
@@ -214,7 +214,7 @@ def test_nodes_without_the_label_are_out_and_the_first_pod_decides_for_the_other
 
 def test_each_domain_gets_a_fence_of_its_own_and_the_first_stays_open():
     found = fence(gang("g", 2, topology={"required": "zone"}))
-    assert [allowed(one) for one in found.each()] == [[0, 1], [2]]
+    assert [allowed(one) for one in found.list_alternatives()] == [[0, 1], [2]]
     assert allowed(found) == [0, 1, 2]
 
 
@@ -222,7 +222,7 @@ def test_members_that_run_have_decided_already():
     members = (on(pod("a", group="g", cpu=1), "n2"), pod("b", group="g", cpu=1))
     found = fence(Snapshot(pods=members, pod_groups=(group("g", 2, topology={"required": "zone"}),)))
     assert allowed(found) == [2]
-    assert list(found.each()) == []
+    assert list(found.list_alternatives()) == []
 
 
 def test_subgroups_keep_to_their_own_level_inside_that_of_the_gang():

@@ -65,4 +65,4 @@ def test_a_level_goes_by_its_node_label_as_well():
     one = Topology(metadata={"name": "default"}, spec=TopologySpec(levels=(above, named)))
     found = inside(cluster(NODES, topologies=(one,))).context.levels
     gang = group("g", topology={"required": "zone", "preferred": "rack"})
-    assert found.of(gang) == LevelChoice(required=0, preferred=0)
+    assert found.choose(gang) == LevelChoice(required=0, preferred=0)
