@@ -6,7 +6,7 @@ slot each, this is the rule of EASY backfill for the extra nodes.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -215,36 +215,50 @@ class StickyReservations:
         """Return True if an earlier session announced a start for a gang that has to be kept."""
         return self.slowdown is not None and members.key in self.before
 
-    def in_front(
-        self, line: OrderedGangs, turns: Iterator[int], tables: SessionTables, *, shared: bool
+    def move_to_front(
+        self,
+        line: OrderedGangs,
+        turns: Iterator[int],
+        tables: SessionTables,
+        nominated: Set[str],
+        *,
+        shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Move gangs with a sticky reservation before all others of their tier, and exempt them from the room policy.
+        """Move gangs with a sticky reservation or nominated pods before all others of their tier.
+
+        The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
 
         Args:
           line: the pending gangs.
           turns: indexes into `line` in the order of turns.
           tables: for the tiers of the gangs.
-          shared: True if queues have entitlements; a gang is then moved past gangs of its own queue only.
+          nominated: identities of the gangs with nominated pods.
+          shared: True if queues have entitlements; a reservation is then moved past gangs of its own queue only.
         """
-        kept = {index for index, members in enumerate(line.members) if self.is_kept(members)}
-        if not kept:
+        moved = {
+            index
+            for index, members in enumerate(line.members)
+            if self.is_kept(members) or members.identity in nominated
+        }
+        if not moved:
             return line, turns
         room = line.room.copy()
-        room[list(kept)] = 0.0
-        places = list(turns)
-        for index in [place for place in places if place in kept]:
-            promised = line.members[index]
-            tier = tables.pending_gang(promised).tier
-            ahead = (line.members[place] for place in places[: places.index(index)])
+        room[list(moved)] = 0.0
+        order = list(turns)
+        for index in [index for index in order if index in moved]:
+            members = line.members[index]
+            tier = tables.pending_gang(members).tier
+            own_queue_only = shared and members.identity not in nominated
+            position = order.index(index)
             passed = (
-                to
-                for to, other in enumerate(ahead)
-                if not self.is_kept(other)
-                and tables.pending_gang(other).tier >= tier
-                and not (shared and other.queue != promised.queue)
+                place
+                for place, other in enumerate(order[:position])
+                if other not in moved
+                and tables.pending_gang(line.members[other]).tier >= tier
+                and not (own_queue_only and line.members[other].queue != members.queue)
             )
-            places.insert(next(passed, places.index(index)), places.pop(places.index(index)))
-        return replace(line, room=room), iter(places)
+            order.insert(next(passed, position), order.pop(position))
+        return replace(line, room=room), iter(order)
 
     def _slowdown(self, gang: PendingGang) -> float:
         run = DEFAULT_RUNTIME_SECONDS if math.isnan(gang.estimate) else gang.estimate
@@ -267,6 +281,9 @@ class ReservedHead:
       reservation: its earliest start, and what is free then.
       now: seconds since 1970.
       held: nominated pods and their node indexes; they count as running without an end.
+      strict: True if no gang may delay the start. Otherwise gangs of higher tiers may, so the start is computed again
+        when all gangs are placed.
+      announced: True if the decision states the start.
     """
 
     gang: PendingGang
@@ -274,6 +291,8 @@ class ReservedHead:
     reservation: HeadReservation
     now: float
     held: Sequence[tuple[Pod, int]] = ()
+    strict: bool = False
+    announced: bool = True
 
     @classmethod
     def choose(
@@ -320,7 +339,7 @@ class ReservedHead:
 
     def restricts(self, gang: PendingGang) -> bool:
         """Return True if a gang may use only what the head leaves free."""
-        if gang.members is self.gang.members or gang.tier < self.gang.tier:
+        if gang.members is self.gang.members or (not self.strict and gang.tier < self.gang.tier):
             return False
         # Not `>`: an unknown end is NaN, and counts as later than the start.
         return not self._end(gang) <= self.reservation.start
@@ -378,8 +397,14 @@ class ReservedHead:
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
     def announce_start(self, started: Iterable[GangPlacement]) -> Reservation | None:
-        """Return the reservation for the decision, computed again after all placements of the session."""
-        current = reserve(self.context, self.gang, started, self.now, self.held)
+        """Return the reservation for the decision after all placements of the session; None if it states none."""
+        if not self.announced:
+            return None
+        current = (
+            self.reservation
+            if self.strict
+            else reserve(self.context, self.gang, started, self.now, self.held)
+        )
         return None if current is None else announce(self.gang, current)
 
     def _end(self, gang: PendingGang) -> float:

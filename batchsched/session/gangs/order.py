@@ -31,7 +31,7 @@ from batchsched.session.gangs.fair_share_order import (
 )
 from batchsched.session.gangs.queue_limits import usage_by_queue
 from batchsched.session.statement import GangPlacement
-from batchsched.session.tables.gang import PendingGang
+from batchsched.session.tables.gang import EntitlementClass, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
 
@@ -155,6 +155,9 @@ class GangOrder:
         self.latest: MeasuredQueues | None = None
         """Usage and entitlements as measured by the last call of `take_turns`; preemption reads them."""
 
+        self.entitled: dict[str, EntitlementClass] = {}
+        """By identity, the class in which a gang had its first turn in the last run of `index_turns`."""
+
     def check_resources(self) -> None:
         """Check again whether the resources of queues exist on the present nodes."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
@@ -224,6 +227,7 @@ class GangOrder:
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.
         """
+        self.entitled = {}
         if self.policies is None:
             yield from range(len(line.members))
             return
@@ -235,6 +239,7 @@ class GangOrder:
         pending_pods = {identity: gangs[index].size for identity, index in index_of_gang.items()}
         for gang in self.take_turns(line, gangs, now):
             identity = gang.members.identity
+            self.entitled.setdefault(identity, gang.entitled)
             pending_pods[identity] -= gang.size
             if not pending_pods[identity]:
                 yield index_of_gang[identity]

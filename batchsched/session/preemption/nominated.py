@@ -73,6 +73,11 @@ class NominatedCapacity:
             for nominee in self._nominated[identity]
         ]
 
+    @property
+    def identities(self) -> Set[str]:
+        """Identities of the gangs with nominated pods."""
+        return self._nominated.keys()
+
     def is_nominated(self, gang: PendingGang) -> bool:
         """Return True if the gang has nominated pods."""
         return gang.members.identity in self._nominated

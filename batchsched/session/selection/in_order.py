@@ -1,14 +1,15 @@
 """Selection in strict order: gang after gang as the policy says; the solver only chooses the nodes.
 
 The first gang that does not fit is the head. With `blocking` it ends the session. With EASY backfill it reserves its
-earliest start, and gangs behind it start only if they do not delay that start.
+earliest start, and gangs behind it start only if they do not delay that start. Pods may be evicted for the gangs that
+were tried in vain, in the same order; evictions for a gang behind the head must not delay the head either.
 
 Source: Mu'alem and Feitelson, Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the
 IBM SP2 with Backfilling, TPDS 2001, for EASY.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import islice
 
@@ -18,6 +19,7 @@ from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.gang_order.policy import HorizonPolicy
 from batchsched.session.joint.formulation import Formulation, formulate
 from batchsched.session.joint.proposal import shares_of
+from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.refusals import (
     explain_gang,
     explain_single_gang,
@@ -25,9 +27,8 @@ from batchsched.session.refusals import (
     refuse_out_of_turn,
     refuse_outside_window,
 )
-from batchsched.session.reservations import HeadReservation, announce, fits_empty_cluster, reserve
+from batchsched.session.reservations import HeadReservation, ReservedHead, fits_empty_cluster, reserve
 from batchsched.session.selection.selection_run import SelectionRun
-from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.greedy import solve_greedy
@@ -49,26 +50,12 @@ class AttemptResult(Enum):
     """The gang fits, but would delay the head."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Backfill:
-    """What gangs behind the head must not delay.
-
-    Args:
-      head: the first gang that does not fit.
-      reservation: its earliest start.
-      ends_in_time: [W] gangs that are expected to end before that start.
-    """
-
-    head: PendingGang
-    reservation: HeadReservation
-    ends_in_time: BoolArray
-
-
 class InOrderProposer:
     """Selects gangs in the policy's order; a `Proposer`."""
 
-    def __init__(self, run: SelectionRun) -> None:
+    def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
         self._run = run
+        self._nominated = nominated
         self._context = run.context()
         self._node_table = run.tables.node_table
         self._statement = run.statement
@@ -81,17 +68,23 @@ class InOrderProposer:
         """Shapes that found no room in this session; free capacity only shrinks during a session."""
         self._delays_head: set[GangShape] = set()
         """Shapes that would have taken the head's room; cleared when a gang starts, since that changes placements."""
-        self._placements: list[GangPlacement] = []
+        self._may_evict = False
+        """True if an eviction may help some pending gang; if not, gangs that cannot start are not looked at."""
+        self._unplaced: list[PendingGang] = []
+        """Gangs that got no place, in order; gangs that the policy or a blocking head holds back are not among them."""
         self._refusals = run.builder.refusals
 
-    def propose(self, pending: OrderedGangs) -> tuple[PendingGang, ...]:
-        """Start the gangs of one window in the order of their queues' fair shares."""
+    def propose(self, pending: OrderedGangs) -> list[PendingGang]:
+        """Start the gangs of one window in order; return those without a place that may evict others."""
         run, builder = self._run, self._run.builder
         window = run.profile.session_window
         turns = run.order.index_turns(pending, run.admission, run.now)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
-        pending, turns = self._sticky.in_front(pending, turns, run.tables, shared=shared)
+        pending, turns = self._sticky.move_to_front(
+            pending, turns, run.tables, self._nominated.identities, shared=shared
+        )
+        self._may_evict = run.may_evict(pending)
         horizon = run.policy.horizon if isinstance(run.policy, HorizonPolicy) else 0.0
         self._start_in_order(pending, islice(turns, window), horizon)
         if not self._brief:
@@ -99,8 +92,12 @@ class InOrderProposer:
             builder.refusals += [
                 refuse_outside_window(pending.members[position], window) for position in turns
             ]
-        builder.placements += self._placements
-        return ()
+        # The gangs as admitted have no entitlement class, which decides whether a gang may reclaim.
+        return [
+            replace(gang, entitled=run.order.entitled.get(gang.members.identity, gang.entitled))
+            for gang in self._unplaced
+            if gang.need
+        ]
 
     def _start_in_order(self, pending: OrderedGangs, turns: Iterator[int], horizon: float) -> None:
         """Start gangs in order until the head blocks or the window ends.
@@ -114,7 +111,7 @@ class InOrderProposer:
         if pending.room.any():
             self._ending_soon = self._released_within(horizon)
         held_back, could_fit = self._held_back(pending), self._could_fit(pending)
-        if self._brief and self._sticky.slowdown is None and not could_fit.any():
+        if self._brief and self._sticky.slowdown is None and not could_fit.any() and not self._may_evict:
             return  # No gang can start, and a brief decision needs no reservation for the head.
         behind = np.ones(len(pending.members), np.bool_)
         for position in turns:
@@ -126,28 +123,41 @@ class InOrderProposer:
             if gang is None:
                 continue
             attempt = self._start(gang) if could_fit[position] else self._refuse_too_large(gang)
-            if attempt is AttemptResult.STARTED:
+            # A gang with nominated pods holds up no other gang and needs no reservation: its room is kept already.
+            if attempt is AttemptResult.STARTED or self._keep_nominated(gang):
                 held_back, could_fit = self._held_back(pending), self._could_fit(pending)
                 continue
             if attempt is AttemptResult.FULL and profile.backfill != "none":
-                backfill = self._reserve_head(gang, pending)
+                head = self._reserve_head(gang)
                 # None: no expected end lets the gang in. Then it does not hold up the gangs behind it.
-                if backfill is not None:
-                    self._backfill(pending, turns, behind, backfill)
+                if head is not None:
+                    self._backfill(pending, turns, behind, head)
                     return
             elif attempt is AttemptResult.FULL and profile.blocking:
                 self._refuse_waiting((pending.members[position] for position in turns), gang)
                 return
 
-    def _reserve_head(self, head: PendingGang, pending: OrderedGangs) -> _Backfill | None:
-        """Reserve the earliest start of the head; None if no expected end of running gangs lets it in."""
-        head_reservation = reserve(self._context, head, self._placements, self._now)
-        if head_reservation is None:
-            return None
-        if self._sticky.is_announced(head):
-            self._run.builder.reservations.append(announce(head, head_reservation))
-        runtime = np.nan_to_num(pending.columns.estimate, nan=np.inf)
-        return _Backfill(head, head_reservation, runtime + self._now <= head_reservation.start)
+    def _keep_nominated(self, gang: PendingGang) -> bool:
+        """Record a gang without a place; keep the room of its nominated pods, and return whether it has any."""
+        self._unplaced.append(gang)
+        kept = self._nominated.keep_unplaced([gang], self._run.builder.placements)
+        self._context = self._context.spend(kept)
+        return bool(kept)
+
+    def _reserve_head(self, gang: PendingGang) -> ReservedHead | None:
+        """Reserve the earliest start of a gang; None if no expected end of running gangs lets it in."""
+        builder = self._run.builder
+        head_reservation = reserve(self._context, gang, builder.placements, self._now)
+        if head_reservation is not None:
+            builder.head = ReservedHead(
+                gang,
+                self._context,
+                head_reservation,
+                self._now,
+                strict=True,
+                announced=self._sticky.is_announced(gang),
+            )
+        return builder.head
 
     def _released_within(self, horizon: float) -> IntArray:
         """[R] Return what gangs release that are expected to end within `horizon` seconds."""
@@ -160,7 +170,7 @@ class InOrderProposer:
         """[W] True for gangs that the policy holds back: their needs and the room to keep are not free, now or soon."""
         room = pending.room
         # On an empty cluster no gang is held back: otherwise a large one would wait forever.
-        if not room.any() or not (self._context.tables.running or self._placements):
+        if not room.any() or not (self._context.tables.running or self._run.builder.placements):
             return np.zeros(len(room), np.bool_)
         free = np.maximum(0, self._context.tables.free_resources()).sum(axis=0) + self._ending_soon
         required = pending.needs + room[:, np.newaxis] * self._node_table.allocatable.sum(axis=0)
@@ -168,7 +178,7 @@ class InOrderProposer:
         return np.asarray((room > 0) & lacking.any(axis=1))
 
     def _backfill(
-        self, pending: OrderedGangs, turns: Iterator[int], behind: BoolArray, backfill: _Backfill
+        self, pending: OrderedGangs, turns: Iterator[int], behind: BoolArray, head: ReservedHead
     ) -> None:
         """Start gangs behind the head, in order, that do not delay it.
 
@@ -176,34 +186,41 @@ class InOrderProposer:
           pending: the pending gangs.
           turns: positions of the gangs behind the head, in order.
           behind: [W] True for the same gangs.
-          backfill: the head and its reservation.
+          head: the head and its reservation.
         """
-        candidates = behind & self._could_backfill(pending, backfill)
+        runtime = np.nan_to_num(pending.columns.estimate, nan=np.inf)
+        ends_in_time = runtime + self._now <= head.reservation.start
+        candidates = behind & self._could_backfill(pending, head.reservation, ends_in_time)
         # A brief decision needs no refusals, so it stops at the last candidate.
-        while not self._brief or candidates.any():
+        while not self._brief or self._may_evict or candidates.any():
             position = next(turns, None)
             if position is None:
                 return
-            attempt = AttemptResult.IN_THE_WAY
-            if candidates[position]:
-                candidates[position] = False
+            attempt, gang = AttemptResult.IN_THE_WAY, None
+            # A gang that cannot start behind the head may still evict gangs that do not end before the head starts.
+            if candidates[position] or self._may_evict:
                 gang = self._run.admit(pending.members[position])
                 if gang is None:
                     continue
-                in_time = backfill.ends_in_time[position]
-                attempt = self._start(gang, None if in_time else backfill.reservation)
+            if candidates[position] and gang is not None:
+                candidates[position] = False
+                attempt = self._start(gang, None if ends_in_time[position] else head.reservation)
             if attempt is AttemptResult.IN_THE_WAY:
-                self._refuse_waiting((pending.members[position],), backfill.head)
-            else:
+                self._refuse_waiting((pending.members[position],), head.gang)
+            if attempt is not AttemptResult.STARTED and gang is not None:
+                self._keep_nominated(gang)
+            if attempt is not AttemptResult.IN_THE_WAY:
                 # Room only shrinks: a gang that is no candidate any more does not become one again.
-                candidates &= self._could_backfill(pending, backfill)
+                candidates &= self._could_backfill(pending, head.reservation, ends_in_time)
 
-    def _could_backfill(self, pending: OrderedGangs, backfill: _Backfill) -> BoolArray:
+    def _could_backfill(
+        self, pending: OrderedGangs, reservation: HeadReservation, ends_in_time: BoolArray
+    ) -> BoolArray:
         """[W] True for gangs that may fit by the sums of free resources, now and next to the head at its start."""
-        free_at_start = np.maximum(0, backfill.reservation.free).sum(axis=0)
-        fits_next_to_head = (pending.needs + backfill.reservation.needs <= free_at_start).all(axis=1)
+        free_at_start = np.maximum(0, reservation.free).sum(axis=0)
+        fits_next_to_head = (pending.needs + reservation.needs <= free_at_start).all(axis=1)
         return np.asarray(
-            self._could_fit(pending) & (backfill.ends_in_time | fits_next_to_head) & ~self._held_back(pending)
+            self._could_fit(pending) & (ends_in_time | fits_next_to_head) & ~self._held_back(pending)
         )
 
     def _could_fit(self, pending: OrderedGangs) -> BoolArray:
@@ -236,7 +253,7 @@ class InOrderProposer:
         if not placement.placed:
             self._refusals.append(refuse_at_permit(placement, timed_out=False))
             return AttemptResult.STUCK
-        self._placements.append(placement)
+        self._run.builder.placements.append(placement)
         # From here on the plugins answer with this gang in place.
         self._context = self._context.spend([placement]).refresh_feasibility()
         return AttemptResult.STARTED

@@ -97,7 +97,7 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
     # Nominated pods count on their nodes from here on; leaving the block takes them off the table again.
     with NominatedCapacity(run.tables, run.resting) as nominated:
         proposer: Proposer = (
-            InOrderProposer(run)
+            InOrderProposer(run, nominated)
             if run.profile.selection == "ordered"
             else JointWindowProposer(run, nominated)
         )

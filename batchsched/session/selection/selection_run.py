@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from batchsched.api.decision import Refusal
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
@@ -86,6 +88,20 @@ class SelectionRun:
             self.builder.refusals.append(admitted)
             return None
         return admitted if admitted.parts else None
+
+    def may_evict(self, pending: OrderedGangs) -> bool:
+        """Return False if no eviction, and no pod that is being deleted, can make room for a pending gang.
+
+        It spares the search for victims where all gangs have one priority and no queue has an entitlement.
+        """
+        tables = self.tables
+        if not tables.pipeline.postfilters:
+            return False
+        if tables.nominated or self.profile.consolidate or self.order.policies is not None:
+            return True
+        highest = pending.columns.priority.max(initial=np.iinfo(np.int64).min)
+        running = (tables.running_gang(members) for members in tables.running.values())
+        return any(gang.priority < highest or gang.terminating for gang in running)
 
     def take_back_rejected(self) -> None:
         """Remove gangs from the decision that a plugin rejected while they waited at Permit."""

@@ -349,17 +349,28 @@ class RunningGang:
       nodes: [P] node index of each pod.
       requests: [P, R] requests of each pod.
       total: [R] their sum.
+      priority: the gang's priority.
+      terminating: True if some of its pods are being deleted.
     """
 
     end: float
     nodes: IndexArray
     requests: IntArray
     total: IntArray
+    priority: int = 0
+    terminating: bool = False
 
     @classmethod
     def of(
-        cls, end: float, nodes: Sequence[int], requests: Sequence[IntArray], resources: int
+        cls,
+        end: float,
+        nodes: Sequence[int],
+        requests: Sequence[IntArray],
+        resources: int,
+        *,
+        priority: int = 0,
+        terminating: bool = False,
     ) -> "RunningGang":
         """Make the record of P pods over R resources; P may be 0."""
         rows = np.array(requests, np.int64).reshape(len(nodes), resources)
-        return cls(end, np.array(nodes, np.int32), rows, rows.sum(axis=0))
+        return cls(end, np.array(nodes, np.int32), rows, rows.sum(axis=0), priority, terminating)

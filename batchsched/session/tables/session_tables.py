@@ -331,6 +331,8 @@ class SessionTables:
                 [node for _, node in bound],
                 [self.request_vectors(pod)[0] for pod, _ in bound],
                 len(self.node_table.resources),
+                priority=self.classes.gang_priority(members, (pod for pod, _ in members.bound.values())),
+                terminating=any(pod.terminating for pod, _ in bound),
             )
         return members.cache.running
 
