@@ -41,14 +41,14 @@ class PendingGangReport(QueueReportItem, frozen=True):
       queue: name of its queue.
       share: its entitlement class in lower case; "all" if no queue has an entitlement.
       waited: seconds since it was submitted.
-      wanted: requests of its pending pods.
+      requests: requests of its pending pods.
     """
 
     pod_group: str
     queue: str
     share: str
     waited: float
-    wanted: Amounts
+    requests: Amounts = msgspec.field(name="wanted")
 
 
 class QueueReport(QueueReportItem, frozen=True):
@@ -159,7 +159,7 @@ class _Tree:
                     queue=gang.queue,
                     share=gang.entitled.share if self._entitles else "all",
                     waited=self._since(gang.created),
-                    wanted=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
+                    requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
                 )
                 for gang in self._turns
             ),

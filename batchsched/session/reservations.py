@@ -202,7 +202,7 @@ class StickyReservations:
     before: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
+    def of_profile(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
         """Return the reservations to keep; `previous` are those of the previous session's decision."""
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))

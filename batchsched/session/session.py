@@ -21,13 +21,11 @@ from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
-from batchsched.session.reservations import StickyReservations
 from batchsched.session.selection.selection import revisit_held_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.session.tables.topology_levels import Levels
 
 
 class Session:
@@ -66,7 +64,7 @@ class Session:
         self._resting = frozenset(snapshot.resting)
         self._policy = policies.make_policy(profile.policy.name, profile.policy.args, POLICIES)
         self._order = GangOrder(self.tables, self._policy, profile, past)
-        self._number_levels()
+        self._admission = Admission.of_tables(self.tables)
 
     @property
     def node_table(self) -> NodeTable:
@@ -82,16 +80,12 @@ class Session:
         self.tables.apply(changes)
         if changes.nodes is not None:
             self._order.check_resources()
-            self._number_levels()
+            # Topology levels are valid for one set of nodes; cached admissions refer to them.
+            self._admission = Admission.of_tables(self.tables)
 
     def hold(self, held: tuple[HeldGang, ...]) -> None:
         """Replace the gangs that wait at Permit."""
         self._held = held
-
-    def _number_levels(self) -> None:
-        # Domains are numbered by node, so levels are valid for one set of nodes; cached admissions refer to them.
-        self._levels = Levels(self.tables.snapshot, self.tables.node_table)
-        self._admission = Admission.of(self.tables, self._levels, self.tables.snapshot)
 
     def decide(
         self,
@@ -136,12 +130,11 @@ class Session:
             tables=self.tables,
             profile=self.profile,
             policy=self._policy,
-            levels=self._levels,
             admission=self._admission,
             order=self._order,
             statement=statement,
             resting=resting,
-            sticky=StickyReservations.of(self.profile, self._reservations, now),
+            previous_reservations=self._reservations,
             now=now,
             seed=seed,
             telemetry=telemetry,

@@ -69,7 +69,7 @@ def test_who_waits_is_counted_with_what_is_asked_and_for_how_long():
         assert (queues[name].waiting, queues[name].pending, queues[name].longest_wait) == (1, {GPU: 12}, 90.0)
     assert queues["other"].longest_wait == 0.0
     assert queues["default"].pending == {GPU: 1}
-    assert {one.pod_group: one.wanted for one in found.waiting}["team/bert"] == {GPU: 12}
+    assert {one.pod_group: one.requests for one in found.waiting}["team/bert"] == {GPU: 12}
 
 
 def test_gangs_are_in_the_order_of_their_turns_each_with_its_share():
@@ -93,4 +93,4 @@ def test_gang_of_a_queue_that_is_not_there_stands_nowhere():
 
 def test_elastic_gang_stands_once_with_all_that_it_wants():
     found = view(gang("bert", 6, 1, queue="vision", requests={"gpu": 4}), queues=TEAMS)
-    assert [(one.pod_group, one.wanted) for one in found.waiting] == [("team/bert", {GPU: 24})]
+    assert [(one.pod_group, one.requests) for one in found.waiting] == [("team/bert", {GPU: 24})]

@@ -12,7 +12,6 @@ from typing import Any
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Refusal
-from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
@@ -40,9 +39,10 @@ class Admission:
     mark: object = field(default_factory=object)
 
     @classmethod
-    def of(cls, tables: SessionTables, levels: Levels, snapshot: Snapshot) -> "Admission":
-        """Prepare admission for a session."""
-        return cls(tables, levels, frozenset(one.object for one in snapshot.set_aside))
+    def of_tables(cls, tables: SessionTables) -> "Admission":
+        """Prepare admission for sessions over the present nodes: domains of levels are numbered by node."""
+        levels = Levels(tables.snapshot, tables.node_table)
+        return cls(tables, levels, frozenset(entry.object for entry in tables.snapshot.set_aside))
 
     def admit_gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return the gang with its pods in queue order and without gated ones, or a refusal."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from batchsched.api.decision import Refusal
+from batchsched.api.decision import Refusal, Reservation
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.queues.gang_order.policy import Policy
@@ -21,7 +21,6 @@ from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.session.tables.topology_levels import Levels
 
 
 class Proposer(Protocol):
@@ -47,12 +46,11 @@ class SelectionRun:
       tables: nodes, gangs and classes.
       profile: the scheduling profile.
       policy: the profile's gang order.
-      levels: topology levels and their domains.
       admission: says which gangs may be tried.
       order: orders gangs by the fair shares of their queues.
       statement: places gangs; what is not committed is rolled back when the session ends.
       resting: identities of gangs that do not take part; their nominated nodes stay reserved.
-      sticky: which reservations the session states and keeps.
+      previous_reservations: reservations that the previous decision stated.
       now: seconds since 1970.
       seed: seed of all random draws.
       telemetry: receives stages and timings.
@@ -62,12 +60,11 @@ class SelectionRun:
     tables: SessionTables
     profile: Profile
     policy: Policy
-    levels: Levels
     admission: Admission
     order: GangOrder
     statement: Statement
     resting: frozenset[str]
-    sticky: StickyReservations
+    previous_reservations: tuple[Reservation, ...]
     now: float
     seed: int
     telemetry: Telemetry
@@ -77,9 +74,14 @@ class SelectionRun:
         """Return the context for a formulation now: gangs that are placed already count against their queues."""
         free_quotas = measure_limits(self.tables, self.profile.scheduler_name)
         context = SessionContext(
-            self.tables, self.profile, self.levels, free_quotas, FeasibilityByClass(self.tables)
+            self.tables, self.profile, self.admission.levels, free_quotas, FeasibilityByClass(self.tables)
         )
         return context.spend(self.builder.placements)
+
+    @property
+    def sticky(self) -> StickyReservations:
+        """Which reservations the session states and keeps."""
+        return StickyReservations.of_profile(self.profile, self.previous_reservations, self.now)
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
         """Return a gang as it may be placed; None if no pod of it remains, or if it is refused, which is recorded."""
