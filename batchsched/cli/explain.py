@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from batchsched.cli.session import DecidedSession
-    from batchsched.session.refusals.feasibility import GangFeasibility, LevelFeasibility, PartFeasibility
+    from batchsched.session.feasibility_report import GangFeasibility, LevelFeasibility, PartFeasibility
 
 _MAX_DOMAINS: Final = 8
 EXAMPLES = """Examples:
@@ -157,7 +157,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 def explain_gang(session: "DecidedSession", key: str) -> Explanation:
     """Return the explanation of one PodGroup, or of a pod without a PodGroup."""
-    from batchsched.session.refusals.feasibility import report_feasibility
+    from batchsched.session.feasibility_report import report_feasibility
 
     decision = session.decision
     view = report_feasibility(session.snapshot, decision, session.profile, key)

@@ -310,7 +310,7 @@ def _print_amounts(queue: "QueueReport", before: str) -> None:
 
 def _print_gang(waiting: WaitingGang) -> None:
     gang, refusal = waiting.gang, waiting.refusal
-    request = amounts_text(dict(sorted(gang.wanted.items())))
+    request = amounts_text(dict(sorted(gang.requests.items())))
     typer.echo(f"  {gang.pod_group} ({gang.queue}, for {duration(gang.waited)}) requests {request}")
     typer.echo(f"    {SHARES[gang.share]}")
     if refusal is None:

@@ -29,7 +29,6 @@ from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.framework.runtime.registry import standard
 from batchsched.ports.external import DeadlineExceeded, Extenders, ExternalCalls, Telemetry
 from batchsched.record.answers import NO_ANSWERS, Answers, Transcript
-from batchsched.runner.plugin_deadline import run_with_deadline
 from batchsched.session.session import decide
 
 T = TypeVar("T")
@@ -100,14 +99,25 @@ class SessionRunner:
         """Return a runner of the profile without the plugins that hung."""
         return SessionRunner(self.profile, self.overdue, self.telemetry)
 
-    def decide(self, snapshot: Snapshot, now: float, seed: int, telemetry: Telemetry | None) -> Decision:
-        """Decide as `session.session` does; a call that exceeds the deadline of the profile disables its plugin."""
-        work = partial(self._decide, snapshot, now, seed, telemetry)
-        if not standard().foreign(self._profile):
-            return work(None)
-        decision, self._overdue = run_with_deadline(
-            work, self._profile.plugin_deadline_seconds, self._overdue
-        )
+    def run(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
+        """Run a session of a scheduler that follows the cluster. If a plugin hangs, decide it from its snapshot.
+
+        Args:
+          follow: Decides the session with the scheduler that follows the cluster.
+          session_input: The input of the session; required if external plugins are enabled.
+        """
+        self._transcript.restart()
+        if self._keeper is None or session_input is None:
+            decision = follow()
+        else:
+            result = run_until_deadline(follow, self._keeper, self.profile.plugin_deadline_seconds)
+            if isinstance(result, DeadlineExceeded):
+                # The call hangs again and is numbered again: the scheduler that follows the cluster counted other
+                # calls, and a replay counts from a fresh scheduler. The tables that it left are half changed.
+                self.hung = True
+                return self.decide(session_input.snapshot, session_input.now, session_input.seed)
+            decision = result
+        self.answers = Answers(self._transcript.asked, self.overdue)
         return decision
 
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:

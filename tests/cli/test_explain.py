@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from batchsched.cli.explain import Explanation, State, print_explanation
-from batchsched.session.refusals.feasibility import (
+from batchsched.session.feasibility_report import (
     DomainFeasibility,
     GangFeasibility,
     LevelFeasibility,

@@ -17,12 +17,6 @@ from batchsched.cli.printing import MAX_ROWS, duration, nodes_text, print_aligne
 from batchsched.cli.session import DecidedSession
 from batchsched.config.schema import Profile
 from batchsched.record.answers import NO_ANSWERS
-from batchsched.session.feasibility_report import (
-    DomainFeasibility,
-    GangFeasibility,
-    LevelFeasibility,
-    PartFeasibility,
-)
 
 REFUSAL = Refusal(
     pod_group="a/refused",

@@ -174,7 +174,7 @@ def test_resource_that_is_asked_for_most_is_compared():
 
 def pending(name: str, where: str, share: str = "fair") -> PendingGangReport:
     return PendingGangReport(
-        pod_group=f"team/{name}", queue=where, share=share, waited=90.0, wanted={"cpu": 2000}
+        pod_group=f"team/{name}", queue=where, share=share, waited=90.0, requests={"cpu": 2000}
     )
 
 

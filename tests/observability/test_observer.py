@@ -5,7 +5,7 @@ from batchsched.observability.observer import Observer
 from batchsched.record.file import read
 from batchsched.record.replay import differences
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.world import SessionEnvironment
+from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, nodes, profile

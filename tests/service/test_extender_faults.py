@@ -14,7 +14,6 @@ from batchsched.errors import InvalidInput
 from batchsched.record.file import Record, read, write
 from batchsched.record.replay import replay
 from batchsched.runner.session_runner import SessionRunner
-from batchsched.runner.world import SessionEnvironment
 from batchsched.session.session import decide
 from tests.extender_server import extender, keeping, names_of
 from tests.session.scenario import NOW, alone, cluster, gang, node, nodes, placed, pod, profile, reasons

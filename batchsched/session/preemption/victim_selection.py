@@ -24,7 +24,7 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
-from batchsched.ports.telemetry import Silence
+from batchsched.ports.external import Silence
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import FeasibilityByClass, Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointProposer
@@ -41,7 +41,7 @@ from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import IndexArray
+from batchsched.solver.problem import IndexArray, VictimProblem, VictimSet
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
 from batchsched.solver.victims.verify import verify_victims
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from batchsched.api.gang_identity import SINGLE_POD_PREFIX
+from batchsched.api.gang import SINGLE_POD_PREFIX
 from batchsched.api.snapshot import HeldGang
 from batchsched.framework.status import Code, Status
 from batchsched.session.preemption.eligibility import EvictionEligibility

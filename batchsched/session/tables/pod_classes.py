@@ -8,7 +8,7 @@ import numpy as np
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec
 from batchsched.api.core.requests import nonzero_requests, requests, resized
-from batchsched.api.gang_identity import identity_of
+from batchsched.api.gang import identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.default_selectors import controller_of

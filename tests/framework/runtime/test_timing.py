@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from batchsched.errors import PluginError
 from batchsched.framework.runtime.timing import PluginTimings
-from batchsched.ports.telemetry import Silence
+from batchsched.ports.external import Silence
 from batchsched.session.session import decide
 from tests.session.scenario import NOW, alone, cluster, nodes, profile
 

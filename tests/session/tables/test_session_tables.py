@@ -16,7 +16,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
-from batchsched.ports.scheduler import ClusterChanges
+from batchsched.ports.cluster import ClusterChanges
 from batchsched.session.session import Session, decide
 from batchsched.session.tables.session_tables import SessionTables
 from tests.framework.extenders.test_chain import chain
