@@ -230,8 +230,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     check_lab_installed()
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.plan import plan
-    from batchsched.lab.results import write_plan
-    from batchsched.lab.sweep import missing_runs, sweep
+    from batchsched.lab.results import missing_runs, sweep, write_plan
     from batchsched.lab.workers import workers
 
     runs = plan(scenario)

@@ -41,9 +41,9 @@ def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Ou
       policies: the outcomes of each policy: one run, or one for each sequence of a trace.
       output: the format.
     """
-    base, *others = policies
+    base = policies[0]
     differences = (
-        {runs[0].policy: _slowdown_difference(base, runs) for runs in others} if len(base) > 1 else {}
+        {runs[0].policy: _slowdown_difference(base, runs) for runs in policies[1:]} if len(base) > 1 else {}
     )
     if output is not Output.TABLE:
         records = [

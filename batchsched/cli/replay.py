@@ -36,8 +36,7 @@ def replay(
     """
     from batchsched.cli.printing import print_data
     from batchsched.cli.session import Stopwatch, with_timings
-    from batchsched.record.file import read
-    from batchsched.record.replay import differences
+    from batchsched.record.file import differences, read
     from batchsched.session.session import decide
 
     recorded = read(session)
@@ -50,7 +49,7 @@ def replay(
                 recorded.now,
                 recorded.seed,
                 telemetry=stopwatch,
-                outside=recorded.answers.again(),
+                outside=recorded.answers.external_calls(),
             )
     finally:
         stopwatch.close()

@@ -1,6 +1,5 @@
 """The pages of a result folder: the report and the list of runs, rendered again after more runs have finished."""
 
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -12,32 +11,11 @@ from batchsched import __version__
 from batchsched.errors import InvalidInput
 from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.report import render_sweep
-from batchsched.lab.results import PLAN, RUNS, decode, read_plan, result_path
+from batchsched.lab.results import RUNS, decode, finished_runs, read_plan, result_path
 
 TEMPLATE: Final = "runs.html.j2"
 LINKS: Final = (("All runs and their files", f"/{RUNS}"),)
 Stamp = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A run in the list of runs.
-
-    Args:
-      workload: The name of the workload.
-      policy: The name of the policy.
-      seed: The seed of the run.
-      file: The name of its result file, "" until it has finished.
-      size: The size of the file in bytes.
-      cells: The values of its measures, one for each column.
-    """
-
-    workload: str
-    policy: str
-    seed: int
-    file: str = ""
-    size: int = 0
-    cells: tuple[str, ...] = ()
 
 
 class ResultPages:
@@ -51,7 +29,7 @@ class ResultPages:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._outcomes: dict[str, tuple[Stamp, Outcome]] = {}
+        self._outcomes: dict[Path, tuple[Stamp, Outcome]] = {}
         self._report: tuple[Any, str] = (None, "")
 
     def report(self) -> str:
@@ -62,9 +40,8 @@ class ResultPages:
         """
         plan = read_plan(self._folder)
         outcomes = self._finished(plan)
-        stamp = (_stamp(self._folder / PLAN), {key: of for key, (of, _) in self._outcomes.items()})
-        if self._report[0] != stamp:
-            self._report = (stamp, render_sweep(_name(plan), outcomes, LINKS))
+        if self._report[0] != (plan, outcomes):
+            self._report = ((plan, outcomes), render_sweep(plan["scenario"]["name"], outcomes, LINKS))
         return self._report[1]
 
     def runs(self) -> str:
@@ -75,22 +52,25 @@ class ResultPages:
         """
         plan = read_plan(self._folder)
         outcomes = self._finished(plan)
-        shown = [one for one in MEASURES if any(outcome.measures[one.key] for outcome in outcomes)]
+        shown = [
+            measure for measure in MEASURES if any(outcome.measures[measure.key] for outcome in outcomes)
+        ]
         rows = []
-        for one in plan["runs"]:
-            row = Row(one["workload"], one["policy"], one["seed"])
-            if finished := self._outcomes.get(one["key"]):
-                (_, size), outcome = finished
-                figures = tuple(measure.show(outcome.measures[measure.key]) for measure in shown)
+        for run in plan["runs"]:
+            path = result_path(self._folder, run["key"])
+            row = {**run, "file": "", "size": 0, "cells": ()}
+            if path in self._outcomes and path.exists():
+                (_, size), outcome = self._outcomes[path]
+                figures = (measure.show(outcome.measures[measure.key]) for measure in shown)
                 cells = (f"{len(outcome.result.gangs):,}", *figures, f"{outcome.cpu_seconds:,.1f} s")
-                row = Row(row.workload, row.policy, row.seed, f"{one['key']}.parquet", size, cells)
+                row |= {"file": path.name, "size": size, "cells": cells}
             rows.append(row)
         return _template().render(
-            name=_name(plan),
+            name=plan["scenario"]["name"],
             version=__version__,
-            columns=("Gangs", *(one.title for one in shown), "Processor time"),
+            columns=("Gangs", *(measure.title for measure in shown), "Processor time"),
             rows=rows,
-            finished=sum(bool(row.file) for row in rows),
+            finished=sum(bool(row["file"]) for row in rows),
         )
 
     def file(self, name: str) -> Path | None:
@@ -107,43 +87,28 @@ class ResultPages:
         return path if path.name == name and in_plan and inside and path.is_file() else None
 
     def _finished(self, plan: dict[str, Any]) -> tuple[Outcome, ...]:
-        """Read newly finished runs; return all finished runs in the order and with the names of the plan.
+        """Read newly finished runs; return all finished runs of the plan.
 
         Raises:
           InvalidInput: No run has finished, or a file is not a result file.
         """
-        kept: dict[str, tuple[Stamp, Outcome]] = {}
-        outcomes = []
-        for run in plan["runs"]:
-            path = result_path(self._folder, run["key"])
-            stamp = _stamp(path)
-            if stamp is None:
-                continue
-            read_before = self._outcomes.get(run["key"])
-            outcome = read_before[1] if read_before is not None and read_before[0] == stamp else decode(path)
-            kept[run["key"]] = (stamp, outcome)
-            outcomes.append(outcome.rename(run["workload"], run["policy"]))
-        self._outcomes = kept
+        outcomes = finished_runs(self._folder, plan, self._read)
         if not outcomes:
             count = len(plan["runs"])
             raise InvalidInput(
                 f"holds no result: none of its {count} runs has finished; `lab run` makes them",
                 file=str(self._folder),
             )
-        return tuple(outcomes)
+        return outcomes
 
-
-def _name(plan: dict[str, Any]) -> str:
-    return str(plan["scenario"]["name"])
-
-
-def _stamp(path: Path) -> Stamp | None:
-    """Return what identifies a version of a file, None if the file does not exist."""
-    try:
+    def _read(self, path: Path) -> Outcome:
+        """Read a result file, or return its outcome if it has not changed since it was read."""
         stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size
+        stamp = (stat.st_mtime_ns, stat.st_size)
+        cached = self._outcomes.get(path)
+        if cached is None or cached[0] != stamp:
+            cached = self._outcomes[path] = (stamp, decode(path))
+        return cached[1]
 
 
 @cache

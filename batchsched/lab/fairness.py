@@ -96,12 +96,12 @@ def measure(result: RunResult, queues: Sequence[Queue], resource: str | None = N
 
 
 def _most_wanted(result: RunResult) -> str:
-    told = result.queues
-    peaks = dict.fromkeys(told.resources, 0)
-    for row in told.wanted:
-        for name, amount in zip(told.resources, row, strict=True):
+    series = result.queues
+    peaks = dict.fromkeys(series.resources, 0)
+    for row in series.wanted:
+        for name, amount in zip(series.resources, row, strict=True):
             peaks[name] = max(peaks[name], amount)
-    devices = [name for name in told.resources if name.endswith("/gpu") and peaks[name]]
+    devices = [name for name in series.resources if name.endswith("/gpu") and peaks[name]]
     return max(devices, key=lambda name: peaks[name], default="cpu")
 
 
@@ -118,8 +118,8 @@ def _hold_samples(rows: object, columns: object, values: Sequence[int], shape: t
 def _capacity(result: RunResult, resource: str, times: Floats) -> Floats:
     series = result.series
     total = np.array(series.total[resource], dtype=np.float64)
-    at = np.searchsorted(np.array(series.times, dtype=np.float64), times, side="right") - 1
-    return total[np.maximum(at, 0)]
+    index = np.searchsorted(np.array(series.times, dtype=np.float64), times, side="right") - 1
+    return total[np.maximum(index, 0)]
 
 
 class _Tree:

@@ -22,7 +22,7 @@ MAX_BARS_PER_POLICY = 3000
 
 
 @dataclass(frozen=True, slots=True)
-class GanttBar:
+class GangBar:
     """A gang on adjacent lanes, from `start` to `end` in seconds."""
 
     gang: int
@@ -61,7 +61,7 @@ class _Lanes:
     def take(self, among: range, units: int, start: float, end: float) -> list[int]:
         """Choose lanes, adjacent ones if possible, and occupy them until `end`."""
         free = [lane for lane in among if self.free_at[lane] <= start + 1e-6]
-        chosen = next(_runs(free, units), None) or free[:units]
+        chosen = next((run[:units] for run in _stretches(free) if len(run) >= units), free[:units])
         if len(chosen) < units:
             rest = sorted((lane for lane in among if lane not in chosen), key=lambda lane: self.free_at[lane])
             chosen = sorted([*chosen, *rest[: units - len(chosen)]])
@@ -110,7 +110,7 @@ def _peaks(trial: Trial) -> dict[str, int]:
     return peak
 
 
-def lay_out(trial: Trial, drawn: Rows) -> list[GanttBar]:
+def lay_out(trial: Trial, drawn: Rows) -> list[GangBar]:
     """Assign lanes to each gang on the drawn nodes while it runs; adjacent lanes form one bar.
 
     Returns:
@@ -128,7 +128,7 @@ def lay_out(trial: Trial, drawn: Rows) -> list[GanttBar]:
             if name in drawn.lanes:
                 node = drawn.lanes[name]
                 taken += lanes.take(node, min(units, len(node)), start, end)
-        bars += [GanttBar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
+        bars += [GangBar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
     return bars
 
 
@@ -139,16 +139,15 @@ def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]
     drawn = rows(capacities(trials, nodes))
     bars = [lay_out(trial, drawn) for trial in trials]
     shown = eventful(trials)
-    until = min(
-        [shown, *(mine[MAX_BARS_PER_POLICY].start for mine in bars if len(mine) > MAX_BARS_PER_POLICY)]
-    )
+    longer = [trial_bars for trial_bars in bars if len(trial_bars) > MAX_BARS_PER_POLICY]
+    until = min([shown, *(trial_bars[MAX_BARS_PER_POLICY].start for trial_bars in longer)])
     colours = _Colours.of(trials)
     return tuple(
         replace(
-            _gantt(trial, drawn, [bar for bar in mine if bar.start < until], colours, until),
+            _gantt(trial, drawn, [bar for bar in trial_bars if bar.start < until], colours, until),
             key=f"gantt-{number}",
         )
-        for number, (trial, mine) in enumerate(zip(trials, bars, strict=True))
+        for number, (trial, trial_bars) in enumerate(zip(trials, bars, strict=True))
     )
 
 
@@ -182,9 +181,9 @@ class _Colours:
         return self.names.index(size_class(int(trial.units[gang]), self.bounds))
 
 
-def _gantt(trial: Trial, drawn: Rows, bars: Sequence[GanttBar], colours: _Colours, until: float) -> Figure:
+def _gantt(trial: Trial, drawn: Rows, bars: Sequence[GangBar], colours: _Colours, until: float) -> Figure:
     unit = time_unit(until)
-    groups: list[list[GanttBar]] = [[] for _ in colours.names]
+    groups: list[list[GangBar]] = [[] for _ in colours.names]
     for bar in bars:
         groups[colours.index(trial, bar.gang)].append(bar)
     data = [
@@ -218,7 +217,7 @@ def _gantt(trial: Trial, drawn: Rows, bars: Sequence[GanttBar], colours: _Colour
     )
 
 
-def _trace(trial: Trial, group: Sequence[GanttBar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
+def _trace(trial: Trial, group: Sequence[GangBar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
@@ -280,13 +279,6 @@ def occupied(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
     if unit == GPUS and not gang.gpus:
         return ()
     return tuple((node, units) for node, units in gang.placements if units)
-
-
-def _runs(lanes: Sequence[int], length: int) -> Iterator[list[int]]:
-    """Yield all runs of `length` adjacent lanes."""
-    for start in range(len(lanes) - length + 1):
-        if lanes[start + length - 1] - lanes[start] == length - 1:
-            yield list(lanes[start : start + length])
 
 
 def _stretches(lanes: Sequence[int]) -> Iterator[list[int]]:

@@ -9,7 +9,7 @@ reader can query them: `SELECT policy, avg(meanWait) FROM 'FOLDER/runs/*.parquet
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,10 @@ from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.plan import Run
 from batchsched.lab.scenario import Scenario
+from batchsched.lab.simulation import execute, outcome_of
+from batchsched.lab.workers import Workers
 from batchsched.simulator.result import GangRecord, RunResult, Series
+from batchsched.simulator.run import Progress
 
 PLAN: Final = "plan.json"
 RUNS: Final = "runs"
@@ -59,22 +62,23 @@ _FAIRNESS: Final = {
 
 def encode(outcome: Outcome) -> bytes:
     """Return the content of a Parquet file for an outcome."""
-    result = outcome.result
+    result, series = outcome.result, outcome.result.series
+    moments = {"time": series.times, "waiting": series.waiting, "running": series.running}
     row = {
         "key": [outcome.key],
         "workload": [result.workload],
         "policy": [result.policy],
         "seed": [outcome.seed],
-        **{one.key: [float(outcome.measures[one.key])] for one in MEASURES},
+        **{measure.key: [float(outcome.measures[measure.key])] for measure in MEASURES},
         "gangCount": [len(result.gangs)],
         "sessions": [result.sessions],
         "guards": [result.guards],
         "failures": [result.failures],
         "cpuSeconds": [outcome.cpu_seconds],
         "resource": [outcome.fairness.resource],
-        "gangs": _nested({name: [getattr(one, name) for one in result.gangs] for name in _GANGS}, _GANGS),
-        "moments": _nested(_moments(result.series), _MOMENTS),
-        "use": _nested(_use(result.series), _USE),
+        "gangs": _nested({name: [getattr(gang, name) for gang in result.gangs] for name in _GANGS}, _GANGS),
+        "moments": _nested(moments, _MOMENTS),
+        "use": _nested(_use(series), _USE),
         "fairness": _nested(_rows(outcome.fairness), _FAIRNESS),
     }
     table = pa.table(row).replace_schema_metadata({"batchsched": __version__})
@@ -93,25 +97,25 @@ def decode(path: Path) -> Outcome:
     try:
         table = pq.read_table(path)
         row = {name: table.column(name)[0] for name in table.column_names}
-        told = {name: cell.as_py() for name, cell in row.items() if not pa.types.is_list(cell.type)}
+        values = {name: cell.as_py() for name, cell in row.items() if not pa.types.is_list(cell.type)}
         result = RunResult(
-            workload=told["workload"],
-            policy=told["policy"],
-            gangs=tuple(GangRecord(**one) for one in row["gangs"].as_py()),
+            workload=values["workload"],
+            policy=values["policy"],
+            gangs=tuple(GangRecord(**gang) for gang in row["gangs"].as_py()),
             series=_series(_fields(row["moments"]), _fields(row["use"])),
-            sessions=told["sessions"],
-            mean_gap=told["meanGap"],
-            worst_gap=told["worstGap"],
-            guards=told["guards"],
-            failures=told["failures"],
+            sessions=values["sessions"],
+            mean_gap=values["meanGap"],
+            worst_gap=values["worstGap"],
+            guards=values["guards"],
+            failures=values["failures"],
         )
         return Outcome(
-            told["key"],
-            told["seed"],
+            values["key"],
+            values["seed"],
             result,
-            _fairness(_fields(row["fairness"]), told["resource"]),
-            {one.key: told[one.key] for one in MEASURES},
-            told["cpuSeconds"],
+            _fairness(_fields(row["fairness"]), values["resource"]),
+            {measure.key: values[measure.key] for measure in MEASURES},
+            values["cpuSeconds"],
         )
     except (pa.ArrowException, KeyError, TypeError) as error:
         raise InvalidInput(f"is no result of the lab: {error}", file=str(path)) from error
@@ -130,12 +134,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Readers of Parquet folders ignore names that begin with a dot.
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
@@ -144,7 +148,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
     Raises:
       OSError: The file cannot be written.
     """
-    told = {
+    plan = {
         "batchsched": __version__,
         "scenario": scenario.model_dump(mode="json", by_alias=True, exclude_unset=True),
         "runs": [
@@ -152,7 +156,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
             for run in runs
         ],
     }
-    write_atomically(folder / PLAN, json.dumps(told, indent=1).encode() + b"\n")
+    write_atomically(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
@@ -163,16 +167,16 @@ def read_plan(folder: Path) -> dict[str, Any]:
     """
     path = folder / PLAN
     try:
-        told = json.loads(path.read_text("utf-8"))
+        plan = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise InvalidInput(
             f"cannot be read: {error.strerror}; expected a folder that `lab run` wrote", file=str(path)
         ) from error
     except ValueError as error:
         raise InvalidInput("is no plan of the lab", file=str(path)) from error
-    if not isinstance(told, dict) or not isinstance(told.get("runs"), list):
+    if not isinstance(plan, dict) or not isinstance(plan.get("runs"), list):
         raise InvalidInput("is no plan of the lab", file=str(path))
-    return told
+    return plan
 
 
 def outcomes(folder: Path) -> tuple[Outcome, ...]:
@@ -181,12 +185,15 @@ def outcomes(folder: Path) -> tuple[Outcome, ...]:
     Raises:
       InvalidInput: The folder is not a result folder, or a file in it is not a result file.
     """
-    found = []
-    for one in read_plan(folder)["runs"]:
-        path = result_path(folder, str(one["key"]))
-        if path.exists():
-            found.append(decode(path).rename(one["workload"], one["policy"]))
-    return tuple(found)
+    return finished_runs(folder, read_plan(folder), decode)
+
+
+def finished_runs(
+    folder: Path, plan: Mapping[str, Any], read: Callable[[Path], Outcome]
+) -> tuple[Outcome, ...]:
+    """Read the finished runs of a plan, with the names of the plan; `read` returns the outcome in a file."""
+    paths = ((run, result_path(folder, str(run["key"]))) for run in plan["runs"])
+    return tuple(read(path).rename(run["workload"], run["policy"]) for run, path in paths if path.exists())
 
 
 def _nested(columns: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
@@ -200,14 +207,10 @@ def _fields(cell: Any) -> dict[str, Any]:
     return {field.name: values.field(field.name) for field in values.type}
 
 
-def _moments(series: Series) -> dict[str, Any]:
-    return {"time": series.times, "waiting": series.waiting, "running": series.running}
-
-
 def _use(series: Series) -> dict[str, Any]:
     names = list(series.used)
     return {
-        "time": [at for _ in names for at in series.times],
+        "time": [time for _ in names for time in series.times],
         "resource": [name for name in names for _ in series.times],
         "used": [amount for name in names for amount in series.used[name]],
         "total": [amount for name in names for amount in series.total[name]],
@@ -218,7 +221,8 @@ def _series(moments: Mapping[str, Any], use: Mapping[str, Any]) -> Series:
     times = tuple(moments["time"].to_pylist())
     names = use["resource"].to_pylist()[:: max(1, len(times))]
     used, total = use["used"].to_pylist(), use["total"].to_pylist()
-    part = {name: slice(at * len(times), (at + 1) * len(times)) for at, name in enumerate(names)}
+    size = len(times)
+    part = {name: slice(index * size, (index + 1) * size) for index, name in enumerate(names)}
     return Series(
         times=times,
         used={name: tuple(used[rows]) for name, rows in part.items()},
@@ -250,3 +254,42 @@ def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
     )
     times = np.asarray(rows["time"].to_numpy(zero_copy_only=False), np.float64)[:: shape[1]]
     return Fairness(resource, queues, times, held, wanted, fair)
+
+
+def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
+    """Return the runs without a result; of runs with equal keys only the first."""
+    first_by_key = {run.key: run for run in reversed(runs)}
+    return tuple(
+        run for run in runs if first_by_key[run.key] is run and not result_path(folder, run.key).exists()
+    )
+
+
+def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None) -> int:
+    """Execute the runs that have no result yet; each result is written as soon as its run ends.
+
+    Returns:
+      The number of executed runs.
+
+    Raises:
+      InvalidInput: As for `outcome_of`, for the first run that fails; finished results stay.
+      UnusableInput: A worker process died.
+    """
+    missing = missing_runs(runs, folder)
+    done = len(runs) - len(missing)
+    if progress is not None:
+        progress(done, len(runs))
+    for index, content in execute(encoded_outcome, missing, workers):
+        write_atomically(result_path(folder, missing[index].key), content)
+        done += 1
+        if progress is not None:
+            progress(done, len(runs))
+    return len(missing)
+
+
+def encoded_outcome(run: Run) -> bytes:
+    """Execute a run, and return its outcome as the content of a Parquet file.
+
+    Raises:
+      InvalidInput: As for `outcome_of`.
+    """
+    return encode(outcome_of(run))

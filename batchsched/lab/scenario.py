@@ -112,9 +112,9 @@ class WorkloadSpec(SpecPart):
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
-        stated = [name for name in SOURCES if getattr(self, name) is not None]
-        if len(stated) != 1:
-            raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {len(stated)}")
+        sources = [name for name in SOURCES if getattr(self, name) is not None]
+        if len(sources) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {len(sources)}")
         return self
 
 
@@ -226,12 +226,12 @@ class Scenario(SpecPart):
 
     @field_validator("seeds", mode="before")
     @classmethod
-    def _counted(cls, stated: Any) -> Any:
-        if not isinstance(stated, int) or isinstance(stated, bool):
-            return stated
-        if stated < 1:
-            raise ValueError(f"expected a number of seeds from 1 on, or a list of seeds; found {stated}")
-        return list(range(stated))
+    def _counted(cls, seeds: Any) -> Any:
+        if not isinstance(seeds, int) or isinstance(seeds, bool):
+            return seeds
+        if seeds < 1:
+            raise ValueError(f"expected a number of seeds from 1 on, or a list of seeds; found {seeds}")
+        return list(range(seeds))
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
@@ -257,14 +257,16 @@ def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
     Raises:
       InvalidInput: the file cannot be used, with the field and what to change.
     """
-    content = _parsed(path)
+    content: Any = parsed(text_of(path), str(path))
+    if not isinstance(content, dict):
+        raise InvalidInput("expected a mapping with workloads and policies", file=str(path))
     for place, value in changes:
         content = with_value_at(content, place, value)
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
-        first, *others = complaints(error, Scenario)
-        more = "".join(f"\n{path}: {other.field}: {other.message}" for other in others)
+        first, *further = complaints(error, Scenario)
+        more = "".join(f"\n{path}: {complaint.field}: {complaint.message}" for complaint in further)
         raise InvalidInput(first.message + more, file=str(path), field=first.field) from error
     return scenario.model_copy(
         update={"workloads": tuple(_located(one, path.parent) for one in scenario.workloads)}
@@ -279,13 +281,13 @@ def with_value_at(content: Any, place: str, value: Any) -> Any:
     """
     head, _, rest = place.partition(".")
     if isinstance(content, list):
-        at = next((i for i, one in enumerate(content) if _is_named(one, head)), None)
-        if at is None and head.isdigit() and int(head) < len(content):
-            at = int(head)
-        if at is None:
+        index = next((number for number, part in enumerate(content) if _is_named(part, head)), None)
+        if index is None and head.isdigit() and int(head) < len(content):
+            index = int(head)
+        if index is None:
             raise InvalidInput(f"there is no part {head!r}", field=place)
-        inner = with_value_at(content[at], rest, value) if rest else value
-        return [*content[:at], inner, *content[at + 1 :]]
+        inner = with_value_at(content[index], rest, value) if rest else value
+        return [*content[:index], inner, *content[index + 1 :]]
     if content is None:
         content = {}
     if not isinstance(content, Mapping) or not head:
@@ -296,15 +298,7 @@ def with_value_at(content: Any, place: str, value: Any) -> Any:
 def _is_named(part: Any, name: str) -> bool:
     if not isinstance(part, Mapping):
         return False
-    stated = part.get("name", (part.get("metadata") or {}).get("name"))
-    return bool(stated == name)
-
-
-def _parsed(path: Path) -> Any:
-    content = parsed(text_of(path), str(path))
-    if not isinstance(content, dict):
-        raise InvalidInput("expected a mapping with workloads and policies", file=str(path))
-    return content
+    return bool(part.get("name", (part.get("metadata") or {}).get("name")) == name)
 
 
 def _located(workload: WorkloadSpec, folder: Path) -> WorkloadSpec:
@@ -318,7 +312,7 @@ def _located(workload: WorkloadSpec, folder: Path) -> WorkloadSpec:
         source = getattr(workload, kind)
         if source is None:
             continue
-        stated = getattr(source, field)
-        found = tuple(map(located, stated)) if isinstance(stated, tuple) else located(stated)
-        return workload.model_copy(update={kind: source.model_copy(update={field: found})})
+        paths = getattr(source, field)
+        absolute = tuple(map(located, paths)) if isinstance(paths, tuple) else located(paths)
+        return workload.model_copy(update={kind: source.model_copy(update={field: absolute})})
     return workload

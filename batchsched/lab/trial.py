@@ -74,8 +74,8 @@ def resources(trials: Sequence[Trial]) -> tuple[str, ...]:
 def resource_label(resource: str, *, plural: bool = False) -> str:
     """Return the short name of a resource: GPU or GPUs for nvidia.com/gpu."""
     name = resource.rpartition("/")[2]
-    known = {"gpu": "GPU", "cpu": "CPU"}.get(name)
-    return f"{known}s" if known and plural else known or name
+    label = {"gpu": "GPU", "cpu": "CPU"}.get(name)
+    return f"{label}s" if label and plural else label or name
 
 
 def eventful(trials: Sequence[Trial]) -> float:

@@ -20,9 +20,8 @@ from batchsched.errors import InvalidInput
 from batchsched.lab.measures import Measure, Outcome, measure_named
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import Run, runs_of
-from batchsched.lab.results import decode, result_path
+from batchsched.lab.results import decode, result_path, sweep
 from batchsched.lab.scenario import Parameter, PolicyCase, Scenario, Tuning, with_value_at
-from batchsched.lab.sweep import sweep
 from batchsched.lab.workers import Workers
 
 Settings = Mapping[str, str | float | bool]
@@ -116,7 +115,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     if tuning is None:
         raise InvalidInput("says nothing of tune: policy, objective and parameters", object=scenario.name)
     measure = measure_named(tuning.objective.measure, "tune.objective")
-    stated_policy = next(one for one in scenario.policies if one.name == tuning.policy)
+    stated_policy = next(policy for policy in scenario.policies if policy.name == tuning.policy)
     base = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     maximised = tuning.objective.maximise is not None
     (before,) = _values(scenario, [base], measure, resources)
@@ -174,10 +173,10 @@ def _search(
     ranges = {place: _distribution(optuna, one) for place, one in tuning.parameters.items()}
     tried: list[TriedSetting] = []
     while len(tried) < tuning.trials:
-        asked = [study.ask(ranges) for _ in range(min(tuning.at_once, tuning.trials - len(tried)))]
-        policies = [with_settings(base, one.params) for one in asked]
+        proposals = [study.ask(ranges) for _ in range(min(tuning.at_once, tuning.trials - len(tried)))]
+        policies = [with_settings(base, one.params) for one in proposals]
         values = _values(scenario, policies, measure, resources)
-        for trial, value in zip(asked, values, strict=True):
+        for trial, value in zip(proposals, values, strict=True):
             study.tell(trial, value)
             tried.append(TriedSetting(dict(trial.params), value))
         resources.progress(len(tried), tuning.trials)

@@ -40,7 +40,7 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     extenders: tuple[ExtenderCall, ...] = ()
     overdue: tuple[DeadlineExceeded, ...] = ()
 
-    def again(self) -> ExternalCalls:
+    def external_calls(self) -> ExternalCalls:
         """Return external calls that repeat these answers. No extender is called, and no clock is read."""
         return ExternalCalls(Transcript(self.extenders), DeadlineKeeper(self.overdue))
 
@@ -68,7 +68,7 @@ class Transcript(Extenders):
         self._calls: list[ExtenderCall] = []
 
     @property
-    def asked(self) -> tuple[ExtenderCall, ...]:
+    def calls(self) -> tuple[ExtenderCall, ...]:
         """All requests so far with their responses."""
         return tuple(self._calls)
 

@@ -117,7 +117,7 @@ class SessionRunner:
                 self.hung = True
                 return self.decide(session_input.snapshot, session_input.now, session_input.seed)
             decision = result
-        self.answers = Answers(self._transcript.asked, self.overdue)
+        self.answers = Answers(self._transcript.calls, self.overdue)
         return decision
 
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
@@ -125,7 +125,7 @@ class SessionRunner:
 
         def attempt(keeper: DeadlineKeeper | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
-            self._transcript.restart(self._transcript.asked)
+            self._transcript.restart(self._transcript.calls)
             outside = ExternalCalls(self._transcript, keeper)
             return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
 
@@ -134,7 +134,7 @@ class SessionRunner:
             decision, overdue = run_with_deadline(attempt, seconds, self.overdue)
         else:
             decision, overdue = attempt(None), self.overdue
-        self.answers = Answers(self._transcript.asked, overdue)
+        self.answers = Answers(self._transcript.calls, overdue)
         # Later sessions number their calls again, so they need only the names of the plugins.
         self.overdue = tuple(msgspec.structs.replace(call, call=0) for call in overdue)
         return decision

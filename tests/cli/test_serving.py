@@ -15,8 +15,7 @@ import pytest
 from batchsched.cli import exit_code
 from batchsched.cli.serving import ResultsAddress
 from batchsched.lab.plan import plan
-from batchsched.lab.results import write_plan
-from batchsched.lab.sweep import sweep
+from batchsched.lab.results import sweep, write_plan
 from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
 

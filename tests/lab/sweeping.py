@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 from batchsched.lab.plan import plan
+from batchsched.lab.results import encoded_outcome, sweep
 from batchsched.lab.scenario import load
-from batchsched.lab.sweep import encoded_outcome, sweep
 from batchsched.lab.workers import workers
 
 

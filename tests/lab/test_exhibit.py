@@ -9,8 +9,7 @@ from batchsched.errors import InvalidInput
 from batchsched.lab import exhibit, results
 from batchsched.lab.exhibit import ResultPages
 from batchsched.lab.plan import plan
-from batchsched.lab.results import result_path, write_plan
-from batchsched.lab.sweep import sweep
+from batchsched.lab.results import result_path, sweep, write_plan
 from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
 

@@ -9,8 +9,7 @@ import pytest
 
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.lab.plan import plan
-from batchsched.lab.results import outcomes, result_path, write_plan
-from batchsched.lab.sweep import encoded_outcome, missing_runs, sweep
+from batchsched.lab.results import encoded_outcome, missing_runs, outcomes, result_path, sweep, write_plan
 from batchsched.lab.workers import InProcess, workers
 from tests.lab.scenarios import scenario, written
 
@@ -68,7 +67,7 @@ def die(_):
 
 
 def test_a_worker_that_is_killed_is_told_of_and_no_defect(tmp_path, monkeypatch):
-    monkeypatch.setattr("batchsched.lab.sweep.encoded_outcome", die)
+    monkeypatch.setattr("batchsched.lab.results.encoded_outcome", die)
     with pytest.raises(UnusableInput, match="was killed"), workers(None, 2) as crew:
         sweep(plan(scenario(seeds=1)), tmp_path, crew)
 

@@ -2,8 +2,7 @@
 
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.observer import Observer
-from batchsched.record.file import read
-from batchsched.record.replay import differences
+from batchsched.record.file import differences, read
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide

@@ -27,9 +27,9 @@ class Counting(OutOfReach):
 def test_what_was_heard_is_heard_again_in_order_and_nobody_is_asked():
     first = Transcript(port=Counting())
     heard = [first.ask(HERE, "filter", question).body for question in (b"a", b"b", b"a")]
-    again = Transcript(first.asked)
+    again = Transcript(first.calls)
     assert [again.ask(HERE, "filter", question).body for question in (b"a", b"b", b"a")] == heard
-    assert again.asked == first.asked
+    assert again.calls == first.calls
 
 
 def test_other_question_verb_or_extender_has_no_answer():
@@ -40,14 +40,14 @@ def test_other_question_verb_or_extender_has_no_answer():
         (HERE, "bind", b"a"),
         (Endpoint("http://there"), "filter", b"a"),
     ):
-        assert Transcript(heard.asked).ask(endpoint, verb, question) == Reply(fault=NOT_RECORDED)
+        assert Transcript(heard.calls).ask(endpoint, verb, question) == Reply(fault=NOT_RECORDED)
 
 
 def test_session_that_is_decided_again_asks_only_what_is_new():
     port = Counting()
     first = Transcript(port=port)
     first.ask(HERE, "filter", b"a")
-    second = Transcript(first.asked, port)
+    second = Transcript(first.calls, port)
     assert [second.ask(HERE, "filter", one).body for one in (b"a", b"b")] == ["1", "2"]
     assert port.count == 2
 
@@ -56,13 +56,13 @@ def test_bindings_are_no_part_of_a_decision():
     transcript = Transcript(port=Counting())
     assert asyncio.run(transcript.put(HERE, "bind", b"")).fault
     assert asyncio.run(Transcript().put(HERE, "bind", b"")).fault == NOT_RECORDED
-    assert transcript.asked == ()
+    assert transcript.calls == ()
 
 
 def test_answers_survive_their_file_and_files_without_any_are_read(tmp_path):
     heard = Transcript(port=Counting())
     heard.ask(HERE, "filter", b"a")
-    said = Answers(heard.asked, (DeadlineExceeded("slow", "Filter", 3, 1.5),))
+    said = Answers(heard.calls, (DeadlineExceeded("slow", "Filter", 3, 1.5),))
     for answers in (said, NO_ANSWERS):
         write(tmp_path / "session", Record(Snapshot(), Profile(), 1.0, 0, Decision(), answers=answers))
         assert read(tmp_path / "session").answers == answers

@@ -3,10 +3,12 @@ import gzip
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from batchsched.api.decision import (
     Assignment,
     Decision,
+    Refusal,
     Reservation,
     SetAside,
     SolverAccount,
@@ -15,7 +17,7 @@ from batchsched.api.decision import (
 from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, RecordTampered
-from batchsched.record.file import Record, read, write
+from batchsched.record.file import DecisionDifference, Record, differences, read, write
 from tests.manifests.snapshots import SNAPSHOTS
 
 DECISION = Decision(
@@ -119,3 +121,47 @@ def test_place_that_cannot_be_written_or_read_is_named(tmp_path):
         write(tmp_path / "none" / "session", record())
     with pytest.raises(InvalidInput, match="cannot be read"):
         read(tmp_path / "none")
+
+
+def assigned(**nodes):
+    return tuple(Assignment(namespace="a", pod=pod, node=node) for pod, node in nodes.items())
+
+
+def test_equal_decisions_do_not_differ_whatever_the_clock_said():
+    slow = Decision(assignments=assigned(p="n"), solver=SolverAccount(seconds=9.0, stages={"cpsat": 8.0}))
+    assert differences(slow, replace(slow, solver=SolverAccount())) == ()
+
+
+def test_moved_pod_is_named_with_both_nodes():
+    found = differences(
+        Decision(assignments=assigned(p="n1", q="n2")), Decision(assignments=assigned(p="n1", q="n3"))
+    )
+    assert found == (DecisionDifference("assignments: a/q", "node: n2", "node: n3"),)
+
+
+def test_item_on_one_side_only_is_named():
+    refusal = Refusal(pod_group="a/g", reason="NoNodes", message="m", missing={"cpu": 1})
+    assert differences(Decision(refusals=(refusal,)), Decision()) == (
+        DecisionDifference("refusals: a/g", "reason: NoNodes, message: m, missing: cpu: 1", ""),
+    )
+
+
+def test_account_is_compared_field_by_field():
+    found = differences(Decision(), Decision(solver=SolverAccount(gap=0.5, guard=True)))
+    assert [one.place for one in found] == ["solver.gap", "solver.guard"]
+
+
+def test_several_items_of_one_name_are_compared_together():
+    aside = SetAside(file="f", object="Pod a/p", field="spec", message="one")
+    found = differences(
+        Decision(set_aside=(aside, replace(aside, message="two"))), Decision(set_aside=(aside,))
+    )
+    assert found == (
+        DecisionDifference("setAside: f/Pod a/p/spec", "message: one; message: two", "message: one"),
+    )
+
+
+def test_order_alone_is_a_difference():
+    pods = assigned(p="n1", q="n2")
+    (only,) = differences(Decision(assignments=pods), Decision(assignments=pods[::-1]))
+    assert only.place == "the order of items"

@@ -98,7 +98,7 @@ def test_plugin_that_hangs_fails_its_gang_and_is_asked_no_more(point, settings):
         ("plugin Hanging", True)
     ]
     began = time.perf_counter()
-    again = decide_with(Answers(overdue=overdue).again().watchdog, settings)
+    again = decide_with(Answers(overdue=overdue).external_calls().watchdog, settings)
     assert again == decision
     assert time.perf_counter() - began < 5
 
@@ -131,7 +131,7 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
     decision = runner.run(lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0))
     assert runner.hung
     assert reasons(decision) == {"team/bert": "PluginFailed"}
-    assert decide_with(runner.answers.again().watchdog, {}) == decision
+    assert decide_with(runner.answers.external_calls().watchdog, {}) == decision
     again = runner.without_hung_plugins()
     assert [(call.plugin, call.call) for call in again.overdue] == [("Hanging", 0)]
     assert len(placed(again.decide(SNAPSHOT, NOW, 0))) == 5
