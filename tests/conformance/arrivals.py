@@ -74,8 +74,6 @@ def _decided(cluster: Json, waiting: list[Pod]) -> tuple[dict[str, str], dict[st
     known = msgspec.convert({**cluster, "expected": {}}, runner.Case)
     snapshot = runner.snapshot_of(known)
     bound = tuple(pod for pod in snapshot.pods if pod.node)
-    profile = cycle.profile_of(known)
-    off = profile.model_copy(update={"solver": profile.solver.model_copy(update={"enabled": False})})
-    decision = decide(replace(snapshot, pods=(*bound, *waiting)), off, 0.0, 0)
+    decision = decide(replace(snapshot, pods=(*bound, *waiting)), cycle.without_solver(known), 0.0, 0)
     places = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
     return places, {one.pod_group: one.message for one in decision.refusals}

@@ -1,4 +1,7 @@
-"""The whole cycle of a recorded case: PreFilter to the weighted sum, and what PostFilter adds when nothing fits."""
+"""The whole cycle of a recorded case: PreFilter to the weighted sum, and what PostFilter adds when nothing fits.
+
+`decision_mismatches` compares what `decide` makes of a case with the solver off: node, sentence and victims.
+"""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -6,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsched.api.decision import Decision
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
@@ -20,7 +24,8 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import Code, Status
 from batchsched.plugins.default_preemption import DefaultPreemption, ineligible
-from tests.conformance import runner, unbuilt
+from batchsched.session.session import decide
+from tests.conformance import runner
 
 EVERY_NODE = {"minCandidateNodesPercentage": 100}
 """With it, preemption was recorded to look at all nodes."""
@@ -34,25 +39,6 @@ def profile_of(case: runner.Case) -> Profile:
     arguments["DefaultPreemption"] = EVERY_NODE | arguments.get("DefaultPreemption", {})
     stated["pluginConfig"] = [{"name": name, "args": args} for name, args in arguments.items()]
     return Profile.model_validate(stated)
-
-
-def comparable(case: runner.Case) -> bool:
-    """Tell whether no plugin that we do not have refuses anything in the recorded cycle."""
-    return not refusing(case) & unbuilt.PLUGINS
-
-
-def refusing(case: runner.Case) -> set[str]:
-    """Name the plugins that refuse something in the recorded cycle."""
-    names = {name for name, answer in case.expected.pre_filter.items() if refuses(answer.code)}
-    names |= {answer.plugin for answer in case.expected.node_status.values()}
-    if case.expected.preemption is not None:
-        names |= {answer.plugin for answer in case.expected.preemption.rejected.values()}
-    return names
-
-
-def refuses(code: str) -> bool:
-    """Tell whether a recorded code stands against the pod."""
-    return code not in (Code.SUCCESS, Code.SKIP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +90,7 @@ def recorded(case: runner.Case) -> dict[str, Any]:
         return {
             "nodeStatus": status,
             "feasible": feasible,
-            "weights": {
-                name: weight for name, weight in expected.weights.items() if name not in unbuilt.PLUGINS
-            },
+            "weights": expected.weights,
             "total": list(expected.total),
             "best": sorted(expected.best),
         }
@@ -226,3 +210,49 @@ def searched(
 def as_recorded(status: Status) -> tuple[str, str, tuple[str, ...]]:
     """Return a refusal in the shape in which recorded ones are put."""
     return status.plugin, status.code.value, tuple(sorted(status.reasons))
+
+
+def decides_alone(case: runner.Case) -> bool:
+    """Tell whether a session over the case decides about its pod alone.
+
+    Nominated pods would be scheduled in the same session.
+    """
+    return not (case.nominated_pods or case.pod.node or case.expected.error)
+
+
+def decided(case: runner.Case) -> Decision:
+    """Decide over a case."""
+    return decide(runner.snapshot_of(case), without_solver(case), 0.0, 0)
+
+
+def without_solver(case: runner.Case) -> Profile:
+    """Return the case's first profile with the solver off."""
+    profile = profile_of(case)
+    return profile.model_copy(update={"solver": profile.solver.model_copy(update={"enabled": False})})
+
+
+def decision_mismatches(case: runner.Case) -> list[str]:
+    """Compare the node, or the sentence with who is nominated and who has to leave; who is leaving is not told to."""
+    expected, decision, key = case.expected, decided(case), case.pod.key
+    placed = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    if expected.best:
+        return [] if placed.get(key) in expected.best else [_line(case, placed.get(key), expected.best)]
+    said = {one.pod_group: one.message for one in decision.refusals}.get(key)
+    if said != expected.fit_error_full:
+        return [_line(case, said, expected.fit_error_full)]
+    stated = expected.preemption
+    if stated is None:
+        return []
+    victims = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
+    if stated.code != Code.SUCCESS:
+        return [_line(case, victims, stated.code)] if victims else []
+    node = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}.get(key, "")
+    tied = node in stated.tied
+    theirs = stated.candidates[node].victims if tied else stated.victims
+    leaving = {pod.key for pod in case.pods if pod.terminating}
+    ours, recorded = (node, victims), (node if tied else stated.nominated_node, {*theirs} - leaving)
+    return [] if ours == recorded else [_line(case, ours, recorded)]
+
+
+def _line(case: runner.Case, ours: object, recorded: object) -> str:
+    return f"{case.name} decide: ours {ours}, recorded {recorded}"

@@ -16,7 +16,8 @@ from typing import Final, TextIO
 import msgspec
 
 from batchsched.errors import PluginError
-from tests.conformance import arrivals, command, decided, runner
+from tests.conformance import __main__ as command
+from tests.conformance import arrivals, cycle, runner
 from tests.conformance.draw import AREAS, case
 from tests.conformance.draw.cluster import Json
 from tests.controlplane import build
@@ -49,11 +50,11 @@ def differences(stated: Json) -> list[str]:
     """Return what differs in a case, in words. Where the original errs, ours has to; what is said is not compared."""
     asked = msgspec.convert(stated, runner.Case)
     try:
-        found = list(command.differences(asked, whole=True))
+        found = list(command.differences(asked))
     except PluginError as error:
         return [] if stated["expected"].get("error") else [f"{stated['name']} {error}"]
-    if decided.comparable(asked):
-        found += decided.mismatches(asked)
+    if cycle.decides_alone(asked):
+        found += cycle.decision_mismatches(asked)
     return [*found, "ours answers, recorded is an error"] if stated["expected"].get("error") else found
 
 

@@ -6,7 +6,7 @@ class every recorded question and returns what differs, in words; an empty list 
 
 import gzip
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -152,23 +152,11 @@ def content(path: Path) -> bytes:
 
 def snapshot_of(case: Case) -> Snapshot:
     """Return the case's cluster, the pod to place included."""
-    return Snapshot(
-        nodes=case.nodes,
-        pods=(*(pod for pod in case.pods if not pod.finished), *case.nominated_pods, case.pod),
-        namespaces=case.namespaces,
-        services=case.services,
-        replication_controllers=case.replication_controllers,
-        replica_sets=case.replica_sets,
-        stateful_sets=case.stateful_sets,
-        persistent_volumes=case.persistent_volumes,
-        persistent_volume_claims=case.persistent_volume_claims,
-        storage_classes=case.storage_classes,
-        csi_nodes=case.csi_nodes,
-        csi_drivers=case.csi_drivers,
-        csi_storage_capacities=case.csi_storage_capacities,
-        volume_attachments=case.volume_attachments,
-        pod_disruption_budgets=case.pod_disruption_budgets,
-    )
+    pods = (*(pod for pod in case.pods if not pod.finished), *case.nominated_pods, case.pod)
+    shared = {
+        field.name: getattr(case, field.name) for field in fields(Snapshot) if hasattr(case, field.name)
+    }
+    return Snapshot(**(shared | {"pods": pods}))
 
 
 def cluster_of(snapshot: Snapshot, pod: Pod) -> Cluster:

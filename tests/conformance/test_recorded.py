@@ -1,9 +1,9 @@
-"""Every plugin by itself answers what kube-scheduler 1.36 was recorded to answer."""
+"""kube-scheduler 1.36 was recorded over these cases: each plugin, the whole cycle, and `decide` without the solver."""
 
 import pytest
 
 from batchsched.framework.runtime.registry import found
-from tests.conformance import runner
+from tests.conformance import cycle, runner
 
 AREAS = (
     "resources",
@@ -15,6 +15,7 @@ AREAS = (
     "spread",
     "interpod",
     "volumes",
+    "preemption",
     "mixed",
 )
 # Ours alone, or asked at points that were not recorded. Every other plugin is compared.
@@ -29,7 +30,21 @@ NOT_RECORDED = {
 PLUGINS = {plugin.name: plugin for plugin in found() if plugin.name not in NOT_RECORDED}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("area", AREAS)
+@pytest.mark.parametrize("area", sorted({*AREAS} - {"preemption"}))
 @pytest.mark.parametrize("name", sorted(PLUGINS))
 def test_plugin_answers_as_recorded(area, name):
     assert [line for case in runner.cases(area) for line in runner.mismatches(case, PLUGINS[name])] == []
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_the_cycle_ends_as_recorded(area):
+    cases = runner.cases(area)
+    assert len(cases) == 60
+    assert [line for case in cases for line in cycle.mismatches(case)] == []
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_the_decision_is_the_recorded_one(area):
+    cases = [case for case in runner.cases(area) if cycle.decides_alone(case)]
+    assert len(cases) >= 30
+    assert [line for case in cases for line in cycle.decision_mismatches(case)] == []
