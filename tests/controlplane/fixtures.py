@@ -10,11 +10,15 @@ from typing import Any, Final
 
 import pytest
 
+from batchsched.api.crd.base import API_VERSION
 from tests.controlplane import build
-from tests.controlplane.objects import Manifest, node, pod, pod_group
+from tests.controlplane.objects import Manifest, custom, node, pod, pod_group
 from tests.controlplane.plane import Api, ApiFault, ControlPlane
 from tests.controlplane.proxy import Proxy
 
+QUEUES: Final = f"/apis/{API_VERSION}/queues"
+TOPOLOGIES: Final = f"/apis/{API_VERSION}/topologies"
+PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NEEDED: Final = ("etcd", "kube-apiserver", "kwok")
 _NUMBERS: Final = itertools.count(1)
 
@@ -44,9 +48,9 @@ def namespace(plane: ControlPlane) -> Iterator["Namespace"]:
     at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
     plane.admin.call("DELETE", f"/api/v1/namespaces/{name}/pods", at_once)
     plane.admin.call("DELETE", "/api/v1/nodes", at_once)
-    for plural in ("queues", "topologies"):  # what one test entitles to would be missing in the next
+    for path in (QUEUES, TOPOLOGIES):  # what one test entitles to would be missing in the next
         with contextlib.suppress(ApiFault):  # where our CRDs are not installed
-            plane.admin.call("DELETE", f"/apis/scheduling.batchsched.dev/v1alpha1/{plural}", at_once)
+            plane.admin.call("DELETE", path, at_once)
 
 
 @pytest.fixture
@@ -102,6 +106,19 @@ class Namespace:
         group = pod_group(name, pods if min_member is None else min_member)
         self.api.create(self.path("podgroups", group=group["apiVersion"]), group)
         return self.pods(pods, prefix=name, gang=name, **more)
+
+    def queue(self, name: str, **spec: Any) -> Manifest:
+        """Make a Queue."""
+        return self.api.create(QUEUES, custom("Queue", name, **spec))
+
+    def topology(self, name: str, **levels: str) -> Manifest:
+        """Make a Topology of levels with their node labels."""
+        stated = [{"name": level, "nodeLabel": label} for level, label in levels.items()]
+        return self.api.create(TOPOLOGIES, custom("Topology", name, levels=stated))
+
+    def priority_class(self, name: str, value: int) -> Manifest:
+        """Make a PriorityClass."""
+        return self.api.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
 
     def get(self, name: str) -> Manifest:
         """Read a pod."""

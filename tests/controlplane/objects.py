@@ -48,12 +48,12 @@ def pod(
 
 def pod_group(name: str, min_member: int, **spec: Any) -> Manifest:
     """A gang of so many, with more fields of its spec as they are written in YAML."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"minMember": min_member, **spec},
-    }
+    return custom("PodGroup", name, minMember=min_member, **spec)
+
+
+def custom(kind: str, name: str, **spec: Any) -> Manifest:
+    """An object of one of our kinds."""
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _resource(name: str) -> str:

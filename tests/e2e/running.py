@@ -1,11 +1,7 @@
 """`batchsched run` as a process of its own, against the control plane of the tests."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,77 +12,33 @@ import yaml
 
 from tests.controlplane import audit
 from tests.controlplane.fixtures import Namespace, eventually
-from tests.controlplane.installed import NAMESPACE, service_account
+from tests.controlplane.installed import service_account
 from tests.controlplane.objects import pod, pod_group
-from tests.controlplane.plane import Api, ApiFault, ControlPlane
+from tests.controlplane.plane import Api, ApiFault
+from tests.controlplane.process import SchedulerProcess, Terms
 
 CRDS = Path(__file__).parents[2] / "crds"
-CONFIG = {
-    "apiVersion": "config.batchsched.dev/v1alpha1",
-    "kind": "BatchSchedulerConfiguration",
-    "leaderElection": {"leaseDuration": "7s", "renewDeadline": "5s", "retryPeriod": "500ms"},
-    "serving": {"securePort": 0},
-}
-"""Terms short enough for tests; and nothing is served, since several run on one machine."""
-LEASE_SECONDS = 7.0
-LEASE = f"{NAMESPACE}/batchsched"
-"""The only one that the rights of `deploy/` allow."""
+TERMS = Terms(duration=7.0, renew=5.0, retry=0.5)
 
 
-@dataclass(slots=True)
-class Scheduler:
+@dataclass
+class Scheduler(SchedulerProcess):
     """One process, which may do what the ServiceAccount of `deploy/` may do.
 
     Args:
-      plane: the control plane.
       arguments: more arguments of `batchsched run`.
-      name: of its log.
       token: of another ServiceAccount, where that is not to be it.
     """
 
-    plane: ControlPlane
     arguments: Sequence[str] = ()
-    name: str = "scheduler"
-    token: str = ""
-    process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+    token: str = field(default="", kw_only=True)
     _begins: int = field(init=False, default=0)
-
-    @property
-    def log(self) -> Path:
-        """Where it writes."""
-        return self.plane.home / f"{self.name}.log"
 
     def start(self) -> None:
         """Start it, and do not wait."""
-        config = self.plane.home / "batchsched.yaml"
-        config.write_text(yaml.safe_dump(CONFIG))
         self._begins = self.log.stat().st_size if self.log.exists() else 0
-        command = (
-            str(Path(sys.executable).with_name("batchsched")),
-            "run",
-            "--kubeconfig",
-            str(self.plane.kubeconfig(self.token or service_account(self.plane))),
-        )
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--config", str(config), "-v", *self.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
-            )
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """End it, and return its exit code."""
-        assert self.process is not None
-        self.process.send_signal(how)
-        return self.process.wait(timeout=40)
-
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        assert self.process is not None
-        return self.process.pid
+        kubeconfig = self.plane.kubeconfig(self.token or service_account(self.plane))
+        self.launch(kubeconfig, TERMS, self.arguments)
 
     @property
     def said(self) -> str:
@@ -100,11 +52,6 @@ class Scheduler:
         """Whether it knows the cluster."""
         return self.runs and "following the cluster" in self.said
 
-    @property
-    def runs(self) -> bool:
-        """Whether it runs."""
-        return self.process is not None and self.process.poll() is None
-
 
 @contextmanager
 def running(*schedulers: Scheduler) -> Iterator[None]:
@@ -114,14 +61,8 @@ def running(*schedulers: Scheduler) -> Iterator[None]:
             stack.enter_context(audit.nothing_forbidden(home))
         for one in schedulers:
             one.start()
-            stack.callback(_stop, one)
+            stack.callback(one.stop)
         yield
-
-
-def _stop(one: Scheduler) -> None:
-    if one.runs:
-        one.end(signal.SIGKILL)
-    print(f"--- {one.name}\n{one.log.read_text(errors='replace')[-6000:]}")
 
 
 def apply_crds(api: Api) -> None:
@@ -195,19 +136,3 @@ def never(true: Any, seconds: float = 2.0) -> None:
     while time.monotonic() < ends:
         assert not true(), "it came true"
         time.sleep(0.05)
-
-
-def lease_path() -> str:
-    """The Lease."""
-    namespace, name = LEASE.split("/")
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-
-
-def leader(api: Api, schedulers: Iterable[Scheduler]) -> Scheduler | None:
-    """Which of them holds the Lease."""
-    try:
-        found = api.get(lease_path())
-    except ApiFault:
-        return None
-    holder = found["spec"].get("holderIdentity") or ""
-    return next((one for one in schedulers if f"_{one.pid}_" in holder), None)

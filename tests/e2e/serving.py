@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from batchsched.observability.http.server import self_signed_pem
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ADMIN, ControlPlane
-from tests.e2e.running import CONFIG, Scheduler, all_bound, group, make, running
+from tests.e2e.running import TERMS, Scheduler, all_bound, group, make, running
 
 WITHIN = 60.0
 
@@ -48,7 +48,7 @@ class Served:
         self.settings |= {"tlsCertFile": str(pair), "tlsPrivateKeyFile": str(pair)}
         self._pool = urllib3.PoolManager(ca_certs=str(pair), retries=False, timeout=30.0)
         self.configure()
-        self.scheduler = Scheduler(self.plane, (*self.arguments, "--config", str(self.file)), self.name)
+        self.scheduler = Scheduler(self.plane, (*self.arguments, "--config", str(self.file)), name=self.name)
 
     def configure(self, **settings: Any) -> None:
         """Write the configuration, as an editor would: in one go."""
@@ -56,7 +56,7 @@ class Served:
         serving = {"bindAddress": "127.0.0.1", "securePort": self.port, **self.settings}
         fresh = self.file.with_suffix(".new")
         stated = {"serving": serving, "profiles": [profile], "sessionsKept": self.sessions_kept}
-        fresh.write_text(yaml.safe_dump({**CONFIG, **stated}))
+        fresh.write_text(yaml.safe_dump(TERMS.configuration() | stated))
         fresh.replace(self.file)
 
     def ask(self, path: str, token: str = ADMIN) -> tuple[int, bytes]:

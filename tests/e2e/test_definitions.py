@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests.controlplane.objects import custom
 from tests.controlplane.plane import ApiFault
 
+pytestmark = pytest.mark.usefixtures("crds")
 API = "scheduling.batchsched.dev/v1alpha1"
 PLURALS = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
 RACKS = [{"name": "rack", "nodeLabel": "example.com/rack"}]
@@ -17,11 +19,10 @@ def path(namespace, kind, name=""):
 
 def put(namespace, kind, spec, name=""):
     """Make an object that nothing else sees."""
-    body = {"apiVersion": API, "kind": kind, "metadata": {"name": name or namespace.name}, "spec": spec}
+    body = custom(kind, name or namespace.name, **spec)
     return namespace.api.create(f"{path(namespace, kind)}?dryRun=All&fieldValidation=Strict", body)
 
 
-@pytest.mark.usefixtures("crds")
 @pytest.mark.parametrize("kind", PLURALS)
 def test_kind_is_established(plane, kind):
     where = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -31,7 +32,6 @@ def test_kind_is_established(plane, kind):
     assert "NonStructuralSchema" not in said
 
 
-@pytest.mark.usefixtures("crds")
 def test_defaults_are_filled_in(namespace):
     spec = put(namespace, "PodGroup", {"minMember": 2})["spec"]
     assert spec["scheduleTimeoutSeconds"] > 0
@@ -39,7 +39,6 @@ def test_defaults_are_filled_in(namespace):
     assert spec["queue"] == "default"
 
 
-@pytest.mark.usefixtures("crds")
 @pytest.mark.parametrize(
     "kind, spec, field, words",
     [
@@ -94,28 +93,18 @@ def test_object_that_means_nothing_is_refused_with_its_field_and_why(namespace, 
     assert words in str(refused.value).replace("\\", "")
 
 
-@pytest.mark.usefixtures("crds")
 def test_queue_that_is_its_own_parent_is_refused(namespace):
     with pytest.raises(ApiFault, match="cannot be its own parent; name another one"):
         put(namespace, "Queue", {"parent": namespace.name})
 
 
-@pytest.mark.usefixtures("crds")
 def test_gang_whose_name_pods_cannot_carry_is_refused(namespace):
     with pytest.raises(ApiFault, match="63 characters or less: pods name their PodGroup in a label"):
         put(namespace, "PodGroup", {"minMember": 2}, "x" * 64)
 
 
-@pytest.mark.usefixtures("crds")
 def test_levels_of_a_topology_stay_as_they_are(namespace):
-    body = {
-        "apiVersion": API,
-        "kind": "Topology",
-        "metadata": {"name": namespace.name},
-        "spec": {"levels": RACKS},
-    }
-    namespace.api.create(path(namespace, "Topology"), body)
+    namespace.topology(namespace.name, rack="example.com/rack")
     other = [{"name": "row", "nodeLabel": "example.com/row"}]
     with pytest.raises(ApiFault, match="make another Topology"):
         namespace.api.merge(path(namespace, "Topology", namespace.name), {"spec": {"levels": other}})
-    namespace.api.delete(path(namespace, "Topology", namespace.name))

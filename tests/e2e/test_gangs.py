@@ -43,14 +43,7 @@ def test_pods_of_a_gang_that_come_one_by_one_wait_for_the_last(namespace):
 
 
 def test_gang_stays_in_one_domain_of_its_required_level(namespace):
-    api = namespace.api
-    topology = {
-        "apiVersion": "scheduling.batchsched.dev/v1alpha1",
-        "kind": "Topology",
-        "metadata": {"name": namespace.name},
-        "spec": {"levels": [{"name": "rack", "nodeLabel": "example.com/rack"}]},
-    }
-    api.create("/apis/scheduling.batchsched.dev/v1alpha1/topologies", topology)
+    namespace.topology(namespace.name, rack="example.com/rack")
     for rack in ("r0", "r1"):
         namespace.nodes(2, prefix=rack, labels={"example.com/rack": rack}, cpu=4)
     group(namespace, "wide", 3, topology={"name": namespace.name, "required": "rack"})

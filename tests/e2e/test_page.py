@@ -18,19 +18,8 @@ def served(plane, crds, namespace, tmp_path):
     for made in namespace.nodes(4, cpu="8"):
         name = made["metadata"]["name"]
         namespace.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"rack": racks[name]}}})
-    levels = {"levels": [{"name": "rack", "nodeLabel": "rack"}]}
-    ours = "/apis/scheduling.batchsched.dev/v1alpha1"
-    for plural, kind, name, spec in (
-        ("topologies", "Topology", f"racks-{namespace.name}", levels),
-        ("queues", "Queue", f"research-{namespace.name}", {"limit": {"cpu": "64"}}),
-    ):
-        body = {
-            "apiVersion": ours.removeprefix("/apis/"),
-            "kind": kind,
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        namespace.api.create(f"{ours}/{plural}", body)
+    namespace.topology(f"racks-{namespace.name}", rack="rack")
+    namespace.queue(f"research-{namespace.name}", limit={"cpu": "64"})
     one = Served(plane, "page", tmp_path / "batchsched.yaml", ("--no-leader-elect",))
     with serving(one):
         bind_a_gang(namespace, "bert", 6)
@@ -38,8 +27,6 @@ def served(plane, crds, namespace, tmp_path):
         make(namespace, "large", 3)
         eventually(lambda: one.metric("scheduler_pending_pods", queue="unschedulable") == 3, WITHIN)
         yield one
-    for plural, name in (("topologies", f"racks-{namespace.name}"), ("queues", f"research-{namespace.name}")):
-        namespace.api.delete(f"{ours}/{plural}/{name}")
 
 
 @pytest.mark.browser

@@ -20,8 +20,9 @@ from tests.controlplane.build import program
 from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.installed import BASE
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.process import LEASE
 from tests.e2e.owners import install, job, members
-from tests.e2e.running import LEASE, all_bound, apply_crds, bound, condition, group, pods
+from tests.e2e.running import all_bound, apply_crds, bound, condition, group, pods
 from tests.e2e.serving import Served, serving
 
 GANGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
@@ -79,8 +80,7 @@ def granted() -> set[Right]:
 
 
 def bind_a_gang_of_a_queue(namespace: Namespace) -> None:
-    queue = {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": "research"}, "spec": {}}
-    namespace.api.create(f"/apis/{OURS}/queues", queue)
+    namespace.queue("research")
     group(namespace, "bert", 2, queue="research")
     namespace.pods(2, prefix="bert", gang="bert")
     all_bound(namespace, "bert", 2, 60)

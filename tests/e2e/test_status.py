@@ -95,9 +95,8 @@ def test_gangs_are_listed_with_why_they_wait(plane: ControlPlane, namespace, cap
 
 def test_queues_say_what_they_hold_and_who_waits(plane: ControlPlane, namespace, capsys):
     api, name = namespace.api, namespace.name
-    for child, parent in ((name, {}), (f"{name}-child", {"parent": name})):
-        made = {"apiVersion": API, "kind": "Queue", "metadata": {"name": child}, "spec": parent}
-        api.create(f"/apis/{API}/queues", made)
+    namespace.queue(name)
+    namespace.queue(f"{name}-child", parent=name)
     namespace.nodes(1, cpu=4)
     group(namespace, "bert", 2, queue=f"{name}-child")
     namespace.pods(2, prefix="bert", gang="bert", cpu=1)
@@ -115,8 +114,6 @@ def test_queues_say_what_they_hold_and_who_waits(plane: ControlPlane, namespace,
     found = json.loads(capsys.readouterr().out)
     assert found["queue"]["allocated"] == {"cpu": 2000}
     assert [one["refusal"]["reason"] for one in found["waiting"]] == ["NoFeasibleNode"]
-    for queue in (f"{name}-child", name):
-        api.delete(f"/apis/{API}/queues/{queue}")
 
 
 def test_no_event_is_lost_when_the_scheduler_leaves(scheduler: Scheduler, namespace):

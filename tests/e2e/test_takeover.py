@@ -13,15 +13,13 @@ import pytest
 
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ApiFault, ControlPlane
+from tests.controlplane.process import LEASE, LEASE_PATH, leader
 from tests.e2e.running import (
-    LEASE,
-    LEASE_SECONDS,
+    TERMS,
     Scheduler,
     all_bound,
     bound,
     group,
-    leader,
-    lease_path,
     make,
     pods,
     running,
@@ -40,7 +38,7 @@ class Pair:
 
     def __init__(self, plane: ControlPlane, name: str) -> None:
         self.plane = plane
-        self.schedulers = tuple(Scheduler(plane, ("--lease", LEASE), f"{name}-{at}") for at in range(2))
+        self.schedulers = tuple(Scheduler(plane, ("--lease", LEASE), name=f"{name}-{at}") for at in range(2))
 
     def leader(self) -> Scheduler:
         found: Scheduler = eventually(lambda: leader(self.plane.admin, self.schedulers), 60)
@@ -59,7 +57,7 @@ class Pair:
 def pair(plane: ControlPlane, name: str) -> Iterator[Pair]:
     made = Pair(plane, name)
     with suppress(ApiFault):  # whoever was killed in another test does not lead
-        plane.admin.delete(lease_path())
+        plane.admin.delete(LEASE_PATH)
     with running(*made.schedulers):
         yield made
 
@@ -124,7 +122,7 @@ class Watcher:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["graceful", "killed"])
 def test_binding_goes_on_when_the_leader_ends(plane, namespace, how):
-    allowed = GRACEFUL if how is signal.SIGTERM else LEASE_SECONDS + 5
+    allowed = GRACEFUL if how is signal.SIGTERM else TERMS.duration + 5
     namespace.nodes(20)
     gaps = []
     with pair(plane, f"ends-{how.name.lower()}") as two, Watcher(namespace).watching() as watcher:

@@ -103,7 +103,7 @@ class Rounds:
             resumed=None if resumed is None else resumed - killed,
             whole=over - killed,
         )
-        self._judge(batch)
+        self._load.check([batch], self.witness)
         self._last = batch
         self.done.append(kill)
         return kill
@@ -130,12 +130,6 @@ class Rounds:
         time.sleep(seconds)
         lead.end(signal.SIGKILL)
         lead.start()
-
-    def _judge(self, batch: Batch) -> None:
-        half, lost = self._load.half([batch], self.witness), self._load.lost(batch, self.witness)
-        assert not self.witness.complaints, "; ".join(self.witness.complaints)
-        assert not half, f"half bound: {half}"
-        assert not lost, f"lost: {lost}"
 
 
 def table(kills: Sequence[Kill]) -> Iterator[str]:

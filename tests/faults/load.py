@@ -122,6 +122,17 @@ class Load:
         """Pods of a batch that somebody deleted."""
         return [name for name in sorted(batch.pods) if witness.gone[f"{self.namespace.name}/{name}"]]
 
+    def check(self, batches: Iterable[Batch], witness: Witness) -> None:
+        """Check that no gang of some batches is bound in part, that no pod is lost, and that all binds were right.
+
+        Raises:
+          AssertionError: one of these does not hold.
+        """
+        batches = tuple(batches)
+        assert not witness.complaints, "; ".join(witness.complaints)
+        assert self.half(batches, witness) == {}, "gangs are bound in part"
+        assert [name for batch in batches for name in self.lost(batch, witness)] == [], "pods are lost"
+
     def _group(self, job: Job) -> None:
         made = pod_group(job.name, job.minimum)
         self.namespace.api.create(self._group_path(), made)

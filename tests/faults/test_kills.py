@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.controlplane.process import Terms
 from tests.faults.kills import CPUS, Rounds, table
-from tests.faults.replicas import Terms, pair, running
+from tests.faults.replicas import pair, running
 from tests.faults.witness import Witness
 
 TERMS = Terms()

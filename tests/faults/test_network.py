@@ -52,8 +52,7 @@ class Scene:
             took = time.monotonic() - begun
             struck = sum(rule.hits for rule in self.proxy.rules)
             self.proxy.calm()
-            assert load.half([first, second], witness) == {}
-            assert load.lost(first, witness) + load.lost(second, witness) == []
+            load.check([first, second], witness)
         assert self.scheduler.starts == 1
         assert self.scheduler.runs
         print(f"{struck} faults; all bound after {took:.2f} s")
@@ -64,7 +63,7 @@ class Scene:
 def scene(plane: ControlPlane) -> Iterator[Scene]:
     """A scheduler that is alone, and a network that is good so far."""
     with Proxy(plane.server, plane.certificate, seed=7) as proxy:
-        scheduler = Replica(plane, "network", proxy.url)
+        scheduler = Replica(plane, name="network", server=proxy.url)
         with running(scheduler):
             yield Scene(plane, proxy, scheduler)
 

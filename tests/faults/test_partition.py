@@ -10,9 +10,10 @@ import pytest
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.objects import pod_group
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.process import Terms
 from tests.controlplane.proxy import Ending, Exchange, Proxy, cut, lost
 from tests.faults.load import Job, Load
-from tests.faults.replicas import Replica, Replicas, Terms, running
+from tests.faults.replicas import Replica, Replicas, running
 from tests.faults.witness import Witness
 
 CPUS = 16
@@ -34,7 +35,10 @@ class Apart:
         self.proxies = proxies
         self.witness = witness
         self.load = Load(namespace, random.Random(9))
-        self.pair = tuple(Replica(plane, f"apart-{at}", proxy.url, TERMS) for at, proxy in enumerate(proxies))
+        self.pair = tuple(
+            Replica(plane, name=f"apart-{at}", server=proxy.url, terms=TERMS)
+            for at, proxy in enumerate(proxies)
+        )
         self.replicas = Replicas(plane, self.pair)
         namespace.nodes(NODES, cpu=CPUS)
 
@@ -81,8 +85,7 @@ def test_whoever_is_cut_off_stops_before_the_other_begins(apart, record_property
     print(f"cut off for {taken:.2f} s, until all was bound by the other one")
     record_property("recovery_seconds", taken)
     assert binds(own, binds(other, begun)[0].at) == []
-    assert apart.load.half([first, second], apart.witness) == {}
-    assert apart.load.lost(first, apart.witness) + apart.load.lost(second, apart.witness) == []
+    apart.load.check([first, second], apart.witness)
 
 
 def test_whoever_hears_no_answers_stops_before_the_other_begins(apart, record_property):
@@ -100,8 +103,7 @@ def test_whoever_hears_no_answers_stops_before_the_other_begins(apart, record_pr
     print(f"all bound {taken:.2f} s after the answers ceased, {len(binds(own, begun))} of them unheard")
     later = binds(other, begun)
     assert not later or binds(own, later[0].at) == []
-    assert apart.load.half([batch], apart.witness) == {}
-    assert apart.load.lost(batch, apart.witness) == []
+    apart.load.check([batch], apart.witness)
 
 
 def test_whoever_takes_over_knows_what_its_watch_never_told_and_gives_no_room_away_twice(apart):

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from tests.controlplane.fixtures import Namespace, start
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.process import Terms
 from tests.faults.kills import CPUS, Rounds, table
-from tests.faults.replicas import Terms, pair, running
+from tests.faults.replicas import pair, running
 from tests.faults.witness import Witness
 from tests.soak.churn import Churn, Sample, Size
 from tests.soak.storm import Gust, Storm

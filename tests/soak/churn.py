@@ -83,7 +83,7 @@ class Churn:
         with ThreadPoolExecutor(8) as some:
             list(some.map(lambda at: self.namespace.nodes(1, f"node-{at}", cpu=room), range(self.size.nodes)))
         load = Load(self.namespace, random.Random(self.seed))
-        scheduler = Replica(self.plane, "soak-busy")
+        scheduler = Replica(self.plane, name="soak-busy")
         with Witness(self.plane.admin, room).watching() as witness, running(scheduler):
             alive: deque[Batch] = deque()
             for left in range(-(-self.size.pods // batch), 0, -TOGETHER):
@@ -99,10 +99,7 @@ class Churn:
                     last = time.monotonic()
                     self.samples.append(_sample(scheduler.pid, last - begun, len(witness.binds)))
                     yield self.samples[-1]
-            half = load.half(alive, witness)
-            lost = [name for one in alive for name in load.lost(one, witness)]
-            assert not half, f"half bound: {half}"
-            assert not lost, f"lost: {lost}"
+            load.check(alive, witness)
         assert (self.grown() or 0.0) <= GROWTH, "memory grows"
 
     @property

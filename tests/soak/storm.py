@@ -9,10 +9,11 @@ from typing import Final
 
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.process import Terms
 from tests.controlplane.proxy import Ending, Fault, Proxy, cut, delayed, hung, lost, page, refused, status
 from tests.faults.kills import CPUS, spread
 from tests.faults.load import Batch, Load
-from tests.faults.replicas import Replica, Replicas, Terms, running
+from tests.faults.replicas import Replica, Replicas, running
 from tests.faults.witness import Witness
 
 KINDS: Final[dict[str, Fault]] = {
@@ -100,7 +101,7 @@ class Storm:
         calm = time.monotonic()
         eventually(lambda: replicas.tend() and load.whole(batch, witness), PATIENCE)
         gust = Gust(len(self.done) + 1, ", ".join(names), struck, time.monotonic() - calm)
-        _judge(load, batch, witness)
+        load.check([batch], witness)
         self._last = batch
         self.done.append(gust)
         return gust
@@ -113,10 +114,3 @@ class Storm:
         struck = sum(one.struck for one in self.done)
         yield f"{struck} faults in {len(self.done)} rounds of {self.pods} pods"
         yield f"end of the faults to everything bound: {took}"
-
-
-def _judge(load: Load, batch: Batch, witness: Witness) -> None:
-    half, lost_pods = load.half([batch], witness), load.lost(batch, witness)
-    assert not witness.complaints, "; ".join(witness.complaints)
-    assert not half, f"half bound: {half}"
-    assert not lost_pods, f"lost: {lost_pods}"
