@@ -19,7 +19,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, Code
-from tests.plugins.cluster import class_of, filtered, put, take
+from tests.plugins.cluster import class_of, drawn_cases, filtered, named, put, take
 
 ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack"
 
@@ -141,7 +141,7 @@ def walk(plugin: Any, world: World, random: Random, reach: BoolArray) -> tuple[n
             free = np.flatnonzero(filtered(plugin, one, table).fits & reach)
             if len(free):
                 at = int(random.choice(free.tolist()))
-                put(table, msgspec.structs.replace(one, metadata=_named(one, f"w{number}")), at)
+                put(table, named(one, f"w{number}"), at)
                 placed[c, at] += 1
             elif world.gangs[gang].rigid:
                 stuck = gang
@@ -189,15 +189,11 @@ def come_and_go(
         else:
             waiting = [pod for gang in world.gangs for pod, _ in gang.classes]
             pod, at = random.choice(waiting), random.randrange(len(world.nodes))
-            pod = msgspec.structs.replace(pod, metadata=_named(pod, f"late{number}"))
+            pod = named(pod, f"late{number}")
             put(table, pod, at)
             present.append((pod, at))
             plugin.add_pod(one, pod, at, table, state)
         yield
-
-
-def _named(one: Pod, name: str) -> Any:
-    return msgspec.structs.replace(one.metadata, name=name)
 
 
 def broken(row: Row, batch: Batch, placed: np.ndarray, taken: np.ndarray) -> list[int]:
@@ -215,118 +211,18 @@ def broken(row: Row, batch: Batch, placed: np.ndarray, taken: np.ndarray) -> lis
     return [int(d) for d in np.flatnonzero(over)]
 
 
-APPS = ("a", "b", "c")
-SELECTORS = st.sampled_from(
-    [
-        {"matchLabels": {"app": "a"}},
-        {"matchLabels": {"app": "b"}},
-        {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]},
-        {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]},
-        {"matchExpressions": [{"key": "rev", "operator": "Exists"}]},
-        {"matchExpressions": [{"key": "rev", "operator": "DoesNotExist"}]},
-        {},
-        None,
-    ]
-)
-KEYS = st.sampled_from([ZONE, ZONE, HOST, RACK])
-LABELS = st.fixed_dictionaries({"app": st.sampled_from(APPS)}, optional={"rev": st.just("1")})
-NAMESPACES = st.sampled_from(["default", "default", "default", "other"])
-POLICY = st.sampled_from([None, "Honor", "Ignore"])
-SPREADS = st.fixed_dictionaries(
-    {
-        "topologyKey": KEYS,
-        "maxSkew": st.integers(1, 3),
-        "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
-        "labelSelector": SELECTORS,
-    },
-    optional={
-        "minDomains": st.integers(1, 4),
-        "nodeAffinityPolicy": POLICY,
-        "nodeTaintsPolicy": POLICY,
-        "matchLabelKeys": st.sampled_from([["rev"], ["rev", "absent"]]),
-    },
-)
-TERMS = st.fixed_dictionaries(
-    {"topologyKey": KEYS, "labelSelector": SELECTORS},
-    optional={
-        "namespaces": st.sampled_from([["other"], ["default", "other"]]),
-        "namespaceSelector": st.sampled_from(
-            [
-                {},
-                {"matchLabels": {"team": "x"}},
-                {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
-            ]
-        ),
-    },
-)
-CLUSTER_NAMESPACES = st.sampled_from([(), ("default",), ("default", "other")]).map(
-    lambda names: tuple(
-        msgspec.convert(
-            {"metadata": {"name": one, "labels": {"team": "x"} if one == "other" else {}}}, Namespace
-        )
-        for one in names
-    )
-)
-
-
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[Node, ...]:
-    found = []
-    for at in range(draw(st.integers(1, 5))):
-        labels = draw(
-            st.fixed_dictionaries(
-                {},
-                optional={
-                    ZONE: st.sampled_from(["x", "y", "z"]),
-                    RACK: st.sampled_from(["r1", "r2"]),
-                    "disk": st.just("ssd"),
-                },
-            )
-        )
-        taints = [{"key": "own", "effect": "NoSchedule"}] if draw(st.integers(0, 4)) == 0 else []
-        found.append(node(f"n{at}", labels, taints))
-    return tuple(found)
-
-
-@st.composite
-def spread_pods(draw: st.DrawFn, name: str) -> Pod:
-    fields: dict[str, Any] = {}
-    if draw(st.integers(0, 3)):
-        fields["topologySpreadConstraints"] = draw(st.lists(SPREADS, min_size=1, max_size=2))
-    if draw(st.integers(0, 4)) == 0:
-        fields["nodeSelector"] = {"disk": "ssd"}
-    return pod(name, draw(LABELS), draw(NAMESPACES), **fields)
-
-
-@st.composite
-def social_pods(draw: st.DrawFn, name: str) -> Pod:
-    fields: dict[str, Any] = {}
-    if draw(st.integers(0, 3)):
-        together = draw(st.lists(TERMS, max_size=2)) if draw(st.booleans()) else []
-        apart = draw(st.lists(TERMS, max_size=2))
-        fields["affinity"] = required(together=together, apart=apart)
-        if draw(st.booleans()):
-            pairs = st.lists(st.tuples(st.integers(1, 100), TERMS), max_size=2)
-            for kind, stated in preferred(together=draw(pairs), apart=draw(pairs)).items():
-                fields["affinity"][kind] |= stated
-    return pod(name, draw(LABELS), draw(NAMESPACES), **fields)
-
-
-@st.composite
-def worlds(draw: st.DrawFn, pods: Any) -> World:
-    nodes = draw(clusters())
-    bound = []
-    for number in range(draw(st.integers(0, 5))):
-        one = draw(pods(f"b{number}"))
-        if draw(st.integers(0, 5)) == 0:
-            gone = msgspec.structs.replace(one.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-            one = msgspec.structs.replace(one, metadata=gone)
-        bound.append((one, draw(st.integers(0, len(nodes) - 1))))
+def worlds(draw: st.DrawFn, area: str) -> World:
+    """A drawn cluster, and gangs of pods that state what the pods of its area state."""
+    case = draw(drawn_cases(area))
+    pods = [case.pod, *(other.pod for other in draw(st.lists(drawn_cases(area), max_size=3)))]
     gangs = []
     for number in range(draw(st.integers(1, 3))):
         classes = tuple(
-            (draw(pods(f"g{number}-{part}")), draw(st.integers(1, 5)))
+            (named(draw(st.sampled_from(pods)), f"g{number}-{part}"), draw(st.integers(1, 5)))
             for part in range(draw(st.integers(1, 2)))
         )
         gangs.append(Gang(classes, draw(st.booleans())))
-    return World(nodes, tuple(bound), tuple(gangs), draw(CLUSTER_NAMESPACES))
+    index = {node.name: at for at, node in enumerate(case.nodes)}
+    bound = tuple((one, index[one.node]) for one in case.pods)
+    return World(case.nodes, bound, tuple(gangs), case.namespaces)

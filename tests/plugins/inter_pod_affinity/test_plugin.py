@@ -144,13 +144,13 @@ def test_arguments_that_make_no_sense_are_refused(args):
 
 
 @pytest.mark.properties
-@given(nb.worlds(nb.social_pods), st.data())
+@given(nb.worlds("interpod"), st.data())
 def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
     nb.judged_as_one_by_one(PLUGIN, world, data)
 
 
 @pytest.mark.properties
-@given(nb.worlds(nb.social_pods), st.randoms(use_true_random=False))
+@given(nb.worlds("interpod"), st.randoms(use_true_random=False))
 def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)

@@ -14,7 +14,7 @@ PLUGIN = InterPodAffinity()
 
 
 @pytest.mark.properties
-@given(nb.worlds(nb.social_pods), st.randoms(use_true_random=False))
+@given(nb.worlds("interpod"), st.randoms(use_true_random=False))
 def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, random):
     table = world.table()
     batch = nb.batch_of(world, table)

@@ -115,13 +115,13 @@ def test_the_emptiest_zone_scores_highest_and_unlabelled_nodes_nothing():
 
 
 @pytest.mark.properties
-@given(nb.worlds(nb.spread_pods), st.data())
+@given(nb.worlds("spread"), st.data())
 def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
     nb.judged_as_one_by_one(PLUGIN, world, data)
 
 
 @pytest.mark.properties
-@given(nb.worlds(nb.spread_pods), st.randoms(use_true_random=False))
+@given(nb.worlds("spread"), st.randoms(use_true_random=False))
 def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)

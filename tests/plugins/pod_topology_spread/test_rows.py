@@ -15,7 +15,7 @@ PLUGIN = PodTopologySpread()
 
 
 @pytest.mark.properties
-@given(nb.worlds(nb.spread_pods), st.randoms(use_true_random=False), st.integers(0, 31), st.booleans())
+@given(nb.worlds("spread"), st.randoms(use_true_random=False), st.integers(0, 31), st.booleans())
 def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, random, closed, known):
     table = world.table()
     reach = np.asarray([not closed >> at & 1 for at in range(len(world.nodes))])
