@@ -11,7 +11,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from batchsched.api.crd.validation import path
-from batchsched.config.plugins import LARGEST_WEIGHT, Lenient
+from batchsched.config.plugins import LARGEST_WEIGHT, Lenient, check_unique
 
 DEFAULT_TIMEOUT: Final = 5.0
 _DURATION: Final = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
@@ -102,10 +102,7 @@ class Extender(Lenient):
     def _check_fields_agree(self) -> Self:
         if self.prioritize_verb and not self.weight:
             raise ValueError("weight: expected 1 or more because prioritizeVerb is set, found 0")
-        names = [resource.name for resource in self.managed_resources]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"managedResources: {', '.join(repeated)} occurs more than once")
+        check_unique([resource.name for resource in self.managed_resources], "managedResources")
         if self.timeout_seconds <= 0:
             raise ValueError(f"httpTimeout: expected 0 or more, found {self.http_timeout}")
         return self

@@ -5,7 +5,7 @@
 Source: the default MultiPoint list and weights of kube-scheduler 1.36, followed by GangScheduling.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -70,6 +70,17 @@ IGNORED_IF_UNKNOWN: Final = frozenset(
     }
 )
 """Plugins that a file of kube-scheduler may name. If such a plugin is not registered, it is ignored with a warning."""
+
+
+def check_unique(names: Sequence[str], field: str, advice: str = "") -> None:
+    """Check that no name occurs twice.
+
+    Raises:
+      ValueError: a name occurs more than once; the message names the field and ends with the advice.
+    """
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{field}: {', '.join(repeated)} occurs more than once{advice}")
 
 
 class Lenient(SpecPart):
@@ -161,9 +172,7 @@ class Plugins(Lenient):
     @model_validator(mode="after")
     def _check_enabled_once(self) -> Self:
         for place, names in self.enabled_by_place():
-            repeated = sorted({name for name in names if names.count(name) > 1})
-            if repeated:
-                raise ValueError(f"{place}: {', '.join(repeated)} occurs more than once; keep one of them")
+            check_unique(names, place, "; keep one of them")
         return self
 
     def enabled_by_place(self) -> tuple[tuple[str, list[str]], ...]:
@@ -229,7 +238,4 @@ def check_configured_once(configs: Iterable[PluginConfig]) -> None:
     Raises:
       ValueError: a plugin is configured twice.
     """
-    names = [config.name for config in configs]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"pluginConfig: {', '.join(repeated)} occurs more than once; keep one of them")
+    check_unique([config.name for config in configs], "pluginConfig", "; keep one of them")

@@ -21,7 +21,7 @@ def test_every_state_can_be_reached_and_every_unfinished_one_left():
     assert {start for start, _ in MOVES} == set(GangPhase) - {GangPhase.SUCCEEDED, GangPhase.FAILED}
 
 
-def test_whoever_holds_places_can_be_rolled_back():
+def test_gang_with_reserved_places_can_be_rolled_back():
     for state in (GangPhase.RESERVED, GangPhase.HELD, GangPhase.SCHEDULED):
         assert phase_after(state, PhaseChange.ROLL_BACK) is GangPhase.PENDING
 

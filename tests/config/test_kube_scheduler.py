@@ -166,7 +166,7 @@ def test_an_older_version_is_refused_with_the_one_that_is_read():
     )
 
 
-def test_the_kind_alone_or_the_group_alone_tells_whose_file_it_is():
+def test_the_kind_or_the_group_identifies_a_file_of_kube_scheduler():
     for text in ("kind: KubeSchedulerConfiguration", "apiVersion: kubescheduler.config.k8s.io/v1"):
         with pytest.raises(InvalidInput, match="is required; add it"):
             load(text)

@@ -74,7 +74,7 @@ def test_gang_whose_pods_do_not_all_exist_counts_them():
     assert (found["reason"], found["message"]) == ("NotEnoughPods", "2 of the 3 pods that it needs exist")
 
 
-def test_held_gang_names_who_holds_it():
+def test_condition_of_a_held_gang_names_the_permit_plugin():
     found = condition(PodCounts(pending=3), HELD)
     assert found["reason"] == "Held"
     assert "Quota" in found["message"]
@@ -159,7 +159,7 @@ def upstream(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
     return desired_upstream_condition(BERT, "PodGroupScheduled", numbers, verdict, before, NOW)
 
 
-def test_pod_group_of_kubernetes_that_nobody_tried_says_nothing():
+def test_pod_group_of_kubernetes_has_no_condition_before_a_session_tried_it():
     assert upstream(PodCounts(pending=3)) is None
     assert upstream(PodCounts(pending=1)) is None
     assert upstream(PodCounts(pending=3), HELD) is None

@@ -151,7 +151,7 @@ async def test_full_queue_drops_and_counts(monkeypatch):
     assert len(desk.sent) == 3
 
 
-async def test_long_notes_are_cut_and_what_has_no_namespace_is_told_in_default():
+async def test_long_notes_are_cut_and_events_of_cluster_objects_are_in_default():
     async with recording() as (one, desk):
         one.record_once(fact("ä" * 2000, about=object_reference(OUR_QUEUES, "", "ml", "u1")))
         await one.drain()
@@ -161,14 +161,14 @@ async def test_long_notes_are_cut_and_what_has_no_namespace_is_told_in_default()
     assert body["note"].endswith("…")
 
 
-async def test_turn_comes_when_nobody_is_bound_any_more():
+async def test_write_may_be_sent_when_no_pod_is_being_bound():
     ends = asyncio.get_running_loop().time() + 0.5
     loop = asyncio.get_running_loop()
     await WriteThrottle(Skewed(), lambda: loop.time() < ends).wait()
     assert 0.5 <= loop.time() < 0.6
 
 
-async def test_turn_comes_in_any_case_and_at_once_in_a_hurry():
+async def test_write_is_delayed_for_a_limited_time_and_not_in_a_hurry():
     loop = asyncio.get_running_loop()
     throttle = WriteThrottle(Skewed(), lambda: True)
     await throttle.wait()

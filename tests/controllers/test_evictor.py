@@ -1,4 +1,4 @@
-"""Preemption, carried out: room is kept first, victims are evicted then, and whoever needs the room gets it."""
+"""Preemption, carried out: nominations are written first, then victims are evicted, and the preemptor is bound."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def contended(settings: Profile = PODWISE) -> Town:
 
 
 @BOTH
-async def test_victim_leaves_and_its_room_is_kept_for_whom_it_left(settings):
+async def test_room_of_an_evicted_pod_is_kept_for_the_preemptor(settings):
     town = contended(settings)
     town.make([pod("high", priority=10, gpu=1)])
     await town.turn()
@@ -64,7 +64,7 @@ async def test_nomination_is_taken_back_when_the_pod_may_go_elsewhere():
     assert "high" not in town.bound
 
 
-async def test_nobody_is_nominated_where_nobody_has_to_leave():
+async def test_no_pod_is_nominated_without_a_victim():
     town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await town.turns(3)
     assert all(not one.status.nominated_node_name for one in town.server.pods.values())

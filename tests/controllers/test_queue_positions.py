@@ -1,4 +1,4 @@
-"""Who stands where in a queue, and what queues hold."""
+"""Positions of gangs in their queues, and what queues use."""
 
 from batchsched.controllers.queue_positions import queue_allocations, queue_positions
 from tests.controllers.office import observed
@@ -6,7 +6,7 @@ from tests.session.scenario import gang, group, profile, queue
 from tests.state.objects import node, pod
 
 
-def test_first_is_whoever_has_the_higher_priority_then_the_older_one():
+def test_position_follows_priority_then_age():
     old, young = gang("old", 1, age=100), gang("young", 1, age=10)
     high = [pod("high-0", group="high", priority=5)]
     other = gang("other", 1, age=1, queue="ml")
@@ -91,7 +91,7 @@ def test_fair_share_is_the_guarantee_as_far_as_it_is_wanted_and_a_part_of_the_re
     assert (held["other"].fair_share or {})["cpu"] == 0
 
 
-def test_fair_share_is_not_told_where_it_depends_on_what_was_used_lately():
+def test_fair_share_that_depends_on_past_usage_is_not_shown():
     cache = observed([queue("ml", policy={"name": "decayed-usage"}), node("n0")])
     assert queue_allocations(cache)["ml"].fair_share is None
 

@@ -45,7 +45,7 @@ async def test_pod_that_is_gone_is_forgotten():
     assert town.cache.get("pods", "team/solo-0") is None
 
 
-async def test_nobody_is_doubted_before_its_time():
+async def test_assumed_pod_is_not_read_before_it_is_overdue():
     town = await unconfirmed()
     town.server.pods.clear()
     await town.turn(TTL - 1, watch=False)
@@ -156,7 +156,7 @@ async def test_gang_that_was_evicted_whole_begins_anew():
     assert town.stranded.waiting == {}
 
 
-async def test_gang_without_its_pod_group_is_nobodys_to_roll_back():
+async def test_gang_without_its_pod_group_is_not_rolled_back():
     found = half_bound(3, scheduleTimeoutSeconds=5, strandedPolicy="Rollback")
     town = Town(cluster(nodes(2, gpu=1), replace(found, pod_groups=())))
     await town.turns(20)

@@ -1,4 +1,4 @@
-"""What sessions said of gangs: the last word, told no faster than anybody reads."""
+"""The last refusal of each gang, published no more often than users can read."""
 
 from itertools import pairwise
 from typing import Any
@@ -34,7 +34,7 @@ def hear(
     )
 
 
-def test_first_refusal_is_told_at_once(verdicts):
+def test_first_refusal_is_published_at_once(verdicts):
     assert hear(verdicts, refusal()) == {GANG}
     assert verdicts.get(GANG).message == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
 
@@ -45,14 +45,14 @@ def test_same_refusal_is_no_news(verdicts):
 
 
 @pytest.mark.parametrize("reason", ["NotEnoughPods", "PodGroupNotFound"])
-def test_gang_that_is_being_made_is_told_of_only_when_nothing_comes(verdicts, reason):
+def test_gang_whose_pods_are_still_being_created_is_reported_later(verdicts, reason):
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
     assert verdicts.publish_due(3, ARRIVING_SECONDS) == {GANG}
     assert "2 of 3" in verdicts.get(GANG).message
 
 
-def test_first_word_on_a_gang_that_came_whole_meanwhile_is_told_at_once(verdicts):
+def test_first_refusal_of_a_gang_that_is_complete_by_now_is_published_at_once(verdicts):
     hear(verdicts, refusal("1 of 3", "NotEnoughPods"))
     assert hear(verdicts, refusal(), now=1.0) == {GANG}
 
@@ -65,7 +65,7 @@ def test_another_count_waits_and_comes_through_in_the_end(verdicts):
     assert "1 cpu" in verdicts.get(GANG).message
 
 
-def test_sentence_that_changes_all_the_time_is_told_less_and_less_often(verdicts):
+def test_message_that_always_changes_is_published_less_and_less_often(verdicts):
     told = [second for second in range(3600) if hear(verdicts, refusal(f"{second} short"), now=float(second))]
     assert len(told) < 20
     pauses = [after - before for before, after in pairwise(told)]
@@ -73,12 +73,12 @@ def test_sentence_that_changes_all_the_time_is_told_less_and_less_often(verdicts
     assert pauses[-1] == MAX_KEEP_SECONDS
 
 
-def test_another_reason_is_told_soon(verdicts):
+def test_another_reason_is_published_soon(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("limit reached", "QueueLimit"), now=KEEP_SECONDS / 10) == {GANG}
 
 
-def test_two_reasons_by_turns_are_not_told_every_time(verdicts):
+def test_two_alternating_reasons_are_not_published_every_time(verdicts):
     told = 0
     for second in range(600):
         reason = ("QueueLimit", "InsufficientResources")[second % 2]
@@ -108,7 +108,7 @@ def test_held_gang_is_free_when_its_own_profile_says_so(verdicts):
     assert verdicts.get(GANG).waiting is None
 
 
-def test_start_that_is_kept_for_a_gang_is_told(verdicts):
+def test_reserved_start_of_a_gang_is_published(verdicts):
     hear(verdicts, refusal())
     kept = (Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),)
     assert hear(verdicts, refusal(), now=1.0, reservations=kept) == {GANG}

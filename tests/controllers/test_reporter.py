@@ -1,4 +1,4 @@
-"""The teller over a loop that decides: Events of binds, refusals and evictions."""
+"""The reporter over a loop that decides: Events of bindings, refusals and evictions."""
 
 import asyncio
 from typing import Any
@@ -71,7 +71,7 @@ async def test_every_bind_has_its_event():
     assert "GangScheduled" not in told(found, "bert")  # it has no uid: it is not in the API
 
 
-async def test_refusal_is_told_to_the_pods_and_to_their_pod_group():
+async def test_refusal_has_events_of_the_pods_and_of_their_pod_group():
     town = Reported(cluster(nodes(1, gpu=1), gang("bert", 2)))
     await town.turn()
     await town.turn(1)
@@ -83,7 +83,7 @@ async def test_refusal_is_told_to_the_pods_and_to_their_pod_group():
     assert told(found, "bert")["GangRefused"].startswith("InsufficientResources: ")
 
 
-async def test_what_was_held_back_is_told_later_though_no_session_is_decided():
+async def test_message_that_was_held_back_is_published_later_without_a_session():
     town = Reported(cluster(nodes(1, gpu=1), gang("bert", 1, 2)))
     await town.turn()
     await town.teller.status.turn()
@@ -105,7 +105,7 @@ async def test_pods_beyond_the_minimum_are_told_that_there_is_no_room():
     assert "no room for more" in waits["note"]
 
 
-async def test_binding_that_fails_is_told_in_the_words_of_kube_scheduler():
+async def test_failed_binding_has_an_event_in_the_words_of_kube_scheduler():
     town = Reported(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     town.fail("solo-0", BindFailed("the server says no"))
     await town.turn()
@@ -114,7 +114,7 @@ async def test_binding_that_fails_is_told_in_the_words_of_kube_scheduler():
     assert "the server says no" in note
 
 
-async def test_pod_with_gates_is_not_told_that_it_failed():
+async def test_pod_with_gates_has_no_event_of_a_failure():
     gated = pod("bert-1", group="bert", gpu=1, spec={"scheduling_gates": (SchedulingGate(name="quota"),)})
     waits = pod("bert-0", group="bert", gpu=1)
     town = Reported(cluster(nodes(1, gpu=2), Snapshot(pods=(waits, gated), pod_groups=(group("bert", 2),))))
@@ -122,7 +122,7 @@ async def test_pod_with_gates_is_not_told_that_it_failed():
     assert {one["regarding"]["name"] for one in await town.events()} <= {"bert-0", "bert"}
 
 
-async def test_eviction_is_told_to_the_victim():
+async def test_eviction_has_an_event_of_the_victim():
     town = Reported(cluster((node("n0"),), pods=(known(pod("old", on="n0")),)))
     town.teller.record_eviction(
         town.cache.get("pods", "team/old"), "Preempted", "Preempted by team/new on node n0"

@@ -75,7 +75,7 @@ def bert(count: int = 2, minimum: int | None = None) -> tuple[Any, ...]:
     return made.pods, made.pod_groups
 
 
-async def test_gang_is_told_from_pending_to_succeeded():
+async def test_status_follows_a_gang_from_pending_to_succeeded():
     office = office_with(*bert())
     await office.controller.turn()
     assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
@@ -111,7 +111,7 @@ async def test_what_has_not_changed_is_not_written_again():
     assert len(office.desk.of(GROUP)) == 1
 
 
-async def test_who_leads_next_writes_only_what_is_not_there():
+async def test_next_leader_writes_only_status_that_is_not_written_yet():
     office = office_with(*bert())
     await office.controller.turn()
     made = known(group("bert", 2)).model_dump(by_alias=True)
@@ -207,14 +207,14 @@ async def test_server_that_is_away_is_asked_again_and_one_that_refuses_is_not():
     assert len(office.desk.of(GROUP)) == 1
 
 
-async def test_nothing_is_tried_again_when_somebody_else_may_lead():
+async def test_no_write_is_retried_when_another_replica_may_lead():
     office = office_with(*bert())
     office.desk.fail(NotLeading("the lease may be lost"))
     await office.controller.drain()
     assert not office.desk.sent
 
 
-async def test_gang_is_told_to_be_scheduled_once():
+async def test_gang_has_one_event_when_it_is_scheduled():
     office = office_with(*bert())
     office.bind("bert-0", "bert-1")
     await office.controller.turn()

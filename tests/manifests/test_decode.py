@@ -1,4 +1,4 @@
-"""Equal specs are one value while somebody holds them, and are forgotten afterwards."""
+"""Equal specs are one value as long as a pod refers to it, and are dropped afterwards."""
 
 import msgspec
 import pytest
@@ -36,13 +36,13 @@ def test_equal_specs_are_one_value_however_many_others_there_were_since():
     assert pod(decoder, 1).spec is first.spec
 
 
-def test_specs_that_differ_in_what_nobody_looks_at_are_one_value():
+def test_specs_that_differ_in_ignored_fields_are_one_value():
     decoder = Decoder()
     first = pod(decoder, 1, command="train")
     assert all(pod(decoder, 1, command=str(number)).spec is first.spec for number in range(100))
 
 
-def test_specs_that_nobody_holds_are_forgotten():
+def test_specs_that_no_pod_refers_to_are_dropped():
     decoder = Decoder()
     held = [pod(decoder, number) for number in range(5)]
     for number in range(1000):

@@ -1,4 +1,4 @@
-"""Formats at their edges; what whole files come to is in test_reading."""
+"""Formats at their edges; whole files are tested in test_reader."""
 
 import pytest
 

@@ -19,7 +19,7 @@ def test_snapshot_survives_being_written_and_restored(snapshot):
 
 
 @given(SNAPSHOTS)
-def test_snapshot_survives_being_written_and_read_as_anybodys_manifests(tmp_path_factory, snapshot):
+def test_snapshot_survives_being_written_and_read_as_manifests(tmp_path_factory, snapshot):
     file = tmp_path_factory.mktemp("written") / "cluster.json"
     file.write_bytes(to_json(snapshot))
     reading = read([file])
@@ -32,7 +32,7 @@ def test_what_is_written_follows_the_published_schema(snapshot):
     VALIDATOR.validate(json.loads(to_json(snapshot)))
 
 
-def test_what_nobody_wrote_is_not_restored():
+def test_text_that_to_json_does_not_write_is_not_restored():
     with pytest.raises(InvalidInput, match="'Deployment' has no place"):
         from_json(json.dumps({"apiVersion": "apps/v1", "kind": "Deployment"}).encode())
     with pytest.raises(InvalidInput):

@@ -1,4 +1,4 @@
-"""Pods join the gangs of their owners, whoever comes first."""
+"""Pods join the gangs of their owners, in whatever order pods and owners arrive."""
 
 import msgspec
 import pytest
@@ -131,7 +131,7 @@ def test_owners_that_make_no_gang_leave_it_to_those_below(world):
     assert world.of()[0].startswith("job-train-")
 
 
-def test_who_submits_to_a_ray_cluster_is_a_member_that_nobody_waits_for(world):
+def test_the_pod_that_submits_a_ray_job_is_a_member_beyond_the_minimum(world):
     whole = owner("RayJob", rayClusterSpec=ray_spec(workers(minReplicas=2)))
     cluster = owner("RayCluster", name="train-x", owned_by=whole, **ray_spec(workers(minReplicas=2)))
     submitter = owner("Job", name="train-submit", parallelism=1, owned_by=whole)
@@ -277,14 +277,14 @@ def test_where_others_define_a_gang_of_the_same_name_ours_counts(world):
     assert world.cache.get("pod_groups", "team/g").min_member == 2
 
 
-def test_a_fresh_list_of_owners_says_who_is_gone(world):
+def test_a_fresh_list_of_owners_removes_those_that_are_missing(world):
     world.own(job(4))
     world.pod(owned_by=job(4))
     world.sinks["Job", "batch/v1"].replaced([])
     assert world.all_groups == []
 
 
-def test_a_fresh_list_of_pods_forgets_who_is_not_there(world):
+def test_a_fresh_list_of_pods_removes_those_that_are_missing(world):
     world.own(job(4))
     one = world.pod(owned_by=job(4))
     world.pods.replace(Pod, [one])

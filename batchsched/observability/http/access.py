@@ -10,9 +10,9 @@ and DelegatingAuthorizationOptions).
 import base64
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -21,7 +21,6 @@ from batchsched.errors import ApiError, Unreachable, UnusableInput
 from batchsched.kube.connection import Connection, Resource
 from batchsched.ports.cluster import Clock
 
-T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io/v1", "tokenreviews", "TokenReview", namespaced=False)
 ACCESS_REVIEWS: Final = Resource(
@@ -45,22 +44,10 @@ class User(msgspec.Struct, frozen=True, omit_defaults=True):
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
 
 
-class _TokenReviewStatus(msgspec.Struct, frozen=True):
-    authenticated: bool = False
-    user: User = User()
+class _Review(msgspec.Struct, frozen=True):
+    """An answer of the API server: a TokenReview or a SubjectAccessReview."""
 
-
-class _TokenReview(msgspec.Struct, frozen=True):
-    status: _TokenReviewStatus = _TokenReviewStatus()
-
-
-class _AccessReviewStatus(msgspec.Struct, frozen=True):
-    allowed: bool = False
-    reason: str = ""
-
-
-class _AccessReview(msgspec.Struct, frozen=True):
-    status: _AccessReviewStatus = _AccessReviewStatus()
+    status: dict[str, Any] = {}
 
 
 class Access:
@@ -77,7 +64,7 @@ class Access:
         self._connection = connection
         self._clock = clock
         self._allowed = allowed
-        self._kept: dict[Hashable, tuple[float, Any]] = {}
+        self._kept: dict[Hashable, tuple[float, Mapping[str, Any]]] = {}
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request on, or refuse it with the Status object that the API server would send."""
@@ -88,14 +75,15 @@ class Access:
             user = await self.user(request.headers.get("Authorization", ""))
             if user is None:
                 return _refusal(401, "Unauthorized", "Unauthorized")
-            review = await self._may(user, verb, path)
+            review = await self._access_review(user, verb, path)
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             return _refusal(500, "InternalError", f"authorization by the API server failed: {error}")
-        if not review.allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
+        allowed = review.get("allowed") is True
+        if not allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
             # A browser sends no bearer token. With this answer it prompts for credentials.
             return login_prompt()
-        if not review.allowed:
-            detail = f": {review.reason}" if review.reason else ""
+        if not allowed:
+            detail = f": {review['reason']}" if review.get("reason") else ""
             return _refusal(
                 403, "Forbidden", f'forbidden: User "{user.username}" cannot {verb} path "{path}"{detail}'
             )
@@ -115,10 +103,10 @@ class Access:
         if not token:
             return None
         digest = hashlib.sha256(token.encode()).digest()  # tokens are secret: the cache keeps digests only
-        review = await self._cached_review(("token", digest), TOKEN_REVIEWS, {"token": token}, _TokenReview)
-        return review.status.user if review.status.authenticated else None
+        review = await self._cached_review(("token", digest), TOKEN_REVIEWS, {"token": token})
+        return msgspec.convert(review.get("user", {}), User) if review.get("authenticated") is True else None
 
-    async def _may(self, user: User, verb: str, path: str) -> _AccessReviewStatus:
+    async def _access_review(self, user: User, verb: str, path: str) -> Mapping[str, Any]:
         spec = {
             "user": user.username,
             "uid": user.uid,
@@ -127,17 +115,17 @@ class Access:
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
         key = ("access", msgspec.json.encode(spec, order="sorted"))
-        return (await self._cached_review(key, ACCESS_REVIEWS, spec, _AccessReview)).status
+        return await self._cached_review(key, ACCESS_REVIEWS, spec)
 
-    async def _cached_review(self, key: Hashable, resource: Resource, spec: Any, kind: type[T]) -> T:
+    async def _cached_review(self, key: Hashable, resource: Resource, spec: Any) -> Mapping[str, Any]:
+        """Return the status of a review."""
         now = self._clock.monotonic()
-        until, cached = self._kept.get(key, (0.0, None))
+        until, cached = self._kept.get(key, (0.0, {}))
         if now < until:
-            answer_in_cache: T = cached
-            return answer_in_cache
+            return cached
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         raw = await self._connection.request("POST", resource.path(), body=msgspec.json.encode(body))
-        answer = msgspec.json.decode(raw, type=kind)
+        answer = msgspec.json.decode(raw, type=_Review).status
         if len(self._kept) >= _MAX_CACHED_REVIEWS:
             self._kept.clear()
         self._kept[key] = (now + REVIEW_CACHE_SECONDS, answer)

@@ -1,4 +1,4 @@
-"""Only whoever the cluster lets read a path gets it: asked of a real API server, as kube-scheduler asks."""
+"""Access to paths: reviewed by a real API server, or by one fixed token."""
 
 import base64
 from contextlib import asynccontextmanager
@@ -82,7 +82,7 @@ def account(plane, namespace):
             plane.admin.delete(f"{rbac}/{plural}/{name}")
 
 
-async def test_health_is_everybodys_and_metrics_are_not(plane):
+async def test_health_needs_no_authorization_and_metrics_do(plane):
     async with server(plane) as client:
         assert await ask(client, "/livez") == (200, "here you are")
         assert (await ask(client, "/livez/ping"))[0] == 200
@@ -104,14 +104,14 @@ async def test_a_service_account_may_once_a_role_says_so_and_an_answer_holds_for
         assert (await ask(client, "/metrics", token))[0] == 200
 
 
-async def test_nobody_is_let_in_while_the_api_server_does_not_say_who_may(plane, proxy):
+async def test_no_request_passes_while_the_api_server_does_not_review_it(plane, proxy):
     async with server(plane, proxy) as client:
         proxy.on(lost(), path="reviews")
         assert (await ask(client, "/metrics", ADMIN))[0] == 500
         assert (await ask(client, "/livez"))[0] == 200
 
 
-async def test_somebody_at_a_browser_is_asked_for_a_token_and_gives_it_as_the_password(plane):
+async def test_browser_is_prompted_and_sends_a_token_as_the_password(plane):
     async with server(plane) as client:
         async with client.get("/metrics", headers={"Accept": "text/html,*/*"}, ssl=False) as answer:
             assert answer.status == 401
@@ -160,7 +160,7 @@ async def test_the_token_is_shown_as_a_bearer_or_as_the_password_of_a_browser():
     ],
     ids=["none", "empty", "shorter", "longer", "scheme", "bare", "no-password", "no-base64"],
 )
-async def test_whoever_shows_another_or_none_is_asked_for_it(authorization):
+async def test_request_with_another_token_or_none_is_refused_with_a_prompt(authorization):
     async with token_server("s3cret") as client:
         headers = {"Authorization": authorization} if authorization else {}
         async with client.get("/", headers=headers) as answer:
@@ -169,7 +169,7 @@ async def test_whoever_shows_another_or_none_is_asked_for_it(authorization):
             assert "here you are" not in await answer.text()
 
 
-async def test_without_the_token_nobody_learns_what_there_is():
+async def test_request_without_the_token_does_not_reveal_which_paths_exist():
     async with token_server("s3cret") as client:
         assert await status_of(client, path="/absent") == 401
         assert await status_of(client, "Bearer s3cret", "/absent") == 404
@@ -177,7 +177,7 @@ async def test_without_the_token_nobody_learns_what_there_is():
             assert answer.status == 401
 
 
-async def test_where_there_is_no_token_everybody_comes_in():
+async def test_every_request_passes_if_no_token_is_set():
     async with token_server(None) as client:
         assert await status_of(client) == 200
 

@@ -49,7 +49,7 @@ async def served(shown):
 
 
 @pytest.mark.parametrize("path, text", [("/", "<p>the report"), ("/runs", "<p>the runs")])
-async def test_pages_are_html_that_nobody_keeps_or_frames(shown, path, text):
+async def test_pages_are_html_that_is_neither_cached_nor_framed(shown, path, text):
     async with served(shown) as client, client.get(path) as answer:
         assert (answer.status, await answer.text()) == (200, text)
         assert answer.content_type == "text/html"

@@ -1,4 +1,4 @@
-"""What the page shows: who waits first, queues as a tree, nodes by their topology."""
+"""The status page: pending gangs first, queues as a tree, nodes by their topology."""
 
 from batchsched.api.decision import Refusal
 from batchsched.observability.http.status_page import (
