@@ -191,40 +191,38 @@ class GangIndex:
           after: The pod as it is now, None for a deleted or finished pod.
           assumed: Whether the pod has a node that no watch event has confirmed.
         """
+        identity = identity_of(after or before) if after or before else ""
+        # The labels may differ, and with them the gang.
+        if before is not None and after is not None and identity_of(before) != identity:
+            self.set_pod(key, before, None, assumed=False)
+            before = None
+        gang = self._gangs.get(identity)
         if before is not None and after is not None and _counts_alike(before, after):
-            gang = self._gangs.get(identity_of(after))
             if gang is not None:
                 (gang.bound if after.node else gang.pending)[key] = after
                 self._changed(gang)
             return
-        # The labels may differ, and with them the gang: remove the old version before adding the new one.
+        if gang is None and after is not None and not (after.node and is_single_pod(identity)):
+            gang = self._gang(identity)
+        group = gang.group if gang is not None else None
         if before is not None:
-            self._remove(key, before)
+            self._usage.remove(before, group)
         if after is not None:
-            self._add(key, after, assumed=assumed)
-
-    def _remove(self, key: str, pod: Pod) -> None:
-        gang = self._gangs.get(identity_of(pod))
-        self._usage.remove(pod, gang.group if gang is not None else None)
+            self._usage.add(after, group)
         if gang is not None:
-            gang.pending.pop(key, None)
-            gang.bound.pop(key, None)
-            gang.assumed.discard(key)
-            self._changed(gang)
+            self._replace_in_gang(gang, key, after, assumed=assumed)
 
-    def _add(self, key: str, pod: Pod, *, assumed: bool) -> None:
-        identity = identity_of(pod)
-        if pod.node and is_single_pod(identity):
-            self._usage.add(pod, None)
-            return
-        gang = self._gang(identity)
-        self._usage.add(pod, gang.group)
-        (gang.bound if pod.node else gang.pending)[key] = pod
-        # Another pod of the same name takes the place of the finished one.
-        gang.finished.pop(key, None)
-        self._gang_of_finished.pop(key, None)
-        if assumed:
-            gang.assumed.add(key)
+    def _replace_in_gang(self, gang: GangPods, key: str, after: Pod | None, *, assumed: bool) -> None:
+        gang.pending.pop(key, None)
+        gang.bound.pop(key, None)
+        gang.assumed.discard(key)
+        if after is not None and not (after.node and is_single_pod(gang.identity)):
+            (gang.bound if after.node else gang.pending)[key] = after
+            # Another pod of the same name takes the place of the finished one.
+            gang.finished.pop(key, None)
+            self._gang_of_finished.pop(key, None)
+            if assumed:
+                gang.assumed.add(key)
         self._changed(gang)
 
     def confirm(self, pod: Pod) -> None:

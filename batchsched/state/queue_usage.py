@@ -10,11 +10,11 @@ rule.
 """
 
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
-from batchsched.api.core.requests import request_fields, requests, resized
+from batchsched.api.core.requests import requests, resized
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 
 POD_COUNT: Final = "pods"
@@ -60,9 +60,8 @@ class QueueUsageTally:
 
     def __init__(self, scheduler_names: Container[str]) -> None:
         self._scheduler_names = scheduler_names
-        self._cached_requests: dict[Hashable, dict[str, int]] = {}
-        self._requests_of_spec: dict[int, tuple[PodSpec, dict[str, int]]] = {}
-        """Sums by the id of the spec; the entry holds the spec, so that no other spec can get its id."""
+        self._cached_requests: dict[tuple[int, ...], tuple[PodSpec, dict[str, int]]] = {}
+        """Sums by the ids of parts of a spec; the entry holds the spec, so that no other part can get these ids."""
         self.allocated: dict[str, Counter[str]] = {}
         """By queue and resource, requests of bound and assumed pods in base units. Zeros are left out."""
         self.requested: dict[str, Counter[str]] = {}
@@ -117,20 +116,17 @@ class QueueUsageTally:
     def _requests(self, pod: Pod) -> dict[str, int]:
         """Return the requests of a pod with the pod count.
 
-        Most pods come from few templates, so sums are cached by what the containers state. A resized pod counts for
-        what its status says, so it has its own sum.
+        Most pods come from few templates, so sums are cached by the parts of the spec that state requests. A pod with
+        a node shares them with its pending version. A resized pod counts for what its status says, so it has its own
+        sum.
         """
         if resized(pod):
             return {POD_COUNT: 1, **requests(pod)}
-        by_spec = self._requests_of_spec.get(id(pod.spec))
-        if by_spec is not None:
-            return by_spec[1]
-        if len(self._requests_of_spec) >= MAX_CACHED_REQUESTS:
-            self._requests_of_spec.clear()
-            self._cached_requests.clear()
-        key = request_fields(pod)
+        spec = pod.spec
+        key = (id(spec.containers), id(spec.init_containers), id(spec.resources), id(spec.overhead))
         cached = self._cached_requests.get(key)
         if cached is None:
-            cached = self._cached_requests[key] = {POD_COUNT: 1, **requests(pod)}
-        self._requests_of_spec[id(pod.spec)] = (pod.spec, cached)
-        return cached
+            if len(self._cached_requests) >= MAX_CACHED_REQUESTS:
+                self._cached_requests.clear()
+            cached = self._cached_requests[key] = (spec, {POD_COUNT: 1, **requests(pod)})
+        return cached[1]
