@@ -246,9 +246,9 @@ async def _read(
     from batchsched.api.crd.base import API_VERSION
     from batchsched.errors import ApiError, UnusableInput
     from batchsched.kube.clock import SystemClock
-    from batchsched.kube.connection import Connection, Resource
+    from batchsched.kube.connection import ApiResource, Connection
 
-    resource = Resource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
+    resource = ApiResource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
     try:
         async with Connection(credentials, SystemClock()) as connection:
             if not names:

@@ -290,15 +290,15 @@ class Stopwatch(Telemetry):
             self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - begun
 
     @override
-    def progress(self, done: int, total: int, what: str) -> None:
+    def progress(self, done: int, total: int, unit: str) -> None:
         if self._bar is None:
             if not sys.stderr.isatty() or perf_counter() - self._begun < _BAR_DELAY_SECONDS:
                 return
             self._bar = _progress_bar()
             self._bar.start()
-        if what not in self._tasks:
-            self._tasks[what] = self._bar.add_task(what, total=total or None)
-        self._bar.update(self._tasks[what], completed=done, total=total or None)
+        if unit not in self._tasks:
+            self._tasks[unit] = self._bar.add_task(unit, total=total or None)
+        self._bar.update(self._tasks[unit], completed=done, total=total or None)
 
     @override
     @contextmanager

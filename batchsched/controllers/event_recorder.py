@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.errors import ApiError, BatchschedError, Unreachable
-from batchsched.kube.connection import EVENTS, Resource
+from batchsched.kube.connection import EVENTS, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
 
@@ -69,7 +69,7 @@ class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     namespace: str = ""
 
 
-def object_reference(resource: Resource, namespace: str, name: str, uid: str) -> Reference:
+def object_reference(resource: ApiResource, namespace: str, name: str, uid: str) -> Reference:
     """Return the reference of an object."""
     return Reference(resource.api_version, resource.kind, name, uid, namespace)
 

@@ -23,7 +23,7 @@ from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, W
 from batchsched.controllers.queue_positions import QUEUES, queue_allocations, queue_positions
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
-from batchsched.kube.connection import MERGE_PATCH, POD_RESOURCE, Resource
+from batchsched.kube.connection import MERGE_PATCH, POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
 from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
@@ -38,8 +38,8 @@ MAX_CHECKS_PER_PERIOD: Final = 5_000
 """Maximum number of objects that are checked in one period."""
 POSITIONS_SECONDS: Final = 5.0
 """Seconds between two computations of all queue positions: a gang that starts moves all behind it."""
-OUR_POD_GROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
-OUR_QUEUES: Final = Resource(API_VERSION, "queues", "Queue", namespaced=False)
+OUR_POD_GROUPS: Final = ApiResource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
+OUR_QUEUES: Final = ApiResource(API_VERSION, "queues", "Queue", namespaced=False)
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 ObjectKey = tuple[str, str]
 """An object to check: its field of Snapshot and its key there."""
@@ -218,7 +218,7 @@ class StatusController:
         desired = status.desired_upstream_condition(
             group, kind, self._numbers(key), self._refusals.get(key), before, now
         )
-        resource = Resource(version, "podgroups", "PodGroup", namespaced=True)
+        resource = ApiResource(version, "podgroups", "PodGroup", namespaced=True)
         return None if desired is None else StatusChange(place, resource, {"conditions": [desired]}, None)
 
     def _numbers(self, key: str) -> status.PodCounts:
@@ -292,13 +292,13 @@ class StatusChange:
     """
 
     place: ObjectWithUid
-    resource: Resource
+    resource: ApiResource
     desired: Any
     present: Any
     message: str = ""
 
 
-def _change(place: ObjectWithUid, resource: Resource, present: Any, desired: Any) -> StatusChange | None:
+def _change(place: ObjectWithUid, resource: ApiResource, present: Any, desired: Any) -> StatusChange | None:
     return None if _plain(present) == _plain(desired) else StatusChange(place, resource, desired, present)
 
 

@@ -21,7 +21,7 @@ from batchsched.ports.cluster import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """A collection of the API.
 
     Args:
@@ -65,20 +65,20 @@ def plural(kind: str) -> str:
     return small + "s"
 
 
-def resource(kind: ObjectKind) -> Resource:
+def resource(kind: ObjectKind) -> ApiResource:
     """Return the collection of a kind."""
-    return Resource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
+    return ApiResource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
 
 
-def resources() -> Iterator[tuple[ObjectKind, Resource]]:
+def resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
     """Yield each kind of a Snapshot with its collection."""
     for kind in OBJECT_KINDS:
         yield kind, resource(kind)
 
 
-POD_RESOURCE: Final = Resource("v1", "pods", "Pod", namespaced=True)
-EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", namespaced=True)
-LEASES: Final = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
+POD_RESOURCE: Final = ApiResource("v1", "pods", "Pod", namespaced=True)
+EVENTS: Final = ApiResource("events.k8s.io/v1", "events", "Event", namespaced=True)
+LEASES: Final = ApiResource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
 
 
 _LOG: Final = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ import msgspec
 
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import Backoff
-from batchsched.kube.connection import Connection, Resource
+from batchsched.kube.connection import ApiResource, Connection
 from batchsched.ports.cluster import Clock, Sink
 
 PAGE: Final = 500
@@ -152,7 +152,7 @@ class Reflector:
     def __init__(
         self,
         connection: Connection,
-        resource: Resource,
+        resource: ApiResource,
         sink: Sink[Any],
         clock: Clock,
         *,
@@ -166,7 +166,7 @@ class Reflector:
         """Whether the permission to list or watch is missing."""
         self.lists = self.events = self.failures = 0
         """The numbers of lists, of watch events and of failures since the start."""
-        self.heard_at: float | None = None
+        self.last_event_at: float | None = None
         """The time of the last event or bookmark, by the monotonic clock."""
         self._connection = connection
         self._sink = sink
@@ -286,7 +286,7 @@ class Reflector:
                 version = latest
         self._sink.replaced([decoded for decoded in objects if decoded is not None])
         self.lists += 1
-        self.heard_at = self._clock.monotonic()
+        self.last_event_at = self._clock.monotonic()
         self._version = version
         # No reset of the backoff: lists may succeed although watches fail.
         self._missing = False
@@ -321,7 +321,7 @@ class Reflector:
                     if line:
                         self._take(_EVENT.decode(line))
                         seen += 1
-                self.heard_at = self._clock.monotonic()
+                self.last_event_at = self._clock.monotonic()
                 self._backoff.reset()
                 self._allowed()
         if self._clock.monotonic() - begun < _MIN_WATCH_SECONDS and (
@@ -336,7 +336,7 @@ class Reflector:
             case "ADDED" | "MODIFIED":
                 self._deliver(self._sink.changed, raw)
             case "DELETED":
-                self._deliver(self._sink.gone, raw)
+                self._deliver(self._sink.deleted, raw)
             case "BOOKMARK":
                 pass
             case "ERROR":

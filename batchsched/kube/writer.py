@@ -10,7 +10,7 @@ import msgspec
 from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import Backoff
-from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, Connection, Resource
+from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
 from batchsched.ports.cluster import Binding, Clock, NodeSelection, VolumeBinding
 
 _LOG: Final = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class Writer:
             if error.status not in (404, 409):
                 raise
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+    async def get(self, resource: ApiResource, namespace: str, name: str) -> bytes:
         """Read the current object before a write.
 
         Raises:
@@ -176,15 +176,15 @@ class Writer:
             path = resource.path(namespace, name)
             return await self._connection.request("GET", path, deadline=_DEADLINE_SECONDS)
 
-    async def create(self, resource: Resource, namespace: str, body: Any) -> bytes:
+    async def create(self, resource: ApiResource, namespace: str, body: Any) -> bytes:
         """Create an object and return it as the server stored it. Raises as `send`."""
         return await self.send("POST", resource.path(namespace), msgspec.json.encode(body))
 
-    async def replace(self, resource: Resource, namespace: str, name: str, body: Any) -> bytes:
+    async def replace(self, resource: ApiResource, namespace: str, name: str, body: Any) -> bytes:
         """Replace an object. A resourceVersion in it is a precondition. Raises as `send`."""
         return await self.send("PUT", resource.path(namespace, name), msgspec.json.encode(body))
 
-    async def delete(self, resource: Resource, namespace: str, name: str, uid: str = "") -> None:
+    async def delete(self, resource: ApiResource, namespace: str, name: str, uid: str = "") -> None:
         """Delete an object. An object that does not exist is not an error. Raises as `send`."""
         options = {"preconditions": {"uid": uid}} if uid else {}
         try:
@@ -194,7 +194,7 @@ class Writer:
                 raise
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, change: Any, subresource: str = ""
+        self, resource: ApiResource, namespace: str, name: str, change: Any, subresource: str = ""
     ) -> bytes:
         """Merge a change into an object or a subresource such as its status. Raises as `send`."""
         path = resource.path(namespace, name, subresource)
@@ -232,8 +232,8 @@ class Writer:
         return min(_DEADLINE_SECONDS, remaining)
 
 
-CLAIMS: Final = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
-VOLUMES: Final = Resource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+CLAIMS: Final = ApiResource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+VOLUMES: Final = ApiResource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
 

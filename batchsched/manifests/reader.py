@@ -24,7 +24,7 @@ from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, Object
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, Refused
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
-from batchsched.ports.external import Silence, Telemetry
+from batchsched.ports.external import NoTelemetry, Telemetry
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson")
 STDIN: Final = "-"
@@ -109,7 +109,7 @@ def read(
     Raises:
       UnusableInput: the input contains no valid object.
     """
-    listener = telemetry or Silence()
+    listener = telemetry or NoTelemetry()
     cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)))
     with listener.stage("read"):
         for source in sources(paths):

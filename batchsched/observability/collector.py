@@ -72,8 +72,8 @@ class MetricsCollector:
             self._grown(reflector, metrics.lists, reflector.lists, name)
             self._grown(reflector, metrics.events, reflector.events, name)
             self._grown(reflector, metrics.failures, reflector.failures, name)
-            if reflector.heard_at is not None:
-                metrics.silence.labels(name).set(max(0.0, now - reflector.heard_at))
+            if reflector.last_event_at is not None:
+                metrics.silence.labels(name).set(max(0.0, now - reflector.last_event_at))
 
     def _read_queues(self, planners: Sequence[ProfileScheduler]) -> None:
         metrics = self.metrics

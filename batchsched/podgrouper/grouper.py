@@ -19,7 +19,7 @@ from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import FOREIGN
 from batchsched.api.snapshot import ObjectKind
-from batchsched.kube.connection import Connection, Resource, plural, resource
+from batchsched.kube.connection import ApiResource, Connection, plural, resource
 from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, GroupSink, PodGroupSources
@@ -307,7 +307,7 @@ class PodGrouper:
             terms = ReflectorTimes(without="pods that name one wait")
             yield Reflector(connection, resource(kind), handlers, clock, terms=terms, read=handlers.read)
         for owner in OWNERS:
-            collection = Resource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
+            collection = ApiResource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed)
             terms = ReflectorTimes(without="pods that they own wait")
             yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read_owner, owner))

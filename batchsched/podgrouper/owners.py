@@ -218,7 +218,7 @@ class OwnerSink:
         self._owners.put(item)
         self._changed()
 
-    def gone(self, item: Owner) -> None:
+    def deleted(self, item: Owner) -> None:
         """Remove an owner."""
         self._uids.discard(item.ref.uid)
         self._owners.remove(item.ref.uid)

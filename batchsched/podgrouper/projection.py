@@ -13,7 +13,7 @@ from typing import Any, Final
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.errors import ApiError, BatchschedError
-from batchsched.kube.connection import POD_RESOURCE, Resource
+from batchsched.kube.connection import POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.podgrouper.grouper import GangMembership
 from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupSources
@@ -21,7 +21,7 @@ from batchsched.podgrouper.owners import Owner
 from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
-PODGROUPS: Final = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
+PODGROUPS: Final = ApiResource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
 TURN_SECONDS: Final = 0.5
 """Seconds between two checks for pending writes."""
 LABEL_DELAY_SECONDS: Final = 3.0

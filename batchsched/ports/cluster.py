@@ -46,7 +46,7 @@ class Sink(Protocol[T_contra]):
         """Add or update an object."""
         ...
 
-    def gone(self, item: T_contra) -> None:
+    def deleted(self, item: T_contra) -> None:
         """Remove an object; its last known state is the argument."""
         ...
 
@@ -168,7 +168,7 @@ class Scheduler(Protocol):
         """Take in what changed; between two sessions only."""
         ...
 
-    def hold(self, held: tuple[HeldGang, ...]) -> None:
+    def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
         """Replace the gangs that wait at Permit."""
         ...
 

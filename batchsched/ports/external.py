@@ -74,25 +74,25 @@ class Extenders(Protocol):
         ...
 
 
-class OutOfReach:
+class NoExtenders:
     """The default implementation, which calls no extender."""
 
     def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
         """Return a fault without a call."""
-        return Reply(fault=NOT_ASKED)
+        return Reply(fault=NOT_CALLED)
 
     async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
         """Return a fault without a call."""
-        return Reply(fault=NOT_ASKED)
+        return Reply(fault=NOT_CALLED)
 
 
-NOT_ASKED: Final = "extenders are not asked here"
+NOT_CALLED: Final = "extenders are not asked here"
 
 
 T = TypeVar("T")
 
 
-class DeadlineExceeded(msgspec.Struct, frozen=True):
+class ExceededDeadline(msgspec.Struct, frozen=True):
     """A call that took longer than `pluginDeadlineSeconds` of the profile.
 
     Args:
@@ -116,7 +116,7 @@ class DeadlineExceeded(msgspec.Struct, frozen=True):
 class PluginDeadline(Protocol):
     """Calls plugins of other packages and enforces their deadline."""
 
-    def overdue(self, plugin: str) -> DeadlineExceeded | None:
+    def overdue(self, plugin: str) -> ExceededDeadline | None:
         """Return the exceeded deadline because of which a plugin must not be called, or None."""
         ...
 
@@ -136,7 +136,7 @@ class Telemetry(Protocol):
         """Measure one stage of a session. Durations of equal names are added up; stages may nest."""
         ...
 
-    def progress(self, done: int, total: int, what: str) -> None:
+    def progress(self, done: int, total: int, unit: str) -> None:
         """Report the progress of a long stage."""
         ...
 
@@ -145,7 +145,7 @@ class Telemetry(Protocol):
         ...
 
 
-class Silence:
+class NoTelemetry:
     """The default implementation, which records nothing."""
 
     @contextmanager
@@ -153,7 +153,7 @@ class Silence:
         """Do nothing around a stage."""
         yield
 
-    def progress(self, done: int, total: int, what: str) -> None:
+    def progress(self, done: int, total: int, unit: str) -> None:
         """Do nothing with the progress."""
 
     @contextmanager
@@ -168,12 +168,12 @@ class ExternalCalls:
 
     Args:
       extenders: reaches extenders.
-      watchdog: calls plugins of other packages with a deadline. None: they are called without a deadline.
+      deadline: calls plugins of other packages with a deadline. None: they are called without a deadline.
     """
 
-    extenders: Extenders = field(default_factory=OutOfReach)
-    watchdog: PluginDeadline | None = None
+    extenders: Extenders = field(default_factory=NoExtenders)
+    deadline: PluginDeadline | None = None
 
 
-NOBODY = ExternalCalls()
+NO_EXTERNAL_CALLS = ExternalCalls()
 """No extender is called, and plugins have no deadline."""

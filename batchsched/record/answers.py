@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from batchsched.framework.runtime.deadline import DeadlineKeeper
-from batchsched.ports.external import DeadlineExceeded, Endpoint, Extenders, ExternalCalls, Reply
+from batchsched.ports.external import Endpoint, ExceededDeadline, Extenders, ExternalCalls, Reply
 
 NOT_RECORDED: Final = "the recorded session did not ask this"
 
@@ -38,7 +38,7 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """
 
     extenders: tuple[ExtenderCall, ...] = ()
-    overdue: tuple[DeadlineExceeded, ...] = ()
+    overdue: tuple[ExceededDeadline, ...] = ()
 
     def external_calls(self) -> ExternalCalls:
         """Return external calls that repeat these answers. No extender is called, and no clock is read."""

@@ -134,7 +134,7 @@ class EventHandlers:
             self._cache.put(changed_object)
         self._changed()
 
-    def gone(self, deleted_object: Any) -> None:
+    def deleted(self, deleted_object: Any) -> None:
         """Handle the last version of a deleted object."""
         last = (
             _bare(self._kind, deleted_object.meta, deleted_object.meta.uid)

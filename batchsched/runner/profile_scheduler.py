@@ -10,12 +10,10 @@ from typing import Final
 
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of
-from batchsched.api.snapshot import OBJECT_KINDS, HeldGang, HeldPod, Snapshot
+from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.events import Resource
 from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.binding_cycle import unreserve
@@ -28,8 +26,7 @@ from batchsched.scheduling_queue.hints import refusing_plugins
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
-from batchsched.state.feed import GROUPS, Feed
-from batchsched.state.store import Change
+from batchsched.state.feed import Feed
 
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 """Reasons for which surplus pods of a placed gang may stay pending; a decision does not say which."""
@@ -126,7 +123,7 @@ class ProfileScheduler:
         else:
             for change in changes:
                 if self._concerns(change.after if change.after is not None else change.before):
-                    pass_change(self.queue, change, now)
+                    self.queue.apply_change(change, now)
         self.queue.flush(now)
 
     def _list(self, now: float) -> None:
@@ -142,7 +139,7 @@ class ProfileScheduler:
         self.queue, self.held, self._waiting, self._in_flight = self._empty_queue(), (), {}, {}
         snapshot = self._cache.snapshot()
         waiting = (pod for pod in snapshot.pods if not pod.node and self._concerns(pod))
-        list_all(self.queue, snapshot.pod_groups, waiting, now)
+        self.queue.add_all(snapshot.pod_groups, waiting, now)
 
     def _concerns(self, changed_object: object) -> bool:
         """Return whether an object matters here; only pending pods of other schedulers do not."""
@@ -327,49 +324,3 @@ def _popped(entity: Entity) -> Sequence[Pod]:
 def _key(identity: str) -> str:
     """Return the name of a gang or of a single pod in decisions."""
     return identity.removeprefix("pod/")
-
-
-_RESOURCES: Final = {
-    kind.field: Resource(kind.name) for kind in OBJECT_KINDS if kind.name in {one.value for one in Resource}
-}
-"""The resource of each field of Snapshot, without kinds that have no events, such as PriorityClass."""
-
-
-def pass_change(queue: SchedulingQueue, change: Change, now: float) -> None:
-    """Pass one change to the queue. An assumed pod counts as bound."""
-    if change.field == PODS:
-        _pass_pod_change(queue, change, now)
-    elif change.field == GROUPS:
-        if change.after is None:
-            queue.delete_group(change.key, now)
-        else:
-            queue.put_group(change.after, now)
-    elif change.field in _RESOURCES:
-        queue.cluster_changed(_RESOURCES[change.field], change.before, change.after, now)
-
-
-def list_all(queue: SchedulingQueue, groups: Iterable[PodGroup], pending: Iterable[Pod], now: float) -> None:
-    """Add all PodGroups and all pending pods to an empty queue."""
-    for group in groups:
-        queue.put_group(group, now)
-    for pod in pending:
-        if not pod.terminating:
-            queue.add_pod(pod, now)
-
-
-def _pass_pod_change(queue: SchedulingQueue, change: Change, now: float) -> None:
-    before, after = change.before, change.after
-    if after is not None and not after.node:
-        if after.terminating:  # no session places it
-            queue.delete_pod(change.key, now)
-        else:
-            queue.add_pod(after, now)  # an update where it is known
-        if before is not None and before.node:  # its binding failed: the room is free again
-            queue.cluster_changed(Resource.ASSIGNED_POD, before, None, now)
-        return
-    placed = after is not None
-    if before is not None and not before.node:
-        queue.delete_pod(change.key, now, placed=placed)
-        before = None
-    if before is not None or placed:
-        queue.cluster_changed(Resource.ASSIGNED_POD, before, after, now)

@@ -27,7 +27,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import DeadlineKeeper
 from batchsched.framework.runtime.registry import standard
-from batchsched.ports.external import DeadlineExceeded, Extenders, ExternalCalls, Telemetry
+from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
 from batchsched.record.answers import NO_ANSWERS, Answers, Transcript
 from batchsched.session.session import decide
 
@@ -78,7 +78,7 @@ class SessionRunner:
     """
 
     def __init__(
-        self, profile: Profile, overdue: tuple[DeadlineExceeded, ...] = (), telemetry: Telemetry | None = None
+        self, profile: Profile, overdue: tuple[ExceededDeadline, ...] = (), telemetry: Telemetry | None = None
     ) -> None:
         self.profile = profile
         self.overdue = overdue
@@ -111,7 +111,7 @@ class SessionRunner:
             decision = follow()
         else:
             result = run_until_deadline(follow, self._keeper, self.profile.plugin_deadline_seconds)
-            if isinstance(result, DeadlineExceeded):
+            if isinstance(result, ExceededDeadline):
                 # The call hangs again and is numbered again: the scheduler that follows the cluster counted other
                 # calls, and a replay counts from a fresh scheduler. The tables that it left are half changed.
                 self.hung = True
@@ -141,8 +141,8 @@ class SessionRunner:
 
 
 def run_with_deadline(
-    work: Callable[[DeadlineKeeper], T], seconds: float, overdue: tuple[DeadlineExceeded, ...] = ()
-) -> tuple[T, tuple[DeadlineExceeded, ...]]:
+    work: Callable[[DeadlineKeeper], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
+) -> tuple[T, tuple[ExceededDeadline, ...]]:
     """Run work that calls plugins under a deadline, and run it again for each plugin that hangs.
 
     Args:
@@ -155,12 +155,12 @@ def run_with_deadline(
     while True:
         keeper = DeadlineKeeper(overdue)
         result = run_until_deadline(partial(work, keeper), keeper, seconds)
-        if not isinstance(result, DeadlineExceeded):
+        if not isinstance(result, ExceededDeadline):
             return result, overdue
         overdue = (*overdue, result)
 
 
-def run_until_deadline(work: Callable[[], T], keeper: DeadlineKeeper, seconds: float) -> T | DeadlineExceeded:
+def run_until_deadline(work: Callable[[], T], keeper: DeadlineKeeper, seconds: float) -> T | ExceededDeadline:
     """Run work in a thread of its own. If a call of a plugin hangs, abandon the work and return the call."""
     result: Future[T] = Future()
 
@@ -183,5 +183,5 @@ def run_until_deadline(work: Callable[[], T], keeper: DeadlineKeeper, seconds: f
             # From now on the thread ends as soon as the call returns, and changes nothing any more.
             keeper.abandoned = True
             number, plugin, point = call
-            return DeadlineExceeded(plugin, point, number, seconds)
+            return ExceededDeadline(plugin, point, number, seconds)
     return result.result()

@@ -5,7 +5,6 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchsched.api.core.pod import Pod
 from batchsched.config.schema import Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_eviction
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
@@ -22,7 +21,7 @@ from batchsched.ports.external import Telemetry
 from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandlers
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
-from batchsched.scheduler.binding import BindingCycles
+from batchsched.scheduler.binding import BindingCallback, BindingCycles, call_both, ignore_binding
 from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop, Wakeup
 from batchsched.scheduler.standby_usage import StandbyUsage, log_failure
 from batchsched.state.cluster_state import ClusterState
@@ -31,25 +30,8 @@ ASSUMED_POD_SECONDS = 60.0
 """Seconds after a binding until an assumed pod that no watch event confirmed is checked against the API server."""
 
 
-def _ignore_binding(pod: Pod, node: str, problem: str) -> None:
-    """Ignore a binding."""
-
-
 def _no_telemetry(profile: Profile) -> Telemetry | None:
     """Return no telemetry."""
-
-
-BindingCallback = Callable[[Pod, str, str], None]
-
-
-def call_both(first: BindingCallback, second: BindingCallback) -> BindingCallback:
-    """Return a callback that calls both callbacks in order."""
-
-    def tell(pod: Pod, node: str, problem: str) -> None:
-        first(pod, node, problem)
-        second(pod, node, problem)
-
-    return tell
 
 
 @dataclass(slots=True)
@@ -72,7 +54,7 @@ class SchedulerApp:
     clock: Clock
     profiles: Sequence[Profile]
     fence: WriteFence | None = None
-    on_binding: Callable[[Pod, str, str], None] = _ignore_binding
+    on_binding: BindingCallback = ignore_binding
     on_decision: DecisionCallback | None = None
     telemetry: Callable[[Profile], Telemetry | None] = _no_telemetry
     recording: bool = False

@@ -26,6 +26,20 @@ BindingCallback = Callable[[Pod, str, str], None]
 """Called after each binding with the pod, the node and the problem, "" if there is none."""
 
 
+def ignore_binding(pod: Pod, node: str, problem: str) -> None:
+    """Ignore a binding."""
+
+
+def call_both(first: BindingCallback, second: BindingCallback) -> BindingCallback:
+    """Return a callback that calls both callbacks in order."""
+
+    def call(pod: Pod, node: str, problem: str) -> None:
+        first(pod, node, problem)
+        second(pod, node, problem)
+
+    return call
+
+
 class BindingCycles:
     """Runs binding cycles in the background.
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import identity_of
+from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.errors import IllegalMove, PluginError
 from batchsched.framework.events import (
     FORCE_ACTIVATE,
@@ -27,6 +28,8 @@ from batchsched.scheduling_queue.hints import (
     QueueingHints,
     UnschedulableEntities,
 )
+from batchsched.state.cluster_state import POD_GROUPS, PODS
+from batchsched.state.store import Change
 
 ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
@@ -42,6 +45,10 @@ QUEUES: Final = {
     QueueState.GATED: "gated",
 }
 """The queues of the metric `pending_pods`, by state."""
+_RESOURCES: Final = {
+    kind.field: Resource(kind.name) for kind in OBJECT_KINDS if kind.name in {item.value for item in Resource}
+}
+"""The resource of each field of Snapshot, without kinds that have no events, such as PriorityClass."""
 POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 
 
@@ -147,6 +154,43 @@ class SchedulingQueue:
         """Process a change of an object other than pending pods and PodGroups. None stands for an absent object."""
         for event in events_of(resource, old, new):
             self._process_event(InFlightEvent(event, old, new), now)
+
+    def apply_change(self, change: Change, now: float) -> None:
+        """Process a change of the cluster state. An assumed pod counts as bound."""
+        if change.field == PODS:
+            self._apply_pod_change(change, now)
+        elif change.field == POD_GROUPS:
+            if change.after is None:
+                self.delete_group(change.key, now)
+            else:
+                self.put_group(change.after, now)
+        elif change.field in _RESOURCES:
+            self.cluster_changed(_RESOURCES[change.field], change.before, change.after, now)
+
+    def _apply_pod_change(self, change: Change, now: float) -> None:
+        before, after = change.before, change.after
+        if after is not None and not after.node:
+            if after.terminating:  # no session places it
+                self.delete_pod(change.key, now)
+            else:
+                self.add_pod(after, now)  # an update if it is in the queue
+            if before is not None and before.node:  # its binding failed, and its capacity is free again
+                self.cluster_changed(Resource.ASSIGNED_POD, before, None, now)
+            return
+        placed = after is not None
+        if before is not None and not before.node:
+            self.delete_pod(change.key, now, placed=placed)
+            before = None
+        if before is not None or placed:
+            self.cluster_changed(Resource.ASSIGNED_POD, before, after, now)
+
+    def add_all(self, groups: Iterable[PodGroup], pending: Iterable[Pod], now: float) -> None:
+        """Add all PodGroups and all pending pods to an empty queue."""
+        for group in groups:
+            self.put_group(group, now)
+        for pod in pending:
+            if not pod.terminating:
+                self.add_pod(pod, now)
 
     def pop(self, now: float, *, early: bool = True) -> Entity | None:
         """Begin the cycle of the next entity and return it, or return None if no entity is ready.

@@ -56,7 +56,7 @@ class Process:
       clock: The clock.
       lease: The Lease to hold while scheduling; None if there is only one replica.
       make: Creates the scheduler; its writes must be fenced by the Lease.
-      beside: Opens the context of the background tasks, such as the HTTP server.
+      background: Opens the context of the background tasks, such as the HTTP server.
       patience: Maximum seconds for bindings in flight, and again for the remaining Events, at shutdown.
     """
 
@@ -64,7 +64,7 @@ class Process:
     clock: Clock
     lease: Lease | None
     make: Callable[[], SchedulerApp]
-    beside: Callable[[SchedulerApp], AbstractAsyncContextManager[None]]
+    background: Callable[[SchedulerApp], AbstractAsyncContextManager[None]]
     patience: float = 20.0
 
     async def run(self) -> int:
@@ -74,7 +74,7 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave.set)
         service = self.make()
-        async with self.beside(service):
+        async with self.background(service):
             return await self._work(service, leave)
 
     async def _work(self, service: SchedulerApp, leave: asyncio.Event) -> int:
@@ -233,8 +233,8 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
                 on_eviction=observation.record_eviction,
             )
 
-        attendance = BackgroundTasks(observation, configuration, options.config)
-        return await Process(connection, clock, lease, make, attendance.beside).run()
+        background = BackgroundTasks(observation, configuration, options.config)
+        return await Process(connection, clock, lease, make, background.run).run()
 
 
 def _lease(
@@ -281,7 +281,7 @@ class BackgroundTasks:
     file: Path | None
 
     @asynccontextmanager
-    async def beside(self, service: SchedulerApp) -> AsyncIterator[None]:
+    async def run(self, service: SchedulerApp) -> AsyncIterator[None]:
         """Run the tasks for as long as the context is open.
 
         Raises:

@@ -14,7 +14,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.runtime.timing import PluginTimings
 from batchsched.ports.cluster import ClusterChanges
-from batchsched.ports.external import NOBODY, ExternalCalls, Silence, Telemetry
+from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls, NoTelemetry, Telemetry
 from batchsched.queues.gang_order import policy as policies
 from batchsched.queues.gang_order.builtin import POLICIES
 from batchsched.queues.usage_history import Usage, UsageHistory
@@ -50,7 +50,7 @@ class Session:
         snapshot: Snapshot,
         profile: Profile,
         pipeline: Pipeline | None = None,
-        outside: ExternalCalls = NOBODY,
+        outside: ExternalCalls = NO_EXTERNAL_CALLS,
         past: UsageHistory | None = None,
         *,
         brief: bool = False,
@@ -83,7 +83,7 @@ class Session:
             # Topology levels are valid for one set of nodes; cached admissions refer to them.
             self._admission = Admission.of_tables(self.tables)
 
-    def hold(self, held: tuple[HeldGang, ...]) -> None:
+    def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
         """Replace the gangs that wait at Permit."""
         self._held = held
 
@@ -111,7 +111,7 @@ class Session:
         self._order.usage(now)
         with Statement(tables, now) as statement:
             resting = self._resting_gangs(taking_part)
-            run = self._new_run(statement, resting, now, seed, telemetry or Silence())
+            run = self._new_run(statement, resting, now, seed, telemetry or NoTelemetry())
             held = revisit_held_gangs(run, self._held)
             pending = tables.pending_gangs.order(self._policy, now, self._participants(taking_part, held))
             select_gangs(run, pending)
@@ -166,7 +166,7 @@ def decide(
     seed: int,
     *,
     telemetry: Telemetry | None = None,
-    outside: ExternalCalls = NOBODY,
+    outside: ExternalCalls = NO_EXTERNAL_CALLS,
 ) -> Decision:
     """Decide one session: a pure, deterministic function without clock or I/O.
 

@@ -234,7 +234,7 @@ class SimulatedCluster:
             HeldGang(gang.pod_group, gang.plugin, seconds(gang.until), tuple(places.get(gang.pod_group, ())))
             for gang in decision.waiting
         )
-        self.scheduler.hold(self._held)
+        self.scheduler.set_held_gangs(self._held)
 
     def _nominate(self, decision: Decision) -> None:
         """Write nominated nodes into the status of pending pods. Pods that wait at Permit are excluded."""

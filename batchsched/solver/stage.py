@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.ports.external import Silence, Telemetry
+from batchsched.ports.external import NoTelemetry, Telemetry
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.objective import (
@@ -38,7 +38,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     Raises:
       SolverFault: OR-Tools rejects a model as invalid.
     """
-    telemetry = telemetry or Silence()
+    telemetry = telemetry or NoTelemetry()
     beyond = find_gangs_beyond_quotas(problem) & problem.gangs.allowed
     admissible = (
         replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~beyond))

@@ -155,7 +155,7 @@ class DumpedNode:
 
     Args:
       name: The name of the node.
-      known: False if pods name a node that the API server does not show.
+      exists: False if pods name a node that the API server does not show.
       allocatable: The resources that pods may use.
       requested: The requests of its pods, assumed pods included.
       pods: `namespace/name` of its pods, sorted.
@@ -163,7 +163,7 @@ class DumpedNode:
     """
 
     name: str
-    known: bool
+    exists: bool
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
     pods: tuple[str, ...]
@@ -175,7 +175,7 @@ class DumpedNode:
             f"{resource} {self.requested.get(resource, 0)}/{self.allocatable.get(resource, 0)}"
             for resource in sorted({*self.allocatable, *self.requested})
         )
-        unknown = "" if self.known else " (not known to the API)"
+        unknown = "" if self.exists else " (not known to the API)"
         lines = [f"Node {self.name}{unknown}: {len(self.pods)} pods; {amounts or 'nothing'}"]
         lines += [f"  {pod}{' (assumed)' if pod in self.assumed else ''}" for pod in self.pods]
         return "\n".join(lines)
@@ -219,7 +219,7 @@ def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
         nodes.append(
             DumpedNode(
                 name=name,
-                known=node is not None,
+                exists=node is not None,
                 allocatable=node.allocatable() if node is not None else {},
                 requested=_sum(pods_by_node[name]),
                 pods=keys,

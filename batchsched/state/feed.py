@@ -75,7 +75,7 @@ class Feed:
             self._scheduler.apply(_collected(changes, cache, cache.every(NODES) if nodes_changed else None))
             self._followed += len(changes)
         self._generation = cache.generation
-        self._scheduler.hold(held)
+        self._scheduler.set_held_gangs(held)
         return self._scheduler
 
     def _can_follow_all(self, changes: Iterable[Change]) -> bool:

@@ -191,7 +191,10 @@ class GangIndex:
           after: The pod as it is now, None for a deleted or finished pod.
           assumed: Whether the pod has a node that no watch event has confirmed.
         """
-        identity = identity_of(after or before) if after or before else ""
+        pod = before if after is None else after
+        if pod is None:
+            return
+        identity = identity_of(pod)
         # The labels may differ, and with them the gang.
         if before is not None and after is not None and identity_of(before) != identity:
             self.set_pod(key, before, None, assumed=False)

@@ -98,7 +98,7 @@ class _Watch:
         if seen.spec.get("nodeName") and not one.done():
             one.set_result(time.monotonic())
 
-    def gone(self, raw: bytes) -> None:
+    def deleted(self, raw: bytes) -> None:
         """Nobody waits for it."""
 
 

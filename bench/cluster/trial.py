@@ -147,7 +147,7 @@ class _Watch:
             if len(self.bound) == self.wanted:
                 self.done.set()
 
-    def gone(self, raw: bytes) -> None:
+    def deleted(self, raw: bytes) -> None:
         """A pod that goes was bound or was not."""
 
 

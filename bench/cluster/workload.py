@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchsched.api.crd.base import API_VERSION
-from batchsched.kube.connection import POD_RESOURCE, Resource
+from batchsched.kube.connection import POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
 
-NODES = Resource("v1", "nodes", "Node", namespaced=False)
-GROUPS = Resource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
+NODES = ApiResource("v1", "nodes", "Node", namespaced=False)
+GROUPS = ApiResource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
 NAMESPACE = "default"
 
 

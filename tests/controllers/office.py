@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from batchsched.errors import BatchschedError
-from batchsched.kube.connection import Resource
+from batchsched.kube.connection import ApiResource
 from batchsched.state.cluster_state import ClusterState
 from tests.state.objects import told
 
@@ -38,10 +38,10 @@ class Desk:
         self.sent.append((method, path, msgspec.json.decode(body)))
         return b""
 
-    async def create(self, resource: Resource, namespace: str, body: Any) -> bytes:
+    async def create(self, resource: ApiResource, namespace: str, body: Any) -> bytes:
         return await self.send("POST", resource.path(namespace), msgspec.json.encode(body))
 
-    async def patch(self, resource: Resource, namespace: str, name: str, change: Any) -> bytes:
+    async def patch(self, resource: ApiResource, namespace: str, name: str, change: Any) -> bytes:
         return await self.send("PATCH", resource.path(namespace, name), msgspec.json.encode(change))
 
     def fail(self, *faults: BatchschedError) -> None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.kube.connection import Connection, Resource
+from batchsched.kube.connection import ApiResource, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector, ReflectorTimes
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, Proxy, cut, delayed, hung, lost, page, refused, says, status
 from tests.kube.virtual import Hurried
 
-CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap", namespaced=True)
+CONFIG_MAPS = ApiResource("v1", "configmaps", "ConfigMap", namespaced=True)
 NUMBERS = itertools.count(1)
 
 
@@ -48,7 +48,7 @@ class Mirror:
             self.wrong.append(f"{name} {version} was told twice")
         self.there[name] = version
 
-    def gone(self, raw):
+    def deleted(self, raw):
         name, _ = self._read(raw)
         if name not in self.there:
             self.wrong.append(f"{name} went twice")
@@ -371,7 +371,7 @@ async def test_whoever_may_list_and_not_watch_goes_by_what_was_listed(plane, pro
 
 async def test_a_kind_that_is_not_installed_is_empty_and_is_seen_when_it_comes(plane, shelf):
     group, plural = "tests.batchsched.dev", f"things{next(NUMBERS)}"
-    things = Resource(f"{group}/v1", plural, "Thing", namespaced=True)
+    things = ApiResource(f"{group}/v1", plural, "Thing", namespaced=True)
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     schema = {"openAPIV3Schema": {"type": "object"}}
     crd = {

@@ -53,7 +53,7 @@ class World:
 
     def disown(self, one):
         key = (one["kind"], API[one["kind"]])
-        self.sinks[key].gone(seen(one))
+        self.sinks[key].deleted(seen(one))
 
     def pod(self, name="train-0", owned_by=None, labels=None, phase="Pending", **spec):
         self.version += 1

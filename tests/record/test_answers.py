@@ -7,14 +7,14 @@ from typing_extensions import override
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.external import DeadlineExceeded, Endpoint, OutOfReach, Reply
+from batchsched.ports.external import Endpoint, ExceededDeadline, NoExtenders, Reply
 from batchsched.record.answers import NO_ANSWERS, NOT_RECORDED, Answers, Transcript
 from batchsched.record.file import Record, read, write
 
 HERE = Endpoint("http://here")
 
 
-class Counting(OutOfReach):
+class Counting(NoExtenders):
     def __init__(self):
         self.count = 0
 
@@ -62,7 +62,7 @@ def test_bindings_are_no_part_of_a_decision():
 def test_answers_survive_their_file_and_files_without_any_are_read(tmp_path):
     heard = Transcript(port=Counting())
     heard.ask(HERE, "filter", b"a")
-    said = Answers(heard.calls, (DeadlineExceeded("slow", "Filter", 3, 1.5),))
+    said = Answers(heard.calls, (ExceededDeadline("slow", "Filter", 3, 1.5),))
     for answers in (said, NO_ANSWERS):
         write(tmp_path / "session", Record(Snapshot(), Profile(), 1.0, 0, Decision(), answers=answers))
         assert read(tmp_path / "session").answers == answers

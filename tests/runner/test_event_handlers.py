@@ -74,7 +74,7 @@ def test_new_version_that_cannot_be_used_takes_the_old_one_away_and_says_why(kin
 def test_what_cannot_be_used_is_forgotten_when_it_is_gone(kind, manifest):
     desk = Desk(kind)
     desk.intake.changed(desk.read(manifest))
-    desk.intake.gone(desk.read(broken(manifest)))
+    desk.intake.deleted(desk.read(broken(manifest)))
     assert (desk.keys, desk.intake.set_aside) == ([], {})
 
 
@@ -93,7 +93,7 @@ def test_list_says_anew_what_can_be_used_and_what_cannot(kind, manifest):
 def test_pod_of_the_same_name_that_is_younger_stays_when_the_old_one_goes_unreadable():
     desk = Desk("Pod")
     desk.intake.changed(desk.read(pod("one"), "young"))
-    desk.intake.gone(desk.read(broken(pod("one")), "old"))
+    desk.intake.deleted(desk.read(broken(pod("one")), "old"))
     assert desk.keys == ["one"]
 
 

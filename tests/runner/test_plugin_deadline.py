@@ -12,7 +12,7 @@ from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginOverdue
 from batchsched.framework.runtime.deadline import DeadlineKeeper, DeadlinePlugin, DisabledPlugin, is_ours
 from batchsched.framework.runtime.registry import Registry, found
-from batchsched.ports.external import DeadlineExceeded, ExternalCalls, PluginDeadline
+from batchsched.ports.external import ExceededDeadline, ExternalCalls, PluginDeadline
 from batchsched.record.answers import Answers
 from batchsched.runner import session_runner
 from batchsched.runner.session_runner import (
@@ -63,7 +63,7 @@ SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1
 
 def decide_with(minder: PluginDeadline | None, settings: dict[str, Any]) -> Any:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    pipeline = REGISTRY.pipeline(chosen, ExternalCalls(watchdog=minder))
+    pipeline = REGISTRY.pipeline(chosen, ExternalCalls(deadline=minder))
     return Session(SNAPSHOT, chosen, pipeline).decide(NOW, 0)
 
 
@@ -98,7 +98,7 @@ def test_plugin_that_hangs_fails_its_gang_and_is_asked_no_more(point, settings):
         ("plugin Hanging", True)
     ]
     began = time.perf_counter()
-    again = decide_with(Answers(overdue=overdue).external_calls().watchdog, settings)
+    again = decide_with(Answers(overdue=overdue).external_calls().deadline, settings)
     assert again == decision
     assert time.perf_counter() - began < 5
 
@@ -112,7 +112,7 @@ def test_loop_that_never_ends_is_given_up_as_well():
 
 def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
     HANGS.update(point="Filter", how=waiting)
-    before = DeadlineExceeded("Hanging", "Filter", 0, DEADLINE)
+    before = ExceededDeadline("Hanging", "Filter", 0, DEADLINE)
     decision, overdue = run_with_deadline(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
     assert overdue == (before,)
     assert len(placed(decision)) == 5
@@ -131,7 +131,7 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
     decision = runner.run(lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0))
     assert runner.hung
     assert reasons(decision) == {"team/bert": "PluginFailed"}
-    assert decide_with(runner.answers.external_calls().watchdog, {}) == decision
+    assert decide_with(runner.answers.external_calls().deadline, {}) == decision
     again = runner.without_hung_plugins()
     assert [(call.plugin, call.call) for call in again.overdue] == [("Hanging", 0)]
     assert len(placed(again.decide(SNAPSHOT, NOW, 0))) == 5
@@ -185,7 +185,7 @@ def test_session_that_was_given_up_ends_when_the_plugin_comes_back():
 
 
 def test_call_that_is_known_to_be_overdue_is_not_made():
-    minder = DeadlineKeeper((DeadlineExceeded("slow", "Filter", 2, 1.0),))
+    minder = DeadlineKeeper((ExceededDeadline("slow", "Filter", 2, 1.0),))
     assert minder.watch("slow", "Filter", lambda: "first") == "first"
     with pytest.raises(PluginOverdue, match="slow failed in Filter: took longer than 1 s"):
         minder.watch("slow", "Filter", sys.exit)
@@ -194,7 +194,7 @@ def test_call_that_is_known_to_be_overdue_is_not_made():
 
 def test_our_own_plugins_are_asked_directly():
     chosen = profile(plugins={"disabled": ["PrioritySort"]})
-    made = REGISTRY.pipeline(chosen, ExternalCalls(watchdog=DeadlineKeeper())).plugins
+    made = REGISTRY.pipeline(chosen, ExternalCalls(deadline=DeadlineKeeper())).plugins
     assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
     assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.pipeline(chosen).plugins)
     assert REGISTRY.foreign(chosen) == ("Hanging",)

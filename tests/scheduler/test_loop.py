@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.errors import ApiError
 from batchsched.kube.clock import SystemClock
-from batchsched.ports.external import DeadlineExceeded
+from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.scheduler.loop import MAX_EVENTS_WITHOUT_DELAY, SchedulerLoop, Wakeup
@@ -101,7 +101,7 @@ async def test_other_planner_knows_what_queues_used_lately():
 
 async def test_planner_whose_plugin_hung_is_made_anew_without_it():
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
-    runner = SessionRunner(profile(), (DeadlineExceeded("Slow", "Filter", 0, 1.0),))
+    runner = SessionRunner(profile(), (ExceededDeadline("Slow", "Filter", 0, 1.0),))
     runner.hung = True  # as its last session leaves it
     town.loop.planners = (ProfileScheduler(profile(), town.cache, runner=runner),)
     await town.turns(2)

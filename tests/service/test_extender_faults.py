@@ -290,7 +290,7 @@ def test_question_that_was_not_recorded_has_no_answer(tmp_path):
 
 
 def test_scheduler_that_runs_on_reaches_extenders_only_where_there_are_some():
-    assert SessionRunner(profile()).outside.watchdog is None
+    assert SessionRunner(profile()).outside.deadline is None
     with extender(filter=keeping("n1")) as server:
         chosen = profile(extenders=[stated(server.url)])
         decision = decide(CLUSTER, chosen, NOW, 0, outside=SessionRunner(chosen).outside)

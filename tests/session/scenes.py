@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.external import Silence
+from batchsched.ports.external import NoTelemetry
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.selection.joint import JointWindowProposer
@@ -44,5 +44,5 @@ class Inside:
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:
     session = Session(snapshot, settings or Profile())
     session.tables.refresh()
-    run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, Silence())
+    run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, NoTelemetry())
     return Inside(session, run, run.context())

@@ -8,7 +8,7 @@ from hypothesis import given
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.ports.external import Silence
+from batchsched.ports.external import NoTelemetry
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointProposer
 from batchsched.session.refusals import Diagnosis
@@ -34,7 +34,7 @@ def explained(
     there = inside(cluster, settings)
     context, formulation = there.context, there.joint()
     with Statement(context.tables, NOW) as statement:
-        outcome = JointProposer(formulation, settings.solver, 0, Silence()).select(statement)
+        outcome = JointProposer(formulation, settings.solver, 0, NoTelemetry()).select(statement)
         diagnosis = Diagnosis(context, formulation, outcome, settings.solver, 0)
         placed = {one.gang.key for one in outcome.placements}
         explainer = RefusalExplainer(

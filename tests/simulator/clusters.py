@@ -66,7 +66,7 @@ class FirstComeScheduler:
             else:
                 del self.waiting[pod.key]
 
-    def hold(self, held):
+    def set_held_gangs(self, held):
         self.held = held
 
     def decide(self, now, seed):

@@ -199,8 +199,8 @@ class Doubted:
             del self.groups[key]
         self.follower.apply(changes)
 
-    def hold(self, held):
-        self.follower.hold(held)
+    def set_held_gangs(self, held):
+        self.follower.set_held_gangs(held)
 
     def decide(self, now, seed):
         decided = self.follower.decide(now, seed)

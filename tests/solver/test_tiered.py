@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.ports.external import Silence
+from batchsched.ports.external import NoTelemetry
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing
@@ -323,7 +323,7 @@ def run(problem: Problem, budget: Budget) -> Solution:
     floor = solve_greedy(problem)
     placed = count_placed(problem, floor.classes, floor.counts)
     return TieredRounds(
-        problem, problem, TierBudget(budget, 0), PlacementFloors(floor, (placed,)), Silence()
+        problem, problem, TierBudget(budget, 0), PlacementFloors(floor, (placed,)), NoTelemetry()
     ).run()
 
 

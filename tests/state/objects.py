@@ -72,7 +72,7 @@ class Ledger:
         for key in changes.removed_pod_groups:
             del self.groups[key]
 
-    def hold(self, held: tuple[HeldGang, ...]) -> None:
+    def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
         self.held = held
 
     def decide(self, now: float, seed: int) -> Any:

@@ -21,7 +21,7 @@ from batchsched.framework.extenders import wire
 from batchsched.framework.interface import Leaving
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
-from batchsched.ports.external import Endpoint, Extenders, OutOfReach, Tls
+from batchsched.ports.external import Endpoint, Extenders, NoExtenders, Tls
 
 T = TypeVar("T")
 SCALE: Final = 10
@@ -41,7 +41,7 @@ class ExtenderChain:
 
     def __init__(self, extenders: Sequence[Extender] = (), port: Extenders | None = None) -> None:
         self._extenders = tuple(sorted(extenders, key=lambda extender: extender.ignorable))
-        self._port = port or OutOfReach()
+        self._port = port or NoExtenders()
         self._failed: dict[str, int] = {}
         self.ignored: dict[str, str] = {}
         """Failures of ignorable extenders in this session: message → extender."""

@@ -25,7 +25,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.ports.external import DeadlineExceeded, PluginDeadline
+from batchsched.ports.external import ExceededDeadline, PluginDeadline
 
 T = TypeVar("T")
 
@@ -92,11 +92,11 @@ class DeadlinePlugin:
     It has the methods of the plugin, and so its extension points.
     """
 
-    def __init__(self, plugin: object, watchdog: PluginDeadline) -> None:
+    def __init__(self, plugin: object, deadline: PluginDeadline) -> None:
         self.plugin = plugin
         self.name = name_of(plugin)
-        self.overdue: DeadlineExceeded | None = watchdog.overdue(self.name)
-        self._watchdog = watchdog
+        self.overdue: ExceededDeadline | None = deadline.overdue(self.name)
+        self._deadline = deadline
         # Only existing methods are copied: the pipeline finds extension points by their methods.
         for method, point in _POINT_OF.items():
             call = getattr(plugin, method, None)
@@ -111,18 +111,18 @@ class DeadlinePlugin:
             # A call that did not return may still be running; another call could corrupt the plugin's state.
             return _LEFT_OUT[method](*args)
         try:
-            return self._watchdog.watch(self.name, point, partial(call, *args))
+            return self._deadline.watch(self.name, point, partial(call, *args))
         except PluginOverdue:
-            self.overdue = self._watchdog.overdue(self.name)
+            self.overdue = self._deadline.overdue(self.name)
             raise
 
 
-def watched(plugin: object, watchdog: PluginDeadline | None) -> object:
+def watched(plugin: object, deadline: PluginDeadline | None) -> object:
     """Return a plugin of another package with a deadline.
 
-    Any plugin unchanged if `watchdog` is None or it is built in.
+    Any plugin unchanged if `deadline` is None or it is built in.
     """
-    return plugin if watchdog is None or is_ours(type(plugin)) else DeadlinePlugin(plugin, watchdog)
+    return plugin if deadline is None or is_ours(type(plugin)) else DeadlinePlugin(plugin, deadline)
 
 
 def is_ours(plugin: type) -> bool:
@@ -130,7 +130,7 @@ def is_ours(plugin: type) -> bool:
     return plugin.__module__.startswith(OURS)
 
 
-def left_out(plugins: tuple[object, ...]) -> tuple[DeadlineExceeded, ...]:
+def left_out(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, ...]:
     """Return the exceeded deadlines of the plugins that are no longer called."""
     return tuple(
         plugin.overdue
@@ -155,7 +155,7 @@ class DeadlineKeeper(PluginDeadline):
       exceeded: exceeded deadlines of this session and of earlier ones.
     """
 
-    def __init__(self, exceeded: Iterable[DeadlineExceeded] = ()) -> None:
+    def __init__(self, exceeded: Iterable[ExceededDeadline] = ()) -> None:
         deadlines = tuple(exceeded)
         self._late = {one.call: one for one in deadlines if one.call}
         self._overdue = {one.plugin: one for one in deadlines if not one.call}
@@ -172,7 +172,7 @@ class DeadlineKeeper(PluginDeadline):
         self._thread = get_ident()
 
     @override
-    def overdue(self, plugin: str) -> DeadlineExceeded | None:
+    def overdue(self, plugin: str) -> ExceededDeadline | None:
         return self._overdue.get(plugin)
 
     @override

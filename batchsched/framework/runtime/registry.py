@@ -21,7 +21,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.framework.runtime.profile_plugins import by_point, everywhere, needed, weights_of
 from batchsched.framework.traits import traits_of
-from batchsched.ports.external import NOBODY, ExternalCalls
+from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
 
 ENTRY_POINTS: Final = "batchsched.plugins"
 
@@ -51,7 +51,7 @@ class Registry:
         """All registered names, sorted."""
         return tuple(sorted(self._classes))
 
-    def pipeline(self, profile: Profile, outside: ExternalCalls = NOBODY) -> Pipeline:
+    def pipeline(self, profile: Profile, outside: ExternalCalls = NO_EXTERNAL_CALLS) -> Pipeline:
         """Create the pipeline of a profile.
 
         Args:
@@ -69,7 +69,7 @@ class Registry:
         multi = everywhere(defaults, profile.plugins)
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
-            name: watched(_make(self._classes[name], profile.arguments(name)), outside.watchdog)
+            name: watched(_make(self._classes[name], profile.arguments(name)), outside.deadline)
             for name in needed(multi, profile.plugins)
             if name in self._classes
         }

@@ -18,12 +18,14 @@ import msgspec
 from aiohttp import web
 
 from batchsched.errors import ApiError, Unreachable, UnusableInput
-from batchsched.kube.connection import Connection, Resource
+from batchsched.kube.connection import ApiResource, Connection
 from batchsched.ports.cluster import Clock
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-TOKEN_REVIEWS: Final = Resource("authentication.k8s.io/v1", "tokenreviews", "TokenReview", namespaced=False)
-ACCESS_REVIEWS: Final = Resource(
+TOKEN_REVIEWS: Final = ApiResource(
+    "authentication.k8s.io/v1", "tokenreviews", "TokenReview", namespaced=False
+)
+ACCESS_REVIEWS: Final = ApiResource(
     "authorization.k8s.io/v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
 REVIEW_CACHE_SECONDS: Final = 10.0
@@ -117,7 +119,7 @@ class Access:
         key = ("access", msgspec.json.encode(spec, order="sorted"))
         return await self._cached_review(key, ACCESS_REVIEWS, spec)
 
-    async def _cached_review(self, key: Hashable, resource: Resource, spec: Any) -> Mapping[str, Any]:
+    async def _cached_review(self, key: Hashable, resource: ApiResource, spec: Any) -> Mapping[str, Any]:
         """Return the status of a review."""
         now = self._clock.monotonic()
         until, cached = self._kept.get(key, (0.0, {}))

@@ -24,7 +24,7 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
-from batchsched.ports.external import Silence
+from batchsched.ports.external import NoTelemetry
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import FeasibilityByClass, Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointProposer
@@ -349,7 +349,7 @@ class VictimSelection:
         # (anti-affinity, spreading, ports) may allow another placement, so the gang is formulated again.
         context = self._context_after(option.unit for option in chosen)
         outcome = JointProposer(
-            formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, Silence()
+            formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, NoTelemetry()
         ).select(self._statement)
         if outcome.placements:
             return outcome.placements[0]

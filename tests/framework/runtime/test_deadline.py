@@ -6,7 +6,7 @@ import numpy as np
 
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.runtime.deadline import watched
-from batchsched.ports.external import DeadlineExceeded
+from batchsched.ports.external import ExceededDeadline
 from tests.plugins.cluster import class_of, node, pod, table
 
 
@@ -32,7 +32,7 @@ class Exceeded:
     """The deadline of a plugin that exceeded it in an earlier session."""
 
     def overdue(self, plugin):
-        return DeadlineExceeded(plugin, "Filter", 0, 1.0)
+        return ExceededDeadline(plugin, "Filter", 0, 1.0)
 
     def watch(self, plugin, point, call):
         raise AssertionError

@@ -7,12 +7,12 @@ from typing_extensions import override
 
 from batchsched.errors import PluginError
 from batchsched.framework.runtime.timing import PluginTimings
-from batchsched.ports.external import Silence
+from batchsched.ports.external import NoTelemetry
 from batchsched.session.session import decide
 from tests.session.scenario import NOW, alone, cluster, nodes, profile
 
 
-class Noting(Silence):
+class Noting(NoTelemetry):
     def __init__(self):
         self.calls = []
 

@@ -8,7 +8,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import PreFilterAnswer
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.ports.external import Silence
+from batchsched.ports.external import NoTelemetry
 from batchsched.session.joint.formulation import lasting_problem
 from batchsched.session.session import Session
 from batchsched.session.statement import Statement
@@ -41,7 +41,7 @@ def session_of(snapshot, *plugins):
 
 def inside(session):
     session.tables.refresh()
-    run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, Silence())
+    run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, NoTelemetry())
     return Inside(session, run, run.context())
 
 
