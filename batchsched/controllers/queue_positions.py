@@ -49,11 +49,11 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     if not pending:
         return {}
     columns = _columns(state, pending)
-    orders = QueuePositions(state, profile)
+    orders = QueueOrders(state, profile)
     queues = [gang.queue for _, gang in pending]
     rows_by_policy: dict[int, tuple[Policy, list[int]]] = {}
     for row, queue in enumerate(queues):
-        policy = orders.of(queue)
+        policy = orders.policy_of(queue)
         rows_by_policy.setdefault(id(policy), (policy, []))[1].append(row)
     partially_bound = np.array([bool(gang.placed()) for _, gang in pending], np.bool_)
     last_position: Counter[str] = Counter()
@@ -71,7 +71,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     return position_by_key
 
 
-class QueuePositions:
+class QueueOrders:
     """The order of the PodGroups of each queue: that of the queue, of an ancestor, or of the profile.
 
     Args:
@@ -93,7 +93,7 @@ class QueuePositions:
             for name in tree.queues:
                 self._policy_by_queue[name] = chosen[table.home(name)].gangs or self._default
 
-    def of(self, queue: str) -> Policy:
+    def policy_of(self, queue: str) -> Policy:
         """Return the policy that orders the PodGroups of a queue."""
         return self._policy_by_queue.get(queue, self._default)
 

@@ -135,7 +135,7 @@ class StaleGangs:
                 task.add_done_callback(self._running.discard)
 
     @property
-    def waiting(self) -> dict[str, float]:
+    def rollback_times(self) -> dict[str, float]:
         """The time in seconds since 1970 at which each partially bound gang is rolled back, by identity."""
         return dict(self._since)
 

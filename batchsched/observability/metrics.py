@@ -44,7 +44,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
 
-    def under(self, metric: M, *labels: str) -> M:
+    def cached_child(self, metric: M, *labels: str) -> M:
         """Return the child of a metric for label values, from a cache.
 
         Use it for metrics that are updated for each pod or call. It must not be used for metrics that are cleared:

@@ -72,7 +72,7 @@ class TimedStage(Telemetry):
             status = _SUCCESS
         finally:
             spent = perf_counter() - begun
-            self._metrics.under(self._metrics.plugin_duration, plugin, point, status).observe(spent)
+            self._metrics.cached_child(self._metrics.plugin_duration, plugin, point, status).observe(spent)
             if point != self._point:
                 self.flush()
             self._point = point
@@ -102,8 +102,8 @@ class MetricsRecorder:
     def count_request(self, method: str, status: str, seconds: float) -> None:
         """Count a request to the API server."""
         metrics = self._metrics
-        metrics.under(metrics.requests, status, method).inc()
-        metrics.under(metrics.request_duration, method).observe(seconds)
+        metrics.cached_child(metrics.requests, status, method).inc()
+        metrics.cached_child(metrics.request_duration, method).observe(seconds)
 
     def count_session(
         self, profile: str, entities: tuple[Entity, ...], begun: float, decision: Decision, took: float
@@ -164,10 +164,10 @@ class MetricsRecorder:
             return
         profile, begun, first, attempts = session
         metrics, result = self._metrics, "error" if problem else "scheduled"
-        metrics.under(metrics.schedule_attempts, result, profile).inc()
-        metrics.under(metrics.attempt_duration, result, profile).observe(max(0.0, now - begun))
+        metrics.cached_child(metrics.schedule_attempts, result, profile).inc()
+        metrics.cached_child(metrics.attempt_duration, result, profile).observe(max(0.0, now - begun))
         if not problem:
             label = str(attempts) if attempts <= _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
             since = begun if first is None else first
-            metrics.under(metrics.sli_duration, label).observe(max(0.0, now - since))
+            metrics.cached_child(metrics.sli_duration, label).observe(max(0.0, now - since))
             metrics.pod_attempts.observe(attempts)

@@ -198,7 +198,7 @@ class GangMembership:
                 self._groups.put(DERIVED, _group(after, after.grouping, name))
         if after is None:
             self._derived.pop(owner.ref.uid, None)
-        if before is None or after is None or not before.places_as(after):
+        if before is None or after is None or not before.has_same_gangs(after):
             self._reassign(owner)
 
     def _reassign(self, owner: Owner) -> None:

@@ -63,7 +63,7 @@ class Owner:
     above: Ref | None
     grouping: Grouping | None
 
-    def places_as(self, other: "Owner") -> bool:
+    def has_same_gangs(self, other: "Owner") -> bool:
         """Return whether pods belong to the same gangs under both versions of an owner."""
         before, after = self.grouping, other.grouping
         if self.above != other.above or (before is None) != (after is None):

@@ -62,9 +62,9 @@ async def test_half_bound_gang_is_completed():
     town = Town(cluster(nodes(3, gpu=1), half_bound(3)))
     await town.turn()
     assert set(town.bound) == {"bert-0", "bert-1", "bert-2"}
-    assert town.stranded.waiting == {"team/bert": pytest.approx(town.clock.now() + 600)}
+    assert town.stranded.rollback_times == {"team/bert": pytest.approx(town.clock.now() + 600)}
     await town.turn(1)
-    assert town.stranded.waiting == {}
+    assert town.stranded.rollback_times == {}
 
 
 async def test_gang_that_cannot_be_completed_is_evicted_after_its_timeout_and_not_before():
@@ -133,7 +133,7 @@ async def test_gang_that_was_whole_is_never_given_up():
     town.make([pod("bert-0", group="bert", gpu=8)])
     await town.turns(30)
     assert town.server.evicted == []
-    assert town.stranded.waiting == {"team/bert": float("inf")}
+    assert town.stranded.rollback_times == {"team/bert": float("inf")}
 
 
 async def test_gang_of_which_some_have_finished_is_not_taken_for_half_bound():
@@ -153,7 +153,7 @@ async def test_gang_that_was_evicted_whole_begins_anew():
     town.make(gang("bert", 3).pods)
     await town.turns(3)
     assert len(town.bound) == 3
-    assert town.stranded.waiting == {}
+    assert town.stranded.rollback_times == {}
 
 
 async def test_gang_without_its_pod_group_is_not_rolled_back():

@@ -89,7 +89,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueShare:
+class ResourceShare:
     """The requested and allocatable amount of one resource."""
 
     requested: str
@@ -105,7 +105,7 @@ class NodeRow:
     nodes: int
     closed: int
     pods: int
-    shares: tuple[QueueShare, ...]
+    shares: tuple[ResourceShare, ...]
     parts: tuple["NodeRow", ...] = ()
 
 
@@ -305,9 +305,9 @@ def _domain_row(name: str, nodes: Sequence[_NodeAmounts], resources: tuple[str, 
 
 def _shares(
     offered: Mapping[str, int], requested: Mapping[str, int], resources: tuple[str, ...]
-) -> tuple[QueueShare, ...]:
+) -> tuple[ResourceShare, ...]:
     return tuple(
-        QueueShare(
+        ResourceShare(
             _short(resource, requested.get(resource, 0)),
             _short(resource, offered.get(resource, 0)),
             min(1.0, requested.get(resource, 0) / offered[resource]) if offered.get(resource) else 0.0,

@@ -23,6 +23,11 @@ def pod(*containers, init=(), **spec):
     return Pod(spec=PodSpec(containers=containers, init_containers=tuple(init) or None, **spec))
 
 
+def status_of(name="c", allocated=None, **amounts):
+    resources = ResourceRequirements(requests=amounts)
+    return ContainerStatus(name=name, resources=resources, allocated_resources=allocated)
+
+
 def test_containers_add_up():
     assert requests(pod(container(cpu="1", memory="1Gi"), container(cpu="500m", gpu="2"))) == {
         "cpu": 1500,
@@ -69,15 +74,7 @@ def test_zero_requests_are_left_out():
 
 
 def test_resize_counts_the_larger_of_asked_and_given():
-    status = PodStatus(
-        container_statuses=(
-            ContainerStatus(
-                name="c",
-                resources=ResourceRequirements(requests={"cpu": "3"}),
-                allocated_resources={"cpu": "2"},
-            ),
-        )
-    )
+    status = PodStatus(container_statuses=(status_of(cpu="3", allocated={"cpu": "2"}),))
     running = Pod(spec=PodSpec(node_name="n", containers=(container(cpu="1"),)), status=status)
     assert requests(running) == {"cpu": 3000}
     waiting = Pod(spec=PodSpec(containers=(container(cpu="1"),)), status=status)
@@ -87,9 +84,7 @@ def test_resize_counts_the_larger_of_asked_and_given():
 def test_infeasible_resize_counts_what_was_given():
     status = PodStatus(
         conditions=(PodCondition(type="PodResizePending", status="True", reason="Infeasible"),),
-        container_statuses=(
-            ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "1"})),
-        ),
+        container_statuses=(status_of(cpu="1"),),
     )
     running = Pod(spec=PodSpec(node_name="n", containers=(container(cpu="8"),)), status=status)
     assert requests(running) == {"cpu": 1000}
@@ -97,11 +92,8 @@ def test_infeasible_resize_counts_what_was_given():
 
 def test_given_zero_is_a_request_and_scores_without_the_default():
     # component-helpers/resource, `applyNonMissing`: a name that is there, with whatever amount, gets no default.
-    given = ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "0", "memory": "1Gi"}))
-    running = Pod(
-        spec=PodSpec(node_name="n", containers=(Container(name="c"),)),
-        status=PodStatus(container_statuses=(given,)),
-    )
+    status = PodStatus(container_statuses=(status_of(cpu="0", memory="1Gi"),))
+    running = Pod(spec=PodSpec(node_name="n", containers=(Container(name="c"),)), status=status)
     assert nonzero_requests(running) == (0, GI)
 
 
@@ -111,11 +103,8 @@ def test_pod_level_request_leaves_no_default_where_a_container_asks_for_nothing_
 
 
 def test_init_containers_that_end_do_not_count_what_they_were_given():
-    given = ContainerStatus(name="i", resources=ResourceRequirements(requests={"cpu": "9"}))
-    running = Pod(
-        spec=PodSpec(node_name="n", init_containers=(container("i", cpu="1"),)),
-        status=PodStatus(init_container_statuses=(given,)),
-    )
+    status = PodStatus(init_container_statuses=(status_of("i", cpu="9"),))
+    running = Pod(spec=PodSpec(node_name="n", init_containers=(container("i", cpu="1"),)), status=status)
     assert requests(running) == {"cpu": 1000}
 
 

@@ -4,7 +4,7 @@ from batchsched.api.decision import Refusal
 from batchsched.observability.http.status_page import (
     MAX_GANGS,
     PendingRow,
-    QueueShare,
+    ResourceShare,
     cluster_view,
     pending_rows,
     pod_counts,
@@ -72,7 +72,7 @@ def test_nodes_are_together_by_the_levels_of_each_topology():
     assert [one.name for one in narrow.domains] == ["b0 / r0", "b0 / r1", "b1 / r2", "b1 / r3"]
     first, second = wide.domains
     gpus = seen(snapshot).resources.index("nvidia.com/gpu")
-    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, QueueShare("4", "16", 0.25))
+    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, ResourceShare("4", "16", 0.25))
     assert second.shares[gpus].fraction == 0
 
 
