@@ -1,4 +1,4 @@
-"""A real extender on the loopback: what it answers is the test's, what it was asked is kept."""
+"""An HTTP server on the loopback, and an extender on it: what it answers is the test's, what it was asked is kept."""
 
 import json
 import threading
@@ -26,28 +26,25 @@ class Server:
 
 
 @contextmanager
-def extender(**answers: Any) -> Iterator[Server]:
-    server = Server(answers=answers)
+def http_server(answer: Callable[[str, bytes], tuple[int, bytes]]) -> Iterator[str]:
+    """Serve on the loopback, and yield the URL; `answer` returns status and body for a path and the request's body."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            verb = self.path.rpartition("/")[2]
-            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            server.asked.append((verb, question))
-            answer = server.answers[verb]
-            if callable(answer):
-                answer = answer(question)
-            status = answer if isinstance(answer, int) else 200
-            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            status, body = answer(self.path, self.rfile.read(int(self.headers.get("Content-Length", 0))))
             try:
                 self.send_response(status)
+                self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
             except (BrokenPipeError, ConnectionResetError):
                 self.close_connection = True  # whoever asked is gone
+
+        def do_GET(self) -> None:
+            self.do_POST()
 
         @override
         def log_message(self, *_: Any) -> None:
@@ -55,14 +52,31 @@ def extender(**answers: Any) -> Iterator[Server]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
         http.daemon_threads = True
-        server.url = f"http://127.0.0.1:{http.server_port}/scheduler"
         thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
-            yield server
+            yield f"http://127.0.0.1:{http.server_port}"
         finally:
             http.shutdown()
             thread.join()
+
+
+@contextmanager
+def extender(**answers: Any) -> Iterator[Server]:
+    server = Server(answers=answers)
+
+    def reply(path: str, body: bytes) -> tuple[int, bytes]:
+        verb, question = path.rpartition("/")[2], json.loads(body)
+        server.asked.append((verb, question))
+        answer = server.answers[verb]
+        if callable(answer):
+            answer = answer(question)
+        status = answer if isinstance(answer, int) else 200
+        return status, answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+    with http_server(reply) as url:
+        server.url = f"{url}/scheduler"
+        yield server
 
 
 def names_of(question: Any) -> list[str]:

@@ -1,8 +1,8 @@
-"""Bad input, one test each: a message that a person can act on, and the rest of the input scheduled."""
+"""Bad input, one test each: a message that says what to change, and the rest of the input scheduled."""
 
 import pytest
 
-from tests.cli.conftest import NOW, group, pod, queue
+from tests.cli.conftest import NOW, group, manifests, pod, queue
 
 
 @pytest.fixture
@@ -31,14 +31,19 @@ def test_broken_yaml_is_named_by_file_and_line(decided, tmp_path):
     assert f"set aside: {tmp_path}/bad.yaml: line 3: is not YAML" in result.err
 
 
-def test_unknown_field_of_a_pod_group_is_named_with_the_field_that_was_meant(decided):
-    result = decided(group("bad", "{minMembers: 2}"))
+@pytest.mark.parametrize(
+    "spec, field, message",
+    [
+        ("{minMembers: 2}", "spec.minMembers", "unknown field; did you mean minMember?"),
+        ("{minMember: 0}", "spec.minMember", "expected 1 or more, found 0"),
+    ],
+)
+def test_field_of_a_pod_group_that_cannot_be_used_is_named_with_what_is_expected(
+    decided, spec, field, message
+):
+    result = decided(group("bad", spec))
     assert result.code == 3
-    assert set_aside(result) == (
-        "PodGroup team-a/bad",
-        "spec.minMembers",
-        "unknown field; did you mean minMember?",
-    )
+    assert set_aside(result) == ("PodGroup team-a/bad", field, message)
 
 
 @pytest.mark.parametrize("amount", ["-4", "4 cores", "99999999999999999999"])
@@ -50,67 +55,55 @@ def test_negative_or_absurd_quantity_is_named_to_the_container(decided, amount):
     assert repr(amount) in message
 
 
-def test_min_member_of_zero_is_refused_with_what_is_expected(decided):
-    result = decided(group("bad", "{minMember: 0}"))
-    assert result.code == 3
-    assert set_aside(result) == ("PodGroup team-a/bad", "spec.minMember", "expected 1 or more, found 0")
+TOPOLOGY = """apiVersion: scheduling.batchsched.dev/v1alpha1
+kind: Topology
+metadata: {name: default}
+spec: {levels: [{name: rack, nodeLabel: example.com/rack}]}"""
 
 
-def test_pod_that_names_a_missing_pod_group_is_refused(decided):
-    result = decided(pod("stray", group="nowhere"))
+@pytest.mark.parametrize(
+    "documents, pod_group, reason, words",
+    [
+        ([pod("stray", group="nowhere")], "team-a/nowhere", "PodGroupNotFound", ["nowhere"]),
+        (
+            [group("bad", "{queue: nowhere}"), pod("bad-0", group="bad")],
+            "team-a/bad",
+            "QueueNotFound",
+            ["nowhere"],
+        ),
+        (
+            [pod("bad", labels="scheduling.batchsched.dev/queue: nowhere")],
+            "team-a/bad",
+            "QueueNotFound",
+            ["nowhere"],
+        ),
+        (
+            [TOPOLOGY, group("bad", "{topology: {required: wing}}"), pod("x", group="bad")],
+            "team-a/bad",
+            "UnknownTopologyLevel",
+            ["wing", "rack"],
+        ),
+    ],
+    ids=["PodGroup", "queue of a PodGroup", "queue of a pod", "topology level"],
+)
+def test_gang_that_names_a_missing_object_is_refused_by_that_name(
+    decided, documents, pod_group, reason, words
+):
+    result = decided(manifests(*documents))
     assert result.code == 0
     (refusal,) = result.data["refusals"]
-    assert refusal["reason"] == "PodGroupNotFound"
-    assert refusal["podGroup"] == "team-a/nowhere"
-    assert "nowhere" in refusal["message"]
+    assert (refusal["podGroup"], refusal["reason"]) == (pod_group, reason)
+    assert all(word in refusal["message"] for word in words)
 
 
-def test_pod_group_that_names_a_missing_queue_is_refused(decided):
-    result = decided(f"{group('bad', '{queue: nowhere}')}\n---\n{pod('bad-0', group='bad')}")
-    assert result.code == 0
-    (refusal,) = result.data["refusals"]
-    assert refusal["reason"] == "QueueNotFound"
-    assert "nowhere" in refusal["message"]
-
-
-def test_pod_that_names_a_missing_queue_is_refused(decided):
-    result = decided(pod("bad", labels="scheduling.batchsched.dev/queue: nowhere"))
-    assert result.code == 0
-    (refusal,) = result.data["refusals"]
-    assert (refusal["podGroup"], refusal["reason"]) == ("team-a/bad", "QueueNotFound")
-
-
-def test_queues_of_a_cycle_are_set_aside_and_those_who_name_them_refused(decided):
-    result = decided(
-        "\n---\n".join(
-            [
-                queue("a", "{parent: b}"),
-                queue("b", "{parent: a}"),
-                group("bad", "{queue: a}"),
-                pod("x", group="bad"),
-            ]
-        )
-    )
+def test_queues_of_a_cycle_are_set_aside_and_gangs_that_name_them_are_refused(decided):
+    cycle = [queue("a", "{parent: b}"), queue("b", "{parent: a}")]
+    result = decided(manifests(*cycle, group("bad", "{queue: a}"), pod("x", group="bad")))
     assert result.code == 3
     assert [one["object"] for one in result.data["setAside"]] == ["Queue a", "Queue b"]
     assert "set aside: " in result.err
     assert "a → b → a" in result.err
     assert [one["reason"] for one in result.data["refusals"]] == ["QueueNotFound"]
-
-
-def test_unknown_topology_level_is_refused_with_the_levels_there_are(decided):
-    topology = """apiVersion: scheduling.batchsched.dev/v1alpha1
-kind: Topology
-metadata: {name: default}
-spec: {levels: [{name: rack, nodeLabel: example.com/rack}]}"""
-    result = decided(
-        "\n---\n".join([topology, group("bad", "{topology: {required: wing}}"), pod("x", group="bad")])
-    )
-    assert result.code == 0
-    (refusal,) = result.data["refusals"]
-    assert refusal["reason"] == "UnknownTopologyLevel"
-    assert "wing" in refusal["message"]
-    assert "rack" in refusal["message"]
 
 
 def test_second_object_of_a_name_is_set_aside_with_the_place_of_the_first(decided, cluster):

@@ -1,74 +1,52 @@
 """`batchsched get` with a kubectl user's habits, against a server that answers what it is told."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from typing_extensions import override
 
 from batchsched.api.core.metadata import timestamp
 from batchsched.cli.get import POD_GROUPS, QUEUES, rows
+from tests.extender_server import http_server
 
 GROUPS = "/apis/scheduling.batchsched.dev/v1alpha1"
 BERT = {"metadata": {"name": "bert", "namespace": "team"}, "spec": {"minMember": 2}}
 
 
-class Api(ThreadingHTTPServer):
-    """Answers by path."""
+@dataclass
+class Api:
+    """Answers by path; `plain`: it has never heard of our kinds, and what it answers then is no JSON."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers: dict[str, Any] = {}
-        self.asked: list[str] = []
-        self.plain = False
-        """It has never heard of our kinds: what it answers then is no JSON."""
+    url: str = ""
+    answers: dict[str, Any] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    plain: bool = False
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Api
-
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        self.server.asked.append(self.path)
-        found = self.server.answers.get(path)
-        status = 200
-        if found is None:
-            status = 404
-            found = {"kind": "Status", "reason": "NotFound", "message": f"{path} not found", "code": 404}
-        body = b"404 page not found\n" if self.server.plain else json.dumps(found).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    @override
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+    def answer(self, address: str, _: bytes) -> tuple[int, bytes]:
+        self.asked.append(address)
+        path = urlsplit(address).path
+        missing = {"kind": "Status", "reason": "NotFound", "message": f"{path} not found", "code": 404}
+        body = b"404 page not found\n" if self.plain else json.dumps(self.answers.get(path, missing)).encode()
+        return 200 if path in self.answers else 404, body
 
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    server = Api()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    made = Api()
+    with http_server(made.answer) as made.url:
+        yield made
 
 
 @pytest.fixture
 def get(api, command, tmp_path: Path):
     config = tmp_path / "kubeconfig"
     user = {"name": "u", "user": {"token": "t"}}
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.server_port}"}}
+    cluster = {"name": "c", "cluster": {"server": api.url}}
     contexts = [
         {"name": name, "context": {"cluster": "c", "user": "u", **more}}
         for name, more in (("here", {"namespace": "team"}), ("plain", {}))

@@ -35,42 +35,45 @@ def test_version_is_printed(command):
     assert command("version").out == f"batchsched {__version__}\n"
 
 
+@pytest.fixture
+def failing(command, monkeypatch):
+    """Run a command that fails with an error."""
+
+    def call(error):
+        def fail(**_):
+            raise error
+
+        monkeypatch.setattr(app, "app", fail)
+        return command("version")
+
+    return call
+
+
 @pytest.mark.parametrize(
-    "error, code",
+    "error, code, message",
     [
-        (KeyboardInterrupt(), ExitCode.INTERRUPTED),
-        (RuntimeError("boom"), ExitCode.DEFECT),
-        (PermissionError(13, "Permission denied", "cluster.yaml"), ExitCode.UNUSABLE),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, ""),
+        (
+            RuntimeError("boom"),
+            ExitCode.DEFECT,
+            "error: this is a defect of batchsched: RuntimeError: boom\n",
+        ),
+        (
+            PermissionError(13, "Permission denied", "cluster.yaml"),
+            ExitCode.UNUSABLE,
+            "error: cluster.yaml: Permission denied\n",
+        ),
+        (OSError(28, "No space left on device"), ExitCode.UNUSABLE, "error: No space left on device\n"),
     ],
 )
-def test_failure_is_a_sentence_and_an_exit_code(command, monkeypatch, error, code):
-    def fail(**_):
-        raise error
-
-    monkeypatch.setattr(app, "app", fail)
-    result = command("version")
-    assert result.code == code
-    assert "Traceback" not in result.err
+def test_failure_is_a_sentence_and_an_exit_code(failing, error, code, message):
+    result = failing(error)
+    assert (result.code, result.err) == (code, message)
 
 
-def test_traceback_is_there_for_who_asks(command, monkeypatch):
-    def fail(**_):
-        raise RuntimeError("boom")
-
-    monkeypatch.setattr(app, "app", fail)
+def test_traceback_is_printed_if_the_environment_asks_for_it(failing, monkeypatch):
     monkeypatch.setenv("BATCHSCHED_TRACEBACK", "1")
-    result = command("version")
-    assert "Traceback" in result.err
-    assert "this is a defect of batchsched: RuntimeError: boom" in result.err
-
-
-def test_a_full_disk_is_no_defect(command, monkeypatch):
-    def fail(**_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(app, "app", fail)
-    result = command("version")
-    assert (result.code, result.err) == (ExitCode.UNUSABLE, "error: No space left on device\n")
+    assert "Traceback" in failing(RuntimeError("boom")).err
 
 
 @pytest.mark.parametrize(

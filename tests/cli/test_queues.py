@@ -18,14 +18,14 @@ from batchsched.cli.queues import (
     tree_prefixes,
 )
 from batchsched.session.queue_report import PendingGangReport, QueueReport, QueuesReport
-from tests.cli.conftest import NOW, group, node, pod, queue
+from tests.cli.conftest import NOW, group, manifests, node, pod, queue
 
 
 @pytest.fixture
 def files(tmp_path):
     """Two nodes; a queue with a guarantee whose gang fits, and a child whose gang does not."""
     file = tmp_path / "queues.yaml"
-    manifests = [
+    documents = [
         node("n1"),
         node("n2"),
         queue("research", '{guarantee: {cpu: "8"}}'),
@@ -36,7 +36,7 @@ def files(tmp_path):
         *(pod(f"bert-{at}", "bert") for at in range(2)),
         *(pod(f"huge-{at}", "huge") for at in range(5)),
     ]
-    file.write_text("\n---\n".join(manifests))
+    file.write_text(manifests(*documents))
     return file
 
 

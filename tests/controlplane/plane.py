@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -226,23 +226,8 @@ class ControlPlane:
 
     def install_definitions(self) -> None:
         """Make the kinds of `crds/`, and wait until they are served."""
-        for path in sorted(DEFINITIONS.glob("*.yaml")):
-            wanted = yaml.safe_load(path.read_text())
-            self.admin.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", wanted)
-            spec = wanted["spec"]
-            served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-            ends = time.monotonic() + _READY_WITHIN
-            while not self._serves(served):
-                if time.monotonic() > ends:
-                    raise NotReady(f"{path.name} is not served")
-                time.sleep(0.05)
-
-    def _serves(self, path: str) -> bool:
-        try:
-            self.admin.get(path)
-        except ApiFault:
-            return False
-        return True
+        paths = sorted(DEFINITIONS.glob("*.yaml"))
+        install_definitions(self.admin, [yaml.safe_load(path.read_text()) for path in paths])
 
     def start_scheduler(self, configuration: Mapping[str, Any] | None = None) -> None:
         """Start kube-scheduler, for comparison."""
@@ -333,3 +318,31 @@ def _free_port() -> int:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
                 return port
+
+
+def install_definitions(api: Api, definitions: Iterable[Mapping[str, Any]]) -> None:
+    """Make CRDs that are not there yet, and wait until they are served.
+
+    Raises:
+      NotReady: a kind is not served in time.
+    """
+    for definition in definitions:
+        try:
+            api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", dict(definition))
+        except ApiFault as fault:
+            if fault.status != 409:
+                raise
+        spec, ends = definition["spec"], time.monotonic() + _READY_WITHIN
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        while not _is_served(api, path):
+            if time.monotonic() > ends:
+                raise NotReady(f"{path} is not served")
+            time.sleep(0.05)
+
+
+def _is_served(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except ApiFault:
+        return False
+    return True

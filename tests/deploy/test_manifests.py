@@ -9,19 +9,12 @@ import pytest
 import yaml
 
 from tests.controlplane.build import program
-from tests.controlplane.installed import BASE, NAMESPACE, service_account
+from tests.controlplane.installed import NAMESPACE, manifests, service_account
 from tests.controlplane.plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "batchsched"
 Manifest = dict[str, Any]
-
-
-def kustomized() -> list[Manifest]:
-    said = subprocess.run(
-        [program("kubectl"), "kustomize", str(BASE)], capture_output=True, text=True, check=True
-    )
-    return [one for one in yaml.safe_load_all(said.stdout) if one]
 
 
 def charted(*arguments: str) -> list[Manifest]:
@@ -40,8 +33,8 @@ def charted(*arguments: str) -> list[Manifest]:
     return [one for one in yaml.safe_load_all(said.stdout) if one]
 
 
-def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
-    return {(one["kind"], one["metadata"]["name"]): one for one in manifests}
+def by_name(found: list[Manifest]) -> dict[tuple[str, str], Manifest]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in found}
 
 
 def said(manifest: Manifest) -> Manifest:
@@ -54,7 +47,7 @@ def said(manifest: Manifest) -> Manifest:
 
 @pytest.mark.usefixtures("plane")  # its programs are there
 def test_chart_and_kustomize_base_install_the_same():
-    base = by_name(kustomized())
+    base = by_name(list(manifests()))
     base.pop(("Namespace", NAMESPACE))  # helm is told the namespace
     chart = by_name(charted())
     assert chart.keys() == base.keys()
@@ -102,7 +95,7 @@ def path_of(manifest: Manifest) -> str:
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
-@pytest.mark.parametrize("way", [kustomized, charted], ids=["kustomize", "helm"])
+@pytest.mark.parametrize("way", [manifests, charted], ids=["kustomize", "helm"])
 def test_api_server_takes_every_manifest_as_it_is(plane: ControlPlane, way):
     service_account(plane)  # with its namespace
     for manifest in way():

@@ -1,4 +1,4 @@
-"""What end-to-end tests share: our CRDs, and a scheduler that is alone."""
+"""What end-to-end tests share: a scheduler that is alone."""
 
 from collections.abc import Iterator
 
@@ -6,17 +6,11 @@ import pytest
 
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.running import Scheduler, apply_crds, running
-
-
-@pytest.fixture(scope="session")
-def crds(plane: ControlPlane) -> None:
-    """Our CRDs are there."""
-    apply_crds(plane.admin)
+from tests.e2e.running import Scheduler, running
 
 
 @pytest.fixture(scope="module")
-def scheduler(plane: ControlPlane, crds: None) -> Iterator[Scheduler]:
+def scheduler(plane: ControlPlane) -> Iterator[Scheduler]:
     """A scheduler that is alone and knows the cluster, for all tests of a module."""
     one = Scheduler(plane, ("--no-leader-elect",))
     with running(one):

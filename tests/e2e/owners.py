@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.fixtures import Namespace
 from tests.controlplane.objects import Manifest, pod
-from tests.controlplane.plane import Api, ApiFault
+from tests.controlplane.plane import Api, install_definitions
 
 TEMPLATE = {
     "spec": {
@@ -42,19 +42,7 @@ def install(api: Api, group: str, version: str, kind: str) -> None:
             ],
         },
     }
-    try:
-        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-    except ApiFault as fault:
-        if fault.status != 409:
-            raise
-
-    def served() -> Manifest | None:
-        try:
-            return api.get(f"/apis/{group}/{version}/{plural}")
-        except ApiFault:
-            return None
-
-    eventually(served)
+    install_definitions(api, [crd])
 
 
 def make(

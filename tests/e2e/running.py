@@ -5,19 +5,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from tests.controlplane import audit
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.installed import service_account
 from tests.controlplane.objects import pod, pod_group
-from tests.controlplane.plane import Api, ApiFault
 from tests.controlplane.process import SchedulerProcess, Terms
 
-CRDS = Path(__file__).parents[2] / "crds"
 TERMS = Terms(duration=7.0, renew=5.0, retry=0.5)
 
 
@@ -63,26 +58,6 @@ def running(*schedulers: Scheduler) -> Iterator[None]:
             one.start()
             stack.callback(one.stop)
         yield
-
-
-def apply_crds(api: Api) -> None:
-    """Make our CRDs, and wait until they are served."""
-    for path in sorted(CRDS.glob("*.yaml")):
-        crd = yaml.safe_load(path.read_text())
-        try:
-            api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        except ApiFault as fault:
-            if fault.status != 409:
-                raise
-    eventually(lambda: _served(api))
-
-
-def _served(api: Api) -> bool:
-    try:
-        found = api.get("/apis/scheduling.batchsched.dev/v1alpha1")
-    except ApiFault:
-        return False
-    return {"podgroups", "queues", "topologies"} <= {one["name"] for one in found["resources"]}
 
 
 def group(namespace: Namespace, name: str, min_member: int, **spec: Any) -> None:

@@ -5,7 +5,6 @@ import pytest
 from tests.controlplane.objects import custom
 from tests.controlplane.plane import ApiFault
 
-pytestmark = pytest.mark.usefixtures("crds")
 API = "scheduling.batchsched.dev/v1alpha1"
 PLURALS = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
 RACKS = [{"name": "rack", "nodeLabel": "example.com/rack"}]

@@ -30,7 +30,7 @@ def give(plane: ControlPlane, allowed: list[dict[str, Any]]) -> None:
 
 
 @pytest.fixture
-def poor(plane: ControlPlane, crds: None, tmp_path: Any) -> Served:
+def poor(plane: ControlPlane, tmp_path: Any) -> Served:
     """A scheduler whose ServiceAccount has no right but to ask who asks."""
     subject = {"kind": "ServiceAccount", "namespace": "default", "name": NAME}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}

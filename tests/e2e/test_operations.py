@@ -16,7 +16,7 @@ from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
 
 
 @pytest.fixture(scope="module")
-def served(plane: ControlPlane, crds: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A scheduler that serves, alone, for all tests of this module."""
     one = Served(plane, "operated", tmp_path_factory.mktemp("operated") / "batchsched.yaml")
     with serving(one):

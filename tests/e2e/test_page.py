@@ -12,7 +12,7 @@ OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
 @pytest.fixture
-def served(plane, crds, namespace, tmp_path):
+def served(plane, namespace, tmp_path):
     """A scheduler with a gang that runs and one that waits."""
     racks = {f"node-{at}": f"rack-{at // 2}" for at in range(4)}
     for made in namespace.nodes(4, cpu="8"):

@@ -5,7 +5,7 @@ import pytest
 from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.owners import TEMPLATE, install, job, make, members
-from tests.e2e.running import Scheduler, all_bound, apply_crds, bound, never, pods, running
+from tests.e2e.running import Scheduler, all_bound, bound, never, pods, running
 
 pytestmark = pytest.mark.usefixtures("scheduler")
 
@@ -130,7 +130,7 @@ def test_a_gang_of_kubernetes_itself_binds_whole(tmp_path):
     arguments = (*GANGS, "--runtime-config=scheduling.k8s.io/v1alpha2=true")
     with ControlPlane(tmp_path / "plane", arguments) as plane:
         plane.start_kwok()
-        apply_crds(plane.admin)
+        plane.install_definitions()
         plane.admin.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
         namespace = Namespace(plane.admin, "team")
         with running(Scheduler(plane, ("--no-leader-elect",))):

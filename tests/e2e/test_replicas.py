@@ -7,7 +7,7 @@ from tests.controlplane.installed import NAMESPACE, service_account
 from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
 
 
-def test_replica_that_waits_is_ready_and_decides_nothing(plane, crds, namespace, tmp_path):
+def test_replica_that_waits_is_ready_and_decides_nothing(plane, namespace, tmp_path):
     namespace.nodes(2)
     service_account(plane)  # with its namespace
     lease = ("--lease", f"{NAMESPACE}/batchsched")
@@ -25,7 +25,7 @@ def test_replica_that_waits_is_ready_and_decides_nothing(plane, crds, namespace,
         assert idle.read("/debug/queue") == {}
 
 
-def test_log_of_a_process_is_one_object_a_line(plane, crds, namespace, tmp_path):
+def test_log_of_a_process_is_one_object_a_line(plane, namespace, tmp_path):
     namespace.nodes(1)
     arguments = ("--no-leader-elect", "--logging-format", "json", "-vv")
     one = Served(plane, "json", tmp_path / "batchsched.yaml", arguments)

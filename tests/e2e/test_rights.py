@@ -5,24 +5,21 @@ a role gives was used then. So whoever takes one away makes a call of this test 
 """
 
 import itertools
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from batchsched.api.external_podgroups import FOREIGN
 from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit
 from tests.controlplane.audit import Right
-from tests.controlplane.build import program
 from tests.controlplane.fixtures import Namespace, eventually, start
-from tests.controlplane.installed import BASE
+from tests.controlplane.installed import manifests
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.process import LEASE
 from tests.e2e.owners import install, job, members
-from tests.e2e.running import all_bound, apply_crds, bound, condition, group, pods
+from tests.e2e.running import all_bound, bound, condition, group, pods
 from tests.e2e.serving import Served, serving
 
 GANGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
@@ -36,7 +33,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
     """A control plane with every kind that batchsched knows."""
     with start(tmp_path_factory.mktemp("rights"), *GANGS) as plane:
         plane.start_kwok()
-        apply_crds(plane.admin)
+        plane.install_definitions()
         kinds = {(one.group, one.name): one.api_version for one in (*OWNERS[::-1], *FOREIGN)}
         for (where, kind), api_version in kinds.items():
             if where not in BUILT_IN:
@@ -65,10 +62,9 @@ def test_every_right_is_used_and_no_other_is_needed(everything, tmp_path):
 
 def granted() -> set[Right]:
     """What the roles of batchsched give."""
-    said = subprocess.run([program("kubectl"), "kustomize", str(BASE)], capture_output=True, check=True)
     roles = [
         one
-        for one in yaml.safe_load_all(said.stdout)
+        for one in manifests()
         if one["kind"] in ("Role", "ClusterRole") and one["metadata"]["name"] == "batchsched"
     ]
     return {

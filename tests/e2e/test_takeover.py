@@ -30,8 +30,6 @@ ROUNDS = int(os.environ.get("BATCHSCHED_TAKEOVERS", "3"))
 GRACEFUL = 5.0
 """Seconds for which nothing may be bound when a leader leaves."""
 
-pytestmark = pytest.mark.usefixtures("crds")
-
 
 class Pair:
     """Two schedulers for one Lease; whoever ends is started again."""
