@@ -34,7 +34,7 @@ def may_help(ears: dict[str, Any], entity: Entity, resource: Any, old: Any, new:
 
 
 @pytest.mark.slow
-def test_a_storm_of_events_moves_only_whom_it_may_help_and_loses_nobody():
+def test_a_storm_of_events_moves_only_pods_that_it_may_help_and_loses_none():
     pipeline = standard_pipeline()
     queue = SchedulingQueue(pipeline)
     ears = listening(pipeline)

@@ -74,7 +74,7 @@ spec: {schedulerName: batchsched, priorityClassName: high, containers: [{name: c
 """
 
 
-def test_without_the_solver_who_leaves_for_whom_is_in_the_table_and_in_the_data(command, tmp_path):
+def test_without_the_solver_evictions_and_nominations_are_in_the_table_and_in_the_data(command, tmp_path):
     config, _, cluster = PREEMPTION.partition("---\n")
     (tmp_path / "config.yaml").write_text(config)
     (tmp_path / "cluster.yaml").write_text(cluster)

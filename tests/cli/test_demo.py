@@ -25,7 +25,7 @@ def test_demo_report_compares_every_contender(shown):
     assert page.count("* plotly.js v") == 1
 
 
-def test_demo_prints_nothing_beyond_a_terminal_of_80_columns_but_what_one_copies(shown):
+def test_demo_fits_a_terminal_of_80_columns_except_for_paths_and_commands(shown):
     lines = [
         line
         for line in shown[0].out.splitlines()

@@ -138,7 +138,7 @@ def test_labels_are_asked_of_the_server(api, get):
     ],
     ids=["kind", "everywhere", "selector"],
 )
-def test_what_makes_no_sense_is_refused(get, arguments, complaint):
+def test_arguments_that_contradict_each_other_are_refused(get, arguments, complaint):
     result = get(*arguments)
     assert result.code == 2
     assert complaint in result.complaint
@@ -178,14 +178,14 @@ def test_gang_that_waits():
     }
 
 
-def test_wide_says_where_it_stands_and_why():
+def test_wide_output_has_position_start_and_reason():
     found = cells(POD_GROUPS, WAITING, wide=True, namespaces=True)
     assert found["NAMESPACE"] == "team"
     assert (found["POSITION"], found["START"]) == ("2", "in 90s")
     assert found["SCHEDULED"] == "QueueLimit: 2 over"
 
 
-def test_gang_that_nobody_looked_at_and_that_says_nothing():
+def test_gang_without_status_and_spec_has_defaults_and_unknown_cells():
     found = cells(POD_GROUPS, {"metadata": {"name": "x"}}, wide=True)
     assert found["PHASE"] == found["SCHEDULED"] == found["AGE"] == "<unknown>"
     assert (found["MIN"], found["QUEUE"], found["START"]) == ("1", "default", "<none>")

@@ -122,7 +122,7 @@ def test_installing_again_changes_what_differs_and_leaves_what_others_said(comma
     assert found["metadata"]["annotations"]["who"] == "somebody else"
 
 
-def test_whoever_may_not_install_is_told(command, own_plane):
+def test_install_without_permission_names_the_object_and_the_status(command, own_plane):
     own_plane.admin.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "nobody"}})
     token = own_plane.token_of("default", "nobody")
     result = command("install", "--kubeconfig", own_plane.kubeconfig(token))

@@ -103,7 +103,9 @@ def test_gang_that_would_wait_longer_is_named(ask, namespace, tmp_path):
     assert result.data["displaced"] == [f"{namespace.name}/waits"]
 
 
-def test_pods_of_another_scheduler_are_looked_at_as_ours_and_it_is_said(ask, namespace, tmp_path):
+def test_pods_of_another_scheduler_are_treated_as_pods_of_the_profile_with_a_warning(
+    ask, namespace, tmp_path
+):
     namespace.nodes(1, cpu="4")
     file = tmp_path / "pod.yaml"
     made = pod("x", spec={"schedulerName": "default-scheduler"})
@@ -133,7 +135,7 @@ def test_file_that_cannot_be_used_is_refused(ask, tmp_path, text, complaint):
     assert complaint in result.err
 
 
-def test_whoever_may_not_list_is_told_at_once(command, plane, namespace):
+def test_explain_without_permission_to_list_fails_at_once(command, plane, namespace):
     namespace.api.create(namespace.path("serviceaccounts"), {"metadata": {"name": "nobody"}})
     token = plane.token_of(namespace.name, "nobody")
     result = command("explain", "podgroup/x", "--kubeconfig", plane.kubeconfig(token))

@@ -63,7 +63,7 @@ def test_every_part_of_a_decision_has_its_table(capsys):
     assert "1 tier, 0.00% from the bound; the wall-clock guard fired" in out
 
 
-def test_parts_that_are_empty_have_none(capsys):
+def test_empty_parts_of_a_decision_have_no_table(capsys):
     out = printed(Decision(), capsys)
     assert out.splitlines()[0] == "PodGroups: 0 placed (0 pods), 0 refused; 0 nodes"
 

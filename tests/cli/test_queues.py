@@ -148,12 +148,12 @@ def test_bar_stays_in_its_bounds_whatever_is_asked(capacity):
     assert len(bar(one, "g", capacity)) == WIDTH + 1
 
 
-def test_little_shows_too():
+def test_small_amounts_are_visible_in_the_bar():
     assert bar(report("a", allocated={"g": 1}), "g", 1000)[1] == " "
     assert OWN in bar(report("a", allocated={"g": 1}, fair_share={"g": 1000}), "g", 1000)
 
 
-def test_tree_shows():
+def test_tree_prefixes_draw_the_branches_of_queues():
     tree = [
         report("a"),
         report("b", "a", 1),
@@ -227,7 +227,7 @@ def test_explanation_says_what_is_missing_and_what_would_help(capsys):
         assert part in said
 
 
-def test_queue_in_which_nobody_waits_says_so(capsys):
+def test_queue_without_pending_gangs_is_explained_as_such(capsys):
     found = explain_queue(
         "vision", QueuesReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
     )

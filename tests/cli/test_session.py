@@ -19,7 +19,7 @@ profiles:
 """
 
 
-def test_a_file_of_kube_scheduler_is_decided_with_and_what_does_nothing_is_said_once(
+def test_configuration_of_kube_scheduler_is_used_and_settings_without_effect_are_reported_once(
     command, cluster, tmp_path
 ):
     config = tmp_path / "scheduler.yaml"
@@ -80,7 +80,7 @@ def test_calls_of_plugins_add_up_by_point():
     assert watch.calls["NodeName", "Filter"][1] >= 0.002
 
 
-def test_progress_is_silent_where_nobody_watches(capfd):
+def test_progress_is_silent_without_a_terminal(capfd):
     watch = Stopwatch()
     watch.progress(1, 2, "work")
     watch.close()

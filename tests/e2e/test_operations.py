@@ -46,18 +46,18 @@ def reader(plane: ControlPlane, path: str) -> str:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/informer-sync"])
-def test_everybody_may_ask_for_health(served, path):
+def test_health_needs_no_token(served, path):
     assert served.ask(path, "") == (200, b"ok")
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/configz", "/debug", "/debug/cache", "/debug/sessions"])
-def test_nobody_else_may_read_anything_without_being_let(served, path):
+def test_other_paths_need_a_token_with_permission(served, path):
     assert served.ask(path, "")[0] == 403
     assert served.ask(path, "no-such-token")[0] == 401
     assert served.ask(path)[0] == 200
 
 
-def test_whoever_may_read_metrics_may_read_nothing_else(served, plane):
+def test_permission_to_read_metrics_opens_no_other_path(served, plane):
     token = reader(plane, "/metrics")
     eventually(lambda: served.ask("/metrics", token)[0] == 200)
     assert served.ask("/debug/sessions", token)[0] == 403
@@ -80,7 +80,7 @@ def test_gang_that_is_bound_shows_in_the_metrics(served, namespace):
     assert any(name == "rest_client_requests_total" for name, _ in found)
 
 
-def test_who_waits_and_why_is_told(served, namespace):
+def test_pending_gang_and_its_reason_are_in_the_debug_pages_and_metrics(served, namespace):
     namespace.nodes(1)
     group(namespace, "late", 4)
     make(namespace, "late", 2)
@@ -154,7 +154,7 @@ def test_what_operators_set_changes_without_a_start_and_what_does_not_is_named(s
     eventually(lambda: served.ask("/metrics", "")[0] == 403, WITHIN)
 
 
-def test_how_much_is_logged_is_changed_by_whoever_may(served, plane, namespace):
+def test_verbosity_changes_only_with_permission_to_write(served, plane, namespace):
     assert (
         served.put("/debug/flags/v", "3", reader(plane, "/debug/flags/v"))[0] == 403
     )  # to read is not to write

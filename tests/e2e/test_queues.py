@@ -17,7 +17,7 @@ def gang(namespace: Namespace, name: str, count: int, **spec: Any) -> None:
     namespace.pods(count, prefix=name, gang=name, cpu=1)
 
 
-def test_a_queue_wins_its_guarantee_back_and_events_say_who_left_for_whom(namespace):
+def test_a_queue_reclaims_its_guarantee_and_events_name_the_gang_that_gets_the_room(namespace):
     namespace.nodes(2, cpu=4)
     namespace.queue(f"{namespace.name}-a", guarantee={"cpu": "4"})
     namespace.queue(f"{namespace.name}-b", guarantee={"cpu": "4"})
@@ -85,7 +85,7 @@ def test_a_budget_is_kept_when_priority_preempts(namespace):
     assert f"{namespace.name}/urgent" in events(namespace, "low-2")["Preempted"]["note"]
 
 
-def test_a_limit_lowered_below_what_is_used_evicts_nobody_and_lets_nobody_in(namespace):
+def test_a_limit_below_the_usage_of_a_queue_evicts_no_pod_and_admits_no_gang(namespace):
     namespace.nodes(2, cpu=8)
     namespace.queue(f"{namespace.name}-a", limit={"cpu": "4"})
     gang(namespace, "first", 4, queue=f"{namespace.name}-a")

@@ -93,7 +93,7 @@ def test_gangs_are_listed_with_why_they_wait(plane: ControlPlane, namespace, cap
     assert "InsufficientResources: " in line
 
 
-def test_queues_say_what_they_hold_and_who_waits(plane: ControlPlane, namespace, capsys):
+def test_status_of_queues_has_allocated_amounts_and_pending_gangs(plane: ControlPlane, namespace, capsys):
     api, name = namespace.api, namespace.name
     namespace.queue(name)
     namespace.queue(f"{name}-child", parent=name)

@@ -69,7 +69,7 @@ def binds(proxy: Proxy, since: float) -> list[Exchange]:
     return [one for one in list(proxy.passed) if one.path.endswith("/binding") and one.at > since]
 
 
-def test_whoever_is_cut_off_stops_before_the_other_begins(apart, record_property):
+def test_replica_that_is_cut_off_stops_before_the_other_begins(apart, record_property):
     own, other = apart.led()
     first, second = apart.load.batch(PODS), apart.load.batch(PODS)
     with apart.load.submitting(first, 1.0):
@@ -88,7 +88,7 @@ def test_whoever_is_cut_off_stops_before_the_other_begins(apart, record_property
     apart.load.check([first, second], apart.witness)
 
 
-def test_whoever_hears_no_answers_stops_before_the_other_begins(apart, record_property):
+def test_replica_without_answers_stops_before_the_other_begins(apart, record_property):
     """Its binds are carried out for a while, and it cannot know which."""
     own, other = apart.led()
     batch = apart.load.batch(PODS)
@@ -106,7 +106,7 @@ def test_whoever_hears_no_answers_stops_before_the_other_begins(apart, record_pr
     apart.load.check([batch], apart.witness)
 
 
-def test_whoever_takes_over_knows_what_its_watch_never_told_and_gives_no_room_away_twice(apart):
+def test_new_leader_knows_binds_that_its_watch_never_reported_and_assigns_no_room_twice(apart):
     """It knows pods that wait, whose PodGroup is missing, and has not heard who was bound since."""
     half = NODES * CPUS // 2
     own, other = apart.led()
