@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from batchsched.api.crd.validation import path
 from batchsched.config.extenders import Extender, check_one_binds
-from batchsched.config.plugins import Lenient, PluginConfig, Plugins, check_configured_once
+from batchsched.config.plugins import KubernetesSettings, PluginConfig, Plugins, check_configured_once
 from batchsched.config.schema import BatchSchedulerConfiguration, ClientConnection, LeaderElection, Profile
 
 KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -56,7 +56,7 @@ class KubeLeaderElection(LeaderElection):
         return LeaderElection(**set_fields)
 
 
-class KubeProfile(Lenient):
+class KubeProfile(KubernetesSettings):
     """A profile of kube-scheduler."""
 
     scheduler_name: str = ""
@@ -73,7 +73,7 @@ class KubeProfile(Lenient):
         return self
 
 
-class KubeSchedulerConfiguration(Lenient):
+class KubeSchedulerConfiguration(KubernetesSettings):
     """The configuration file of kube-scheduler."""
 
     api_version: Literal["kubescheduler.config.k8s.io/v1"]

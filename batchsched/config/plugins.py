@@ -83,7 +83,7 @@ def check_unique(names: Sequence[str], field: str, advice: str = "") -> None:
         raise ValueError(f"{field}: {', '.join(repeated)} occurs more than once{advice}")
 
 
-class Lenient(SpecPart):
+class KubernetesSettings(SpecPart):
     """A model that treats null like an absent field, as Kubernetes does."""
 
     @model_validator(mode="before")
@@ -94,7 +94,7 @@ class Lenient(SpecPart):
         return data
 
 
-class EnabledPlugin(Lenient):
+class EnabledPlugin(KubernetesSettings):
     """An enabled plugin."""
 
     name: str = Field(min_length=1)
@@ -107,7 +107,7 @@ class EnabledPlugin(Lenient):
     """
 
 
-class DisabledPlugin(Lenient):
+class DisabledPlugin(KubernetesSettings):
     """A disabled plugin."""
 
     name: str = Field(min_length=1)
@@ -116,7 +116,7 @@ class DisabledPlugin(Lenient):
     """Accepted without effect, as in kube-scheduler."""
 
 
-class PluginSet(Lenient):
+class PluginSet(KubernetesSettings):
     """Plugins at one extension point (preEnqueue to postBind), or at all points of a plugin (multiPoint)."""
 
     enabled: tuple[EnabledPlugin, ...] = ()
@@ -128,7 +128,7 @@ class PluginSet(Lenient):
 EMPTY_PLUGIN_SET: Final = PluginSet()
 
 
-class Plugins(Lenient):
+class Plugins(KubernetesSettings):
     """Changes to the default plugins. An extension point overrides multiPoint, which overrides the defaults.
 
     A default plugin that multiPoint enables again keeps its position. At an extension point, plugins that are enabled
@@ -200,7 +200,7 @@ class Plugins(Lenient):
         return tuple((place, name) for place, name in named if name != ALL)
 
 
-class PluginConfig(Lenient):
+class PluginConfig(KubernetesSettings):
     """Arguments of one plugin."""
 
     name: str = Field(min_length=1)

@@ -14,10 +14,10 @@ from pydantic import Field, model_validator
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.crd.base import SpecPart
 from batchsched.config.extenders import Duration, Extender, check_one_binds, ignored_resources, seconds_of
-from batchsched.config.plugins import Lenient, PluginConfig, Plugins, check_configured_once
+from batchsched.config.plugins import KubernetesSettings, PluginConfig, Plugins, check_configured_once
 
 
-class LeaderElection(Lenient):
+class LeaderElection(KubernetesSettings):
     """Leader election among replicas."""
 
     leader_elect: bool = True
@@ -46,14 +46,14 @@ class LeaderElection(Lenient):
         return self
 
 
-class ClientConnection(Lenient):
+class ClientConnection(KubernetesSettings):
     """Connection to the API server."""
 
     kubeconfig: str = ""
     """Path of the kubeconfig. Default: KUBECONFIG, the in-cluster configuration, or ~/.kube/config."""
 
 
-class Serving(Lenient):
+class Serving(KubernetesSettings):
     """The HTTPS server for health, metrics, the status page and debugging."""
 
     bind_address: str = "0.0.0.0"

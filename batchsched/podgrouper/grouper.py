@@ -24,7 +24,7 @@ from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, GroupSink, PodGroupSources
 from batchsched.podgrouper.owners import Owner, Owners, OwnerSink, Ref, owner_of, read_owner
-from batchsched.podgrouper.rules import OWNERS, Grouping
+from batchsched.podgrouper.rules import OWNERS, OwnerGang
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandlers, ObjectStore
 from batchsched.state.cluster_state import ClusterState
@@ -261,7 +261,7 @@ def _with_labels(pod: Pod, changes: Mapping[str, str | None]) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, labels=kept))
 
 
-def _group(owner: Owner, grouping: Grouping, name: str) -> PodGroup:
+def _group(owner: Owner, grouping: OwnerGang, name: str) -> PodGroup:
     meta = CustomMeta(
         name=name,
         namespace=owner.ref.namespace,

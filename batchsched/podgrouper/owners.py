@@ -10,7 +10,7 @@ import msgspec
 
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
-from batchsched.podgrouper.rules import GROUPED, LEADER_WORKER_SET, Grouping, OwnerKind, grouping
+from batchsched.podgrouper.rules import GROUPED, LEADER_WORKER_SET, OwnerGang, OwnerKind, derive_gang
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_NAME_CHARACTERS: Final = 63
@@ -61,7 +61,7 @@ class Owner:
     kind: OwnerKind
     created: str | None
     above: Ref | None
-    grouping: Grouping | None
+    grouping: OwnerGang | None
 
     def has_same_gangs(self, other: "Owner") -> bool:
         """Return whether pods belong to the same gangs under both versions of an owner."""
@@ -71,7 +71,7 @@ class Owner:
         return before is None or after is None or _labels_of(before) == _labels_of(after)
 
 
-def _labels_of(needs: Grouping) -> tuple[tuple[str, ...], str]:
+def _labels_of(needs: OwnerGang) -> tuple[tuple[str, ...], str]:
     return needs.sub_group_labels, needs.gang_label
 
 
@@ -88,7 +88,7 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner | None:
         return None
     namespace = meta.namespace or "default"
     ref = Ref(kind.group, kind.name, namespace, meta.name, meta.uid)
-    needs = grouping(kind.rule, manifest)
+    needs = derive_gang(kind.rule, manifest)
     if needs is not None and needs.problem:
         _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, needs.problem)
     return Owner(ref, kind, meta.creation_timestamp, controller(meta), needs)

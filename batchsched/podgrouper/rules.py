@@ -319,7 +319,7 @@ GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping:
+class OwnerGang:
     """The needs of the gangs of one owner.
 
     Args:
@@ -337,7 +337,7 @@ class Grouping:
     problem: str = ""
 
 
-def grouping(rule: Rule, manifest: Manifest) -> Grouping | None:
+def derive_gang(rule: Rule, manifest: Manifest) -> OwnerGang | None:
     """Return the needs of an owner's gangs, or None if its pods need no PodGroup, such as a single plain pod."""
     shape = rule(manifest)
     if shape is None or shape.pods == 0:
@@ -357,7 +357,7 @@ def grouping(rule: Rule, manifest: Manifest) -> Grouping | None:
             f"{complaint.field}: {complaint.message}" for complaint in complaints(error, PodGroupSpec)
         )
         spec, subs = PodGroupSpec(min_member=minimum), []
-    return Grouping(spec, shape.pods, shape.sub_group_labels if subs else (), shape.gang_label, problem)
+    return OwnerGang(spec, shape.pods, shape.sub_group_labels if subs else (), shape.gang_label, problem)
 
 
 def _sub_groups(shape: Shape, minimum: int) -> list[dict[str, Any]]:

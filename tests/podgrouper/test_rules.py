@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.podgrouper.rules import OWNERS, grouping
+from batchsched.podgrouper.rules import OWNERS, derive_gang
 from tests.podgrouper.owners import (
     API,
     TEMPLATE,
@@ -24,7 +24,7 @@ MIN_MEMBER = "scheduling.batchsched.dev/min-member"
 
 
 def grouped(one):
-    return grouping(RULES[one["kind"], API[one["kind"]]], one)
+    return derive_gang(RULES[one["kind"], API[one["kind"]]], one)
 
 
 def needs(one):
@@ -252,6 +252,6 @@ def test_no_gang_needs_more_pods_than_its_owner_makes(one, least):
 @pytest.mark.properties
 @given(kind=st.sampled_from(OWNERS), spec=ANYTHING, status=ANYTHING, replaced=ANYTHING)
 def test_owners_that_are_nonsense_are_no_gangs_or_gangs_but_never_an_error(kind, spec, status, replaced):
-    grouping(kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status})
+    derive_gang(kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status})
     fields = ("replicatedJobs", "tfReplicaSpecs", "leaderWorkerTemplate", "headGroupSpec", "completions")
-    grouping(kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)})
+    derive_gang(kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)})
