@@ -1,12 +1,13 @@
-"""Independent check of a solution: whether it is legal, and whether its own figures are true.
+"""Independent check of solutions and sets of victims: whether they are legal, and whether their figures are true.
 
 The check shares no code with the rest of the solver, only the dataclasses: a mistake made in both places would not be
 found.
 
-Shapes: C classes, D domains, G gangs, N nodes, P placements, Q quotas, R resources, T tiers.
+Shapes: C classes, D domains, G gangs, N nodes, P placements, Q quotas, R resources, T tiers, U units.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,8 @@ from batchsched.solver.problem import (
     Row,
     Sense,
     Solution,
+    VictimProblem,
+    VictimSet,
 )
 
 _TOLERANCE: Final = 1e-9
@@ -40,6 +43,41 @@ def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
     if malformed:
         return malformed
     checks = (
+        *_placement_checks(problem, solution),
+        _rows(problem, solution),
+        _cuts(problem, solution),
+        _account(problem, solution),
+    )
+    return tuple(fault for check in checks for fault in _limit_faults(check))
+
+
+def verify_victims(problem: VictimProblem, answer: VictimSet) -> tuple[str, ...]:
+    """Return all faults of a set of victims, one sentence each; empty if it is correct.
+
+    Checked are: the units and their cost, bonds, limits and cuts, the placement on what is free without the units,
+    and that the placement needs each eviction. Rows of plugins are not checked: the session sends the placement
+    through the pipeline.
+    """
+    units = answer.units.tolist()
+    if units != sorted(set(units)) or any(not 0 <= unit < len(problem.cost) for unit in units):
+        return ("the units are not in order, or one of them does not exist",)
+    after = _problem_after_eviction(problem, set(units))
+    values = np.zeros(int(after.gangs.tier[0]) + 1)  # the value of the placement is not checked
+    placement = Solution(answer.classes, answer.nodes, answer.counts, np.ones(1, np.bool_), values, values)
+    malformed = tuple(_form(after, placement))
+    if malformed:
+        return malformed
+    checks = (
+        _eviction_cost(problem, answer),
+        _eviction_limits(problem, set(units)),
+        *_placement_checks(after, placement),
+        _unneeded_units(problem, set(units), after, placement),
+    )
+    return tuple(fault for check in checks for fault in check)
+
+
+def _placement_checks(problem: Problem, solution: Solution) -> tuple[Iterator[str], ...]:
+    return (
         _masks(problem, solution),
         _counts(problem, solution),
         _capacity(problem, solution),
@@ -47,11 +85,7 @@ def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
         _parts(problem, solution),
         _domains(problem, solution),
         _quotas(problem, solution),
-        _rows(problem, solution),
-        _cuts(problem, solution),
-        _account(problem, solution),
     )
-    return tuple(fault for check in checks for fault in _limit_faults(check))
 
 
 def _limit_faults(faults: Iterator[str]) -> Iterator[str]:
@@ -97,11 +131,17 @@ def _counts(problem: Problem, solution: Solution) -> Iterator[str]:
 
 
 def _capacity(problem: Problem, solution: Solution) -> Iterator[str]:
+    used = _requests_by_node(problem, solution)
+    for n, r in np.argwhere((used > problem.nodes.free) & (used > 0)).tolist():
+        yield f"node {n} has {problem.nodes.free[n, r]} of resource {r} free and {used[n, r]} is placed"
+
+
+def _requests_by_node(problem: Problem, solution: Solution) -> IntArray:
+    """What the placement requests on each node [N, R]."""
     requests = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     used = np.zeros(problem.nodes.free.shape, np.int64)
     np.add.at(used, solution.nodes, requests)
-    for n, r in np.argwhere((used > problem.nodes.free) & (used > 0)).tolist():
-        yield f"node {n} has {problem.nodes.free[n, r]} of resource {r} free and {used[n, r]} is placed"
+    return used
 
 
 def _placed(problem: Problem, solution: Solution) -> IntArray:
@@ -245,6 +285,65 @@ def _account(problem: Problem, solution: Solution) -> Iterator[str]:
             yield f"tier {t} has the value {value} and the solution reports {said}"
         if not bound >= said - _TOLERANCE * abs(said):
             yield f"tier {t} has the bound {bound} below its objective {said}"
+
+
+def _problem_after_eviction(problem: VictimProblem, leaving: set[int]) -> Problem:
+    """The gang's problem with what the nodes and quotas have left without some units."""
+    free, quota_left = problem.free.copy(), problem.quota_left.copy()
+    gangs_left = problem.gangs_left.copy()
+    for unit, node, freed in zip(problem.unit.tolist(), problem.node.tolist(), problem.freed, strict=True):
+        if unit in leaving:
+            free[node] += freed
+            for quota in np.flatnonzero(problem.quota_unit[:, unit]).tolist():
+                quota_left[quota] += freed
+    for unit in leaving:
+        gangs_left[problem.quota_unit[:, unit]] += int(problem.ends[unit])
+    gang = problem.wanted
+    return replace(
+        gang,
+        nodes=replace(gang.nodes, free=free),
+        quotas=replace(gang.quotas, free=quota_left, gangs=gangs_left),
+    )
+
+
+def _eviction_cost(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
+    cost = sum(int(problem.cost[unit]) for unit in answer.units.tolist())
+    if cost != answer.cost:
+        yield f"the units cost {cost} and the answer says {answer.cost}"
+    if answer.bound > answer.cost:
+        yield f"the bound {answer.bound} is above the cost {cost}"
+    if answer.greedy >= 0 and cost > answer.greedy:
+        yield f"the units cost {cost}, a greedy's {answer.greedy}"
+
+
+def _eviction_limits(problem: VictimProblem, leaving: set[int]) -> Iterator[str]:
+    for unit, other in zip(problem.bond_unit.tolist(), problem.bond_with.tolist(), strict=True):
+        if unit in leaving and other not in leaving:
+            yield f"unit {unit} leaves and unit {other} does not"
+    inside = np.isin(problem.limit_unit, list(leaving))
+    used = _sum(problem.limit_row[inside], problem.limit_amount[inside], len(problem.limit))
+    for row in np.flatnonzero(used > np.maximum(problem.limit, 0)).tolist():
+        yield f"limit {row} allows {problem.limit[row]} and {used[row]} is taken"
+    for number, cut in enumerate(problem.cuts):
+        if leaving <= set(cut.tolist()):
+            yield f"cut {number} is not kept"
+
+
+def _unneeded_units(
+    problem: VictimProblem, leaving: set[int], after: Problem, placement: Solution
+) -> Iterator[str]:
+    """Each evicted unit must hold room that the placement uses, or another evicted unit must require its eviction."""
+    if len(after.quotas.gangs) or problem.cuts:  # a unit may be needed for another reason than room
+        return
+    bonds = zip(problem.bond_unit.tolist(), problem.bond_with.tolist(), strict=True)
+    required = {other for unit, other in bonds if unit in leaving}
+    used = _requests_by_node(after, placement)
+    for unit in sorted(leaving - required):
+        shares = problem.unit == unit
+        nodes = problem.node[shares]
+        left = after.nodes.free[nodes] - problem.freed[shares]
+        if not np.any((used[nodes] > 0) & (left < used[nodes])):
+            yield f"unit {unit} leaves and the placement does without its room"
 
 
 def _sum(index: NDArray[np.integer], amounts: IntArray, length: int) -> IntArray:

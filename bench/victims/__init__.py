@@ -6,6 +6,7 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 
+from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import (
     GREEDIES,
     VictimBudget,
@@ -13,7 +14,6 @@ from batchsched.solver.victims.choose import (
     restore_unneeded,
     split_by_domain,
 )
-from batchsched.solver.victims.verify import verify_victims
 from bench.victims.instances import Shape, draw
 
 CASES = {

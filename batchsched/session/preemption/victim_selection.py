@@ -43,7 +43,6 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import IndexArray, VictimProblem, VictimSet
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
-from batchsched.solver.victims.verify import verify_victims
 
 MAX_GANGS_PER_SESSION: Final = 32
 """Maximum number of gangs for which a session selects victims; later sessions process the others."""

@@ -39,7 +39,7 @@ from batchsched.solver.relaxation.changes import (
     halve,
     wider_levels,
 )
-from batchsched.solver.relaxation.residual import Residual
+from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
     AdmissionProbe,
     ChangeFamily,
@@ -120,7 +120,7 @@ class IsolatedGang:
     quotas: IntArray
     rows: IntArray
 
-    def restore_numbers(self, relaxation: Relaxation) -> Relaxation:
+    def in_whole_problem(self, relaxation: Relaxation) -> Relaxation:
         """Return the same change in the numbers of the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
@@ -135,7 +135,7 @@ class IsolatedGang:
             case PodChange():
                 return replace(relaxation, pod_class=int(self.classes[relaxation.pod_class]))
             case CombinedChange(parts):
-                return CombinedChange(tuple(self.restore_numbers(part) for part in parts))
+                return CombinedChange(tuple(self.in_whole_problem(part) for part in parts))
 
 
 class GangProblems:
@@ -295,12 +295,12 @@ class RefusalExplainer:
     def explain_gang(self, gang: int) -> RefusalEvidence:
         """Explain why a gang was refused."""
         isolated = self._after.isolate(gang)
-        residual = Residual(isolated.problem)
+        residual = ResidualProblem(isolated.problem)
         if not self._problem.gangs.allowed[gang]:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
         quick = AdmissionProbe(residual.fits_with, _MAX_QUICK_PROBES)
         thorough = AdmissionProbe(
-            lambda change: self._admits(isolated.restore_numbers(change), gang), _MAX_THOROUGH_PROBES
+            lambda change: self._admits(isolated.in_whole_problem(change), gang), _MAX_THOROUGH_PROBES
         )
         first_cause: RefusalCause | None = None
         for family in propose_families(
@@ -318,7 +318,7 @@ class RefusalExplainer:
         """Tell whether a refused gang would fit without rows and without a required level of its own."""
         problem = self._after.isolate(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
-        return Residual(replace(problem, gangs=gangs, rows=())).fits()
+        return ResidualProblem(replace(problem, gangs=gangs, rows=())).fits()
 
     def _levels_above(self, level: int) -> tuple[int, ...]:
         """The levels wider than this one, the finest first."""
@@ -356,17 +356,21 @@ class RefusalExplainer:
         return find_smallest_change(family, thorough)
 
     def _evidence(
-        self, isolated: IsolatedGang, residual: Residual, cause: RefusalCause, change: Relaxation | None
+        self,
+        isolated: IsolatedGang,
+        residual: ResidualProblem,
+        cause: RefusalCause,
+        change: Relaxation | None,
     ) -> RefusalEvidence:
         counts = residual.fit_counts
         cause = _refine_cause(residual, cause)
-        restored = isolated.restore_numbers(change) if change is not None else None
+        restored = isolated.in_whole_problem(change) if change is not None else None
         gap = residual.quota_gaps[0] if cause == RefusalCause.QUOTA else None
         return RefusalEvidence(
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED
-            and residual.fitted_before(Residual(self._problem_before(isolated))),
+            and residual.fitted_before(ResidualProblem(self._problem_before(isolated))),
             need=residual.min_pods,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),
@@ -408,7 +412,7 @@ def explain_refusal(
     return RefusalExplainer(problem, solution, resolve=resolve, wider=wider).explain_gang(gang)
 
 
-def _refine_cause(residual: Residual, cause: RefusalCause) -> RefusalCause:
+def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCause:
     """Distinguish the ways in which capacity is missing."""
     if cause != RefusalCause.CAPACITY:
         return cause
@@ -420,7 +424,7 @@ def _refine_cause(residual: Residual, cause: RefusalCause) -> RefusalCause:
     return RefusalCause.CAPACITY if residual.capacity_short().any() else RefusalCause.FRAGMENTED
 
 
-def _missing_amounts(residual: Residual, cause: RefusalCause) -> IntArray:
+def _missing_amounts(residual: ResidualProblem, cause: RefusalCause) -> IntArray:
     """[R] the amounts that are missing, as far as the cause is about amounts."""
     if cause == RefusalCause.QUOTA:
         return np.array(residual.quota_gaps[0].amounts, np.int64)

@@ -26,6 +26,12 @@ from batchsched.solver.relaxation.changes import (
     apply_change,
 )
 
+_MAX_EXACT_NODES: Final = 100
+"""Up to this many nodes the exact model decides; beyond, the packing."""
+_MAX_EXACT_PAIRS: Final = 300
+"""The exact model also requires at most this many pairs of a class and a node."""
+_BUDGET: Final = Budget(deterministic=0.5)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
@@ -72,10 +78,11 @@ class _Cells:
     first: IntArray
 
 
-class FitCounter:
-    """Counts the pods of a problem's only gang that fit.
+class ResidualProblem:
+    """One gang's own problem on what the other gangs leave, and everything that was computed about it.
 
-    Every figure is computed once and kept with the object. The arrays are shared: do not write to them.
+    Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
+    problem is another `ResidualProblem`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -200,75 +207,9 @@ class FitCounter:
             usable |= fits
         return usable
 
-
-def _fill(
-    problem: Problem, nodes: IntArray, first: IntArray, pods: IntArray, order: Sequence[int]
-) -> IntArray:
-    """Fill each domain, class by class.
-
-    Args:
-      problem: the gang's problem.
-      nodes: [n] the nodes, sorted by domain.
-      first: [D] where in `nodes` each domain begins.
-      pods: [C] pods to place into each domain.
-      order: classes in the order of placing.
-
-    Returns:
-      [D, C] the pods that fit.
-    """
-    placed = np.zeros((len(first), len(pods)), np.int64)
-    if not len(nodes):
-        return placed
-    order = [class_index for class_index in order if pods[class_index]]
-    free = problem.nodes.free.T.take(
-        nodes, axis=1
-    ).T  # a copy in column order: it is read resource by resource
-    for class_index in order:
-        want = int(pods[class_index])
-        fits = _pods_that_fit(problem, class_index, free, nodes, want)
-        placed[:, class_index] = np.minimum(want, np.add.reduceat(fits, first))
-        if class_index == order[-1]:
-            break
-        # Pods on the earlier nodes of the same domain: a running sum that starts again with each domain.
-        before = fits.cumsum() - fits
-        if len(first) > 1:
-            before -= np.repeat(before[first], np.diff(first, append=len(nodes)))
-        take = (want - before).clip(0, fits)
-        used = take.nonzero()[0]  # at most as many nodes as pods, in each domain
-        for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
-            if amount:
-                free[used, resource] -= take[used] * amount
-    return placed
-
-
-def _pods_that_fit(
-    problem: Problem, class_index: int, free: IntArray, nodes: NDArray[np.integer], most: int
-) -> IntArray:
-    """How many pods of a class, at most `most`, fit into the free capacity [n, R] of nodes [n]."""
-    fits: IntArray = problem.kinds.mask[problem.classes.kind[class_index]][nodes] * np.int64(most)
-    for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
-        if amount:
-            np.minimum(fits, free[:, resource] // amount, out=fits)
-    return np.maximum(fits, 0, out=fits)
-
-
-_MAX_EXACT_NODES: Final = 100
-"""Up to this many nodes the exact model decides; beyond, the packing."""
-_MAX_EXACT_PAIRS: Final = 300
-"""The exact model also requires at most this many pairs of a class and a node."""
-_BUDGET: Final = Budget(deterministic=0.5)
-
-
-class Residual(FitCounter):
-    """One gang's own problem on what the other gangs leave, and everything that was computed about it.
-
-    Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
-    problem is another `Residual`.
-    """
-
-    def changed(self, parts: Sequence[Relaxation]) -> "Residual":
+    def changed(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
         """Return the residual with these changes made; without changes it is this one, with its answers."""
-        return Residual(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
+        return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
 
     # ------------------------------------------------------------------------------------ admission
 
@@ -305,7 +246,7 @@ class Residual(FitCounter):
             return before.fits_with_nodes(added_nodes(before.problem, others[-1]))
         return self.changed(others)._is_placeable
 
-    def fitted_before(self, before: "Residual") -> bool:
+    def fitted_before(self, before: "ResidualProblem") -> bool:
         """Tell whether the gang fitted `before`, when nodes and quotas had more left.
 
         What the nodes take now they took then, so `before` is examined only if the gang does not fit now.
@@ -381,7 +322,7 @@ class Residual(FitCounter):
         """What the quotas lack for the minimum: one change for each quota that lacks something."""
         return self._quota_gaps_of(self)
 
-    def _quota_gaps_of(self, other: "Residual") -> tuple[QuotaChange, ...]:
+    def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[QuotaChange, ...]:
         """What the quotas of `other`, the same gang's problem, lack for the minimum."""
         quotas = other.problem.quotas
         if not len(quotas.gangs):
@@ -458,6 +399,57 @@ class Residual(FitCounter):
         # Without resource r a node takes as many pods as its next scarcest resource allows.
         without = (np.delete(pods, r, 0).min(axis=0, initial=UNLIMITED) for r in range(len(request)))
         return np.array([bool(np.any(passes & (next_fewest > fewest))) for next_fewest in without])
+
+
+def _fill(
+    problem: Problem, nodes: IntArray, first: IntArray, pods: IntArray, order: Sequence[int]
+) -> IntArray:
+    """Fill each domain, class by class.
+
+    Args:
+      problem: the gang's problem.
+      nodes: [n] the nodes, sorted by domain.
+      first: [D] where in `nodes` each domain begins.
+      pods: [C] pods to place into each domain.
+      order: classes in the order of placing.
+
+    Returns:
+      [D, C] the pods that fit.
+    """
+    placed = np.zeros((len(first), len(pods)), np.int64)
+    if not len(nodes):
+        return placed
+    order = [class_index for class_index in order if pods[class_index]]
+    free = problem.nodes.free.T.take(
+        nodes, axis=1
+    ).T  # a copy in column order: it is read resource by resource
+    for class_index in order:
+        want = int(pods[class_index])
+        fits = _pods_that_fit(problem, class_index, free, nodes, want)
+        placed[:, class_index] = np.minimum(want, np.add.reduceat(fits, first))
+        if class_index == order[-1]:
+            break
+        # Pods on the earlier nodes of the same domain: a running sum that starts again with each domain.
+        before = fits.cumsum() - fits
+        if len(first) > 1:
+            before -= np.repeat(before[first], np.diff(first, append=len(nodes)))
+        take = (want - before).clip(0, fits)
+        used = take.nonzero()[0]  # at most as many nodes as pods, in each domain
+        for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
+            if amount:
+                free[used, resource] -= take[used] * amount
+    return placed
+
+
+def _pods_that_fit(
+    problem: Problem, class_index: int, free: IntArray, nodes: NDArray[np.integer], most: int
+) -> IntArray:
+    """How many pods of a class, at most `most`, fit into the free capacity [n, R] of nodes [n]."""
+    fits: IntArray = problem.kinds.mask[problem.classes.kind[class_index]][nodes] * np.int64(most)
+    for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
+        if amount:
+            np.minimum(fits, free[:, resource] // amount, out=fits)
+    return np.maximum(fits, 0, out=fits)
 
 
 def _close_gap(gap: QuotaChange, changes: Sequence[QuotaChange]) -> bool:

@@ -22,7 +22,7 @@ from batchsched.solver.relaxation.changes import (
     RowChange,
     halve,
 )
-from batchsched.solver.relaxation.residual import FitCounts, Residual
+from batchsched.solver.relaxation.residual import FitCounts, ResidualProblem
 
 QUOTA_STEPS: Final = 8
 """Quotas are raised in eighths of what is missing."""
@@ -122,7 +122,7 @@ def _drop_parts(change: Relaxation, admits: AdmissionProbe) -> Relaxation:
 
 
 def propose_families(
-    residual: Residual,
+    residual: ResidualProblem,
     node_types: Sequence[IntArray],
     wider_levels: Callable[[int], Sequence[int]],
     others: bool = True,
@@ -227,7 +227,7 @@ def _row_reach(problem: Problem, number: int) -> int:
 
 
 def _node_families(
-    residual: Residual, fixed: tuple[Relaxation, ...], node_types: Sequence[IntArray]
+    residual: ResidualProblem, fixed: tuple[Relaxation, ...], node_types: Sequence[IntArray]
 ) -> Iterator[ChangeFamily]:
     """More nodes; then also all rows loose; then also no level required; then also more of every quota."""
     problem = residual.problem
@@ -236,7 +236,7 @@ def _node_families(
     levels = tuple(LevelChange(0, NONE, subgroup) for subgroup, level in required if level != NONE)
     minimum = residual.minimum
     # Neither quotas nor rows change how many nodes suffice, so the rows share the residual without them.
-    stages: list[tuple[tuple[Relaxation, ...], Residual]] = [((), residual)]
+    stages: list[tuple[tuple[Relaxation, ...], ResidualProblem]] = [((), residual)]
     if rows:
         stages.append((rows, residual))
     if levels:
@@ -258,7 +258,7 @@ def _node_families(
         yield ChangeFamily(RefusalCause.CAPACITY, make, 1, _MAX_FACTOR)
 
 
-def _estimate_nodes(residual: Residual, node_types: Sequence[IntArray]) -> NodeChange | None:
+def _estimate_nodes(residual: ResidualProblem, node_types: Sequence[IntArray]) -> NodeChange | None:
     """About how many nodes of which type suffice, and in which domain; None if the cluster has no node."""
     problem, counts = residual.problem, residual.fit_counts
     best = min(_estimates(residual, counts, node_types), default=None)
@@ -296,7 +296,7 @@ class _NodeEstimate:
 
 
 def _estimates(
-    residual: Residual, counts: FitCounts, node_types: Sequence[IntArray]
+    residual: ResidualProblem, counts: FitCounts, node_types: Sequence[IntArray]
 ) -> Iterator[_NodeEstimate]:
     """One estimate for each node type, in the domain where the fewest nodes are needed."""
     problem, passes, needed = residual.problem, residual.passing_nodes(), residual.minimum > 0

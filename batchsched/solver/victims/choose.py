@@ -37,7 +37,7 @@ def choose_by_price(terms: VictimTerms) -> VictimState | None:
     """Clear node after node, the cheapest first; each unit's cost is divided among the nodes it blocks."""
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
-        price = np.maximum(price, shared_price(terms, c))
+        price = np.maximum(price, cost_per_pod(terms, c))
     some = np.flatnonzero(gain > 0)
     order = some[np.argsort(price[some] / gain[some], kind="stable")]
     on = group_units_by_node(terms)
@@ -90,7 +90,7 @@ def group_units_by_node(terms: VictimTerms) -> list[list[int]]:
     return [units[a:b] for a, b in pairwise(edges)]
 
 
-def shared_price(terms: VictimTerms, class_index: int) -> FloatArray:
+def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
     """Return the least cost of one more pod of a class on each site [S].
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
@@ -117,7 +117,7 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
     lacking = int(terms.count[class_index] - terms.now[class_index].sum())
     if lacking <= 0:
         return 0.0
-    price = shared_price(terms, class_index)
+    price = cost_per_pod(terms, class_index)
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])
     taken = np.minimum(gain[order], np.maximum(0, lacking - (running - gain[order])))

@@ -18,7 +18,7 @@ from batchsched.solver.relaxation.changes import (
     halve,
     wider_levels,
 )
-from batchsched.solver.relaxation.residual import Residual
+from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
     AdmissionProbe,
     ChangeFamily,
@@ -229,7 +229,7 @@ def test_the_gentlest_kinds_of_change_come_first():
     kinds = [
         f.cause
         for f in propose_families(
-            Residual(problem), (np.arange(2),), lambda level: wider_levels(problem, level)
+            ResidualProblem(problem), (np.arange(2),), lambda level: wider_levels(problem, level)
         )
     ]
     assert kinds[:3] == [RefusalCause.TOO_FEW_PODS, RefusalCause.TOPOLOGY, RefusalCause.TOPOLOGY]
@@ -248,14 +248,18 @@ def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none(
         sub_preferred=np.array([-1], np.int32),
         sub_pinned=np.array([-1], np.int32),
     )
-    kinds = propose_families(Residual(problem), (np.arange(2),), lambda level: wider_levels(problem, level))
+    kinds = propose_families(
+        ResidualProblem(problem), (np.arange(2),), lambda level: wider_levels(problem, level)
+    )
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
     assert tried == [LevelChange(0, 0, subgroup=0), LevelChange(0, -1, subgroup=0)]
 
 
 def test_more_nodes_are_also_tried_with_no_level_binding():
     problem = problem_of([[1]], [{"pods": 2, "demand": [1], "required": 0}], levels=[[0]])
-    kinds = propose_families(Residual(problem), (np.arange(1),), lambda level: wider_levels(problem, level))
+    kinds = propose_families(
+        ResidualProblem(problem), (np.arange(1),), lambda level: wider_levels(problem, level)
+    )
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
     loose = [
         change

@@ -20,7 +20,7 @@ from batchsched.solver.relaxation.changes import (
     apply_change,
 )
 from batchsched.solver.relaxation.explain import GangProblems, subtract_placements
-from batchsched.solver.relaxation.residual import FitCounter, Residual
+from batchsched.solver.relaxation.residual import ResidualProblem
 from tests.solver.instances import problem_of, problems
 
 BUDGET = Budget(deterministic=5.0)
@@ -110,7 +110,7 @@ def test_changes_get_their_old_numbers_back():
             PodChange(0, 1),
         )
     )
-    assert own.restore_numbers(changes) == CombinedChange(
+    assert own.in_whole_problem(changes) == CombinedChange(
         (
             LevelChange(0, 3, 0),
             LevelChange(0, NONE),
@@ -124,15 +124,15 @@ def test_changes_get_their_old_numbers_back():
     other = GangProblems(replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))).isolate(
         1
     )
-    assert other.restore_numbers(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
-    assert other.restore_numbers(PodChange(0, 2)) == PodChange(1, 2)
-    assert other.restore_numbers(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
+    assert other.in_whole_problem(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
+    assert other.in_whole_problem(PodChange(0, 2)) == PodChange(1, 2)
+    assert other.in_whole_problem(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
 
 
 def test_every_domain_is_filled_by_itself():
     levels = [[0, 0, 1, -1]]
     problem = problem_of([[8], [3], [20], [99]], [{"pods": 9, "demand": [2], "required": 0}], levels=levels)
-    found = FitCounter(problem).fit_counts
+    found = ResidualProblem(problem).fit_counts
     assert found.domains.tolist() == [0, 1]
     assert found.placed.tolist() == [[5], [9]]
     assert found.short.tolist() == [[4], [0]]
@@ -141,10 +141,10 @@ def test_every_domain_is_filled_by_itself():
 
 def test_a_pin_leaves_one_domain_even_when_no_node_is_in_it():
     gang = {"pods": 2, "demand": [2], "required": 0}
-    assert FitCounter(
+    assert ResidualProblem(
         problem_of([[8], [8]], [gang | {"pinned": 1}], levels=[[0, 1]])
     ).fit_counts.domains.tolist() == [1]
-    nowhere = FitCounter(problem_of([[8], [8]], [gang | {"pinned": 7}], levels=[[0, 1]])).fit_counts
+    nowhere = ResidualProblem(problem_of([[8], [8]], [gang | {"pinned": 7}], levels=[[0, 1]])).fit_counts
     assert nowhere.domains.tolist() == [7]
     assert not nowhere.fits
 
@@ -161,7 +161,7 @@ def test_an_elastic_gangs_minimum_is_made_of_its_subgroups_and_its_smallest_pods
         gangs=replace(problem.gangs, need=np.array([6, 0, 0], np.int32)[:1]),
         subgroups=replace(problem.subgroups, gang=np.zeros(1, np.int32), need=np.ones(1, np.int32)),
     )
-    assert FitCounter(elastic).minimum.tolist() == [1, 3, 2]
+    assert ResidualProblem(elastic).minimum.tolist() == [1, 3, 2]
 
 
 def test_a_new_node_takes_what_its_own_domain_leaves():
@@ -174,8 +174,8 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
         (3, -1, -1, False),
     ):
         change = NodeChange(1, like, level, domain)
-        assert FitCounter(problem).fits_with_nodes(added_nodes(problem, change)) is fits
-        assert FitCounter(apply_change(problem, change)).fit_counts.fits is fits
+        assert ResidualProblem(problem).fits_with_nodes(added_nodes(problem, change)) is fits
+        assert ResidualProblem(apply_change(problem, change)).fit_counts.fits is fits
 
 
 @pytest.mark.properties
@@ -187,8 +187,8 @@ def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem
             for change in (
                 NodeChange(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
             ):
-                beside = FitCounter(single).fits_with_nodes(added_nodes(single, change))
-                assert beside == FitCounter(apply_change(single, change)).fit_counts.fits
+                beside = ResidualProblem(single).fits_with_nodes(added_nodes(single, change))
+                assert beside == ResidualProblem(apply_change(single, change)).fit_counts.fits
 
 
 @pytest.mark.properties
@@ -199,12 +199,12 @@ def test_what_is_counted_to_fit_fits_and_what_is_not_hopeful_does_not(problem: P
         if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
             continue
         taken = bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
-        fits = FitCounter(single).fit_counts.fits
+        fits = ResidualProblem(single).fit_counts.fits
         assert taken or not fits
         if len(single.classes.count) == 1:
             assert taken == fits
         if single.gangs.need[0] == single.classes.count.sum():
-            assert FitCounter(single).may_fit() or not taken
+            assert ResidualProblem(single).may_fit() or not taken
 
 
 @pytest.mark.properties
@@ -212,7 +212,7 @@ def test_what_is_counted_to_fit_fits_and_what_is_not_hopeful_does_not(problem: P
 def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
-        assert Residual(single).fits() == bool(
+        assert ResidualProblem(single).fits() == bool(
             solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0]
         )
 
@@ -222,10 +222,13 @@ def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
 def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
-        for quota in Residual(single).quota_gaps:
+        for quota in ResidualProblem(single).quota_gaps:
             half = QuotaChange(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
             for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
-                assert Residual(single).fits_with(change) == Residual(apply_change(single, change)).fits()
+                assert (
+                    ResidualProblem(single).fits_with(change)
+                    == ResidualProblem(apply_change(single, change)).fits()
+                )
 
 
 @pytest.mark.properties
@@ -236,9 +239,12 @@ def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(probl
         for change in (
             NodeChange(1, 0),
             NodeChange(2, 0, passing=0),
-            CombinedChange((*Residual(single).quota_gaps, NodeChange(1, 0))),
+            CombinedChange((*ResidualProblem(single).quota_gaps, NodeChange(1, 0))),
         ):
-            assert Residual(single).fits_with(change) == Residual(apply_change(single, change)).fits()
+            assert (
+                ResidualProblem(single).fits_with(change)
+                == ResidualProblem(apply_change(single, change)).fits()
+            )
 
 
 @pytest.mark.properties
@@ -249,15 +255,15 @@ def test_who_fits_on_what_is_left_fitted_when_more_was(problem: Problem):
         if before.rows:
             continue
         now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
-        assert Residual(now).fitted_before(Residual(before)) == Residual(before).fits()
+        assert ResidualProblem(now).fitted_before(ResidualProblem(before)) == ResidualProblem(before).fits()
 
 
 def test_large_problems_with_rules_are_asked_of_the_packing():
     row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
     gang = {"pods": 150, "demand": [1]}
     problem = problem_of([[1]] * 200, [gang], rows=(row,))
-    assert Residual(problem).fits()
-    assert not Residual(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,))).fits()
+    assert ResidualProblem(problem).fits()
+    assert not ResidualProblem(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,))).fits()
 
 
 def test_what_is_short_is_named_in_its_own_measure():
@@ -273,7 +279,7 @@ def test_what_is_short_is_named_in_its_own_measure():
         capacity=np.array([[4, 9], [5, 9]]),
         **quota,
     )
-    assert Residual(problem).missing_pods.tolist() == [2]
-    assert Residual(problem).quota_gaps == (QuotaChange(0, (18, 0)),)
-    assert Residual(problem).capacity_short().tolist() == [9, 0]
-    assert Residual(problem).size_short().tolist() == [1, 0]
+    assert ResidualProblem(problem).missing_pods.tolist() == [2]
+    assert ResidualProblem(problem).quota_gaps == (QuotaChange(0, (18, 0)),)
+    assert ResidualProblem(problem).capacity_short().tolist() == [9, 0]
+    assert ResidualProblem(problem).size_short().tolist() == [1, 0]

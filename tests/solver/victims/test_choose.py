@@ -8,17 +8,17 @@ from hypothesis import given
 
 from batchsched.solver.cpsat import SolveLimits
 from batchsched.solver.problem import VictimProblem
+from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import (
     GREEDIES,
     VictimBudget,
     bound_cost,
     choose_victims,
+    cost_per_pod,
     restore_unneeded,
-    shared_price,
     split_by_domain,
 )
 from batchsched.solver.victims.model import VictimModel
-from batchsched.solver.victims.verify import verify_victims
 from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 from tests.solver.victims.instances import (
     allowed_sets,
@@ -213,7 +213,7 @@ def test_a_gang_gives_an_equal_part_of_its_cost_to_every_node_that_it_holds_back
         [[0]] * 3, {"pods": 2, "demand": [8]}, [(9, {0: [4], 1: [8], 2: [8]}), (1, {0: [4]})]
     )
     terms = next(split_by_domain(problem))
-    assert shared_price(terms, 0).tolist() == [4, 3, 3]
+    assert cost_per_pod(terms, 0).tolist() == [4, 3, 3]
     assert bound_cost(terms) == 6
 
 
