@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.linear_solver import pywraplp  # type: ignore[attr-defined]
-from ortools.linear_solver.linear_solver_pb2 import MPSOLVER_MODEL_INVALID, MPModelRequest, MPSolutionResponse
-from ortools.linear_solver.python import model_builder_helper
+from ortools.linear_solver import pywraplp
+from ortools.linear_solver.linear_solver_pb2 import MPModelProto
 from ortools.sat.python import cp_model_helper as cp_sat
 
 from batchsched.errors import SolverFault
@@ -45,14 +44,6 @@ class CpSatAnswer:
     infeasible: bool
     deterministic_used: float
     guard: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RelaxedBound:
-    """Result of a linear relaxation: bound >= every integer solution's value; values [V] or None."""
-
-    bound: float
-    values: FloatArray | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +137,7 @@ def _parameters(effort: SolveLimits) -> cp_sat.SatParameters:
     return parameters
 
 
-def relax(
-    model: LinearModel, objective: FloatArray, *, guard_seconds: float = 60.0, values: bool = False
-) -> RelaxedBound:
+def relax(model: LinearModel, objective: FloatArray) -> float:
     """Bound the maximum of Σ objective·x [V] from above by GLOP on the linear relaxation.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
@@ -159,50 +148,45 @@ def relax(
     Raises:
       SolverFault: GLOP rejects the model as invalid.
     """
-    starts, columns, coefficients = model.matrix()
-    lower, upper = (side.astype(np.float64) for side in model.bounds())
-    row_lower, row_upper, always = model.sides()
-    low = np.where((row_lower <= -HIGHEST) | ~always, -np.inf, row_lower)
-    high = np.where((row_upper >= HIGHEST) | ~always, np.inf, row_upper)
     costs = np.asarray(objective, np.float64)
-    request = _request(model, costs, low, high)
-    request.solver_time_limit_seconds = guard_seconds
-    helper = model_builder_helper.ModelSolverHelper("glop")
-    reply = helper.solve_serialized_request(request.SerializeToString())
-    response = MPSolutionResponse.FromString(reply or b"")
-    if response.status == MPSOLVER_MODEL_INVALID:
-        raise SolverFault("GLOP calls the model invalid: " + response.status_str)
-    duals = np.array(response.dual_value, np.float64)
-    if len(duals) != model.rows:
-        duals = np.zeros(model.rows)
-    duals = np.where((duals > 0) & np.isinf(high), 0.0, duals)
-    duals = np.where((duals < 0) & np.isinf(low), 0.0, duals)
+    vertex = LinearProgram(model, costs).solve()
+    low, high = _row_sides(model)
+    duals = np.zeros(model.rows) if vertex is None else vertex.duals
+    # A dual of the wrong sign is a rounding error; on an infinite side it would make the bound infinite.
+    duals = np.where((duals > 0) & np.isinf(high) | (duals < 0) & np.isinf(low), 0.0, duals)
+    starts, columns, coefficients = model.matrix()
     of_row = np.repeat(np.arange(model.rows), np.diff(starts))
     reduced = costs - np.bincount(columns, coefficients * duals[of_row], minlength=model.variables)
-    sides = np.where(duals > 0, np.where(duals > 0, high, 0.0), np.where(duals < 0, low, 0.0))
-    bound = float(
-        np.sum(np.maximum(reduced * lower, reduced * upper)) + duals @ np.where(duals == 0, 0.0, sides)
-    )
-    found = np.array(response.variable_value, np.float64) if values and response.variable_value else None
-    return RelaxedBound(bound, found)
+    sides = np.where(duals > 0, high, np.where(duals < 0, low, 0.0))
+    lower, upper = (side.astype(np.float64) for side in model.bounds())
+    return float(np.sum(np.maximum(reduced * lower, reduced * upper)) + duals @ sides)
 
 
-def _request(model: LinearModel, costs: FloatArray, low: FloatArray, high: FloatArray) -> MPModelRequest:
-    request = MPModelRequest()
-    request.solver_type = MPModelRequest.GLOP_LINEAR_PROGRAMMING
-    request.model.maximize = True
+def _row_sides(model: LinearModel) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper sides of the rows [M] as floats: infinite without a limit, and for rows with a `when`."""
+    lower, upper, always = model.sides()
+    low = np.where((lower <= -HIGHEST) | ~always, -np.inf, lower)
+    high = np.where((upper >= HIGHEST) | ~always, np.inf, upper)
+    return low, high
+
+
+def _linear_program(model: LinearModel, costs: FloatArray) -> MPModelProto:
+    """The linear relaxation of a model: maximise Σ costs·x [V]."""
+    proto = MPModelProto()
+    proto.maximize = True
     lower, upper = model.bounds()
-    add_variable = request.model.variable.add
+    low, high = _row_sides(model)
+    add_variable = proto.variable.add
     for bottom, top, cost in zip(lower.tolist(), upper.tolist(), costs.tolist(), strict=True):
         add_variable(lower_bound=bottom, upper_bound=top, objective_coefficient=cost)
     starts, columns, coefficients = model.matrix()
     ends, names, factors = starts.tolist(), columns.tolist(), coefficients.tolist()
-    add_row = request.model.constraint.add
+    add_row = proto.constraint.add
     for begin, end, bottom, top in zip(ends, ends[1:], low.tolist(), high.tolist(), strict=False):
         add_row(
             var_index=names[begin:end], coefficient=factors[begin:end], lower_bound=bottom, upper_bound=top
         )
-    return request
+    return proto
 
 
 @dataclass(slots=True)
@@ -283,27 +267,21 @@ class LinearProgram:
         Raises:
           SolverFault: GLOP rejects the model.
         """
-        row_lower, row_upper, always = model.sides()
-        low = np.where((row_lower <= -HIGHEST) | ~always, -np.inf, row_lower)
-        high = np.where((row_upper >= HIGHEST) | ~always, np.inf, row_upper)
-        request = _request(model, np.asarray(objective, np.float64), low, high)
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        fault = self._solver.LoadModelFromProto(request.model)
+        fault = self._solver.LoadModelFromProto(_linear_program(model, np.asarray(objective, np.float64)))
         if fault:
             raise SolverFault("GLOP calls the model invalid: " + str(fault))
         self._rows, self._variables = self._solver.constraints(), self._solver.variables()
 
     def set_rows(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
         """Set the lower and upper sides [n] of rows [n]; infinities mean no limit."""
-        known = self._rows
         for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
-            known[row].SetBounds(bottom, top)
+            self._rows[row].SetBounds(bottom, top)
 
     def set_variables(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
         """Set the upper bounds [n] of variables [n]; the lower ones are 0."""
-        known = self._variables
         for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
-            known[index].SetBounds(0.0, top)
+            self._variables[index].SetBounds(0.0, top)
 
     def solve(self) -> LpVertex | None:
         """Return the optimum, or None if there is none."""

@@ -49,7 +49,7 @@ class _Incumbent:
             return None
         guard_seconds, seed = self._effort
         effort = SolveLimits(allowance, guard_seconds, seed=seed, light=True)
-        answer = maximise(self.model.model, objective, effort, hint=self.values)
+        answer = maximise(self.model, objective, effort, hint=self.values)
         self._left -= answer.deterministic_used
         self.guard |= answer.guard
         if answer.values is not None and answer.objective > now:
@@ -62,7 +62,7 @@ class _Incumbent:
         used = np.flatnonzero(objective)
         if len(used):
             now = int(objective @ self.values)
-            self.model.model.add_row(used, objective[used], lower=now - slack)
+            self.model.add_row(used, objective[used], lower=now - slack)
 
 
 def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | None = None) -> Solution:
@@ -86,10 +86,10 @@ def _first(model: NodeModel, hint: Solution | None) -> IntArray:
     if hint is not None:
         triples = zip(hint.classes.tolist(), hint.nodes.tolist(), hint.counts.tolist(), strict=True)
         values = model.assignment(triples)
-        if values is not None and model.model.admits(values):
+        if values is not None and model.admits(values):
             return values
     nothing = model.assignment(())
-    if nothing is None or not model.model.admits(nothing):
+    if nothing is None or not model.admits(nothing):
         raise SolverFault("placing nothing breaks a row: a row refuses what the pipeline allows")
     return nothing
 
@@ -97,52 +97,22 @@ def _first(model: NodeModel, hint: Solution | None) -> IntArray:
 def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     """Maximise one tier and fix it; return its bound."""
     problem, model = climb.model.problem, climb.model
-    of = problem.gangs.tier[problem.classes.gang] == tier
-    weights, scale, slack = scale_weights(np.where(of, problem.classes.weight, 0.0), problem.classes.count)
-    objective, ceiling = _objective(model, weights)
+    weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
+    integers, scale, slack = scale_weights(weights, problem.classes.count)
+    objective = np.zeros(model.variables, np.int64)
+    objective[: len(model.classes)] = integers[model.classes]
+    fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
+    ceiling = int(integers @ np.minimum(fit, problem.classes.count))
     allowance = climb.left(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
-    if problem.ordered:
-        return _in_order(climb, tier, allowance)
     bound = climb.up(objective, ceiling, allowance)
-    worth = _worth(climb, tier)
+    worth = float(tier_values(problem, model.classes, climb.values[: len(model.classes)])[tier])
     climb.fix(objective, slack)
     if bound is not None and bound <= int(objective @ climb.values):
         return worth
-    loose = _relaxed(climb, np.where(of, problem.classes.weight, 0.0))
+    relaxed = np.zeros(model.variables)
+    relaxed[: len(model.classes)] = weights[model.classes]
+    loose = relax(model, relaxed)
     return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
-
-
-def _in_order(climb: _Incumbent, tier: int, allowance: float) -> float:
-    """Take a tier's gangs one after the other in rank order, then place their pods in the same order.
-
-    The bound is that of the whole tier, without the order, unless every step was proved.
-    """
-    problem, model = climb.model.problem, climb.model
-    loose = _relaxed(
-        climb, np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
-    )
-    gangs = np.flatnonzero(problem.gangs.tier == tier)
-    gangs = gangs[np.argsort(problem.gangs.rank[gangs], kind="stable")]
-    proved = True
-    for gang in gangs[model.taken[gangs] >= 0].tolist():
-        objective = np.zeros(model.model.variables, np.int64)
-        objective[model.taken[gang]] = 1
-        proved &= _step(climb, objective, 1, 0, allowance)
-    for gang in gangs.tolist():
-        weights, _, slack = scale_weights(
-            np.where(problem.classes.gang == gang, problem.classes.weight, 0.0), problem.classes.count
-        )
-        objective, ceiling = _objective(model, weights)
-        proved &= _step(climb, objective, ceiling, slack, allowance)
-    worth = _worth(climb, tier)
-    return worth if proved else max(worth, loose)
-
-
-def _step(climb: _Incumbent, objective: IntArray, ceiling: int, slack: int, allowance: float) -> bool:
-    """Maximise one objective, fix it, and return whether the value is proved."""
-    bound = climb.up(objective, ceiling, min(allowance, climb.left(_TIER_SHARE / 2)))
-    climb.fix(objective, slack)
-    return bound is not None and bound <= int(objective @ climb.values)
 
 
 def polish(climb: _Incumbent) -> None:
@@ -152,27 +122,8 @@ def polish(climb: _Incumbent) -> None:
     climb.up(objective, ceiling, climb.left(0.75))
     climb.fix(objective, slack)
     climb.values, objective = place_by_score(climb.model, climb.values)
-    _, upper = climb.model.model.bounds()
+    _, upper = climb.model.bounds()
     climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.left(1.0, _MAX_SCORE_EFFORT))
-
-
-def _objective(model: NodeModel, weights: IntArray) -> tuple[IntArray, int]:
-    """Integer class weights [C] over all variables [V], and an upper bound of their sum by counts alone."""
-    objective = np.zeros(model.model.variables, np.int64)
-    objective[: len(model.classes)] = weights[model.classes]
-    fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
-    return objective, int(weights @ np.minimum(fit, model.problem.classes.count))
-
-
-def _relaxed(climb: _Incumbent, weights: FloatArray) -> float:
-    objective = np.zeros(climb.model.model.variables)
-    objective[: len(climb.model.classes)] = weights[climb.model.classes]
-    return relax(climb.model.model, objective).bound
-
-
-def _worth(climb: _Incumbent, tier: int) -> float:
-    counts = climb.values[: len(climb.model.classes)]
-    return float(tier_values(climb.model.problem, climb.model.classes, counts)[tier])
 
 
 def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:
@@ -208,7 +159,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).
     """
-    problem, linear = model.problem, model.model
+    problem = model.problem
     wishes = list_preferences(problem)
     domains = np.array(
         [problem.nodes.levels[level].max(initial=-1) + 2 for _, _, level, _, _ in wishes], np.int64
@@ -216,7 +167,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
     weights = np.array([weight for _, _, _, weight, _ in wishes], np.float64)
     gangs = len(problem.gangs.need)
     costs, _, slack = scale_weights(weights, domains, _MAX_OBJECTIVE // (gangs + 1))
-    objective = np.zeros(linear.variables, np.int64)
+    objective = np.zeros(model.variables, np.int64)
     objective[model.taken[model.taken >= 0]] = int(costs @ domains) + 1
     parts, extended = [objective], [values]
     for (gang, sub, level, _, used), cost in zip(wishes, costs.tolist(), strict=True):
@@ -225,7 +176,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
         place = problem.nodes.levels[level][model.nodes]
         candidates = np.setdiff1d(place[member], used).astype(np.int64)
         present = np.unique(place[member & (values[: len(place)] > 0)])
-        opened = linear.add_variables(np.zeros_like(candidates), np.ones_like(candidates))
+        opened = model.add_booleans(len(candidates))
         for domain, variable in zip(candidates.tolist(), opened.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
@@ -233,8 +184,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
         parts.append(np.full(len(opened), -cost))
         extended.append(np.isin(candidates, present).astype(np.int64))
         if not used and len(opened):
-            first = linear.add_variables(np.zeros(1, np.int64), np.ones(1, np.int64))
-            linear.add_row(np.append(opened, first), np.append(np.ones_like(opened), -1), lower=0)
+            model.add_switched_sum(opened, int(model.add_booleans(1)[0]), 1, lower=0)
             parts.append(np.array([cost]))
             extended.append(np.array([int(len(present) > 0)]))
     return np.concatenate(extended), np.concatenate(parts), slack
@@ -245,10 +195,10 @@ def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArr
 
     Returns the values and the objective over all V variables, old and new.
     """
-    problem, linear = model.problem, model.model
+    problem = model.problem
     counts = len(model.classes)
     nodes = np.unique(model.nodes)
-    touched = linear.add_variables(np.zeros_like(nodes), np.ones_like(nodes))
+    touched = model.add_booleans(len(nodes))
     where = np.searchsorted(nodes, model.nodes)
     emptiness = np.divide(
         problem.nodes.free,
@@ -260,12 +210,12 @@ def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArr
     for position, variable in enumerate(touched.tolist()):
         columns = np.flatnonzero(where == position)
         if problem.spread:
-            linear.add_row(np.append(columns, variable), np.append(np.ones_like(columns), -1), lower=0)
+            model.add_switched_sum(columns, variable, 1, lower=0)
             continue
         for column in columns.tolist():
-            linear.add_row(np.array([column, variable]), np.array([1, -int(model.upper[column])]), upper=0)
+            model.add_row(np.array([column, variable]), np.array([1, -int(model.upper[column])]), upper=0)
     score = problem.kinds.score[problem.classes.kind[model.classes], model.nodes].astype(np.int64)
-    objective = np.zeros(linear.variables, np.int64)
+    objective = np.zeros(model.variables, np.int64)
     objective[:counts] = score
     price *= int(score.max(axis=0, initial=0)) * int(problem.classes.count.sum()) + 1
     objective[touched] = price if problem.spread else -price

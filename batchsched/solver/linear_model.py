@@ -51,11 +51,6 @@ class LinearModel:
         """M, the number of rows."""
         return len(self.row_lower)
 
-    @property
-    def terms(self) -> int:
-        """Z, the number of non-zeros."""
-        return self._terms
-
     def add_variables(self, lower: NDArray[np.integer], upper: NDArray[np.integer]) -> IntArray:
         """Add one integer variable per entry of lower and upper [n]; return their indices [n]."""
         first = self._variables
@@ -63,6 +58,26 @@ class LinearModel:
         self._upper.append(np.asarray(upper, np.int64))
         self._variables += len(lower)
         return np.arange(first, self._variables, dtype=np.int64)
+
+    def add_booleans(self, count: int) -> IntArray:
+        """Add variables that are 0 or 1; return their indices [count]."""
+        return self.add_variables(np.zeros(count, np.int64), np.ones(count, np.int64))
+
+    def add_sum(self, columns: NDArray[np.integer], lower: int = -HIGHEST, upper: int = HIGHEST) -> int:
+        """Add lower <= Σ x[columns] <= upper and return the row's index."""
+        return self.add_row(columns, np.ones(len(columns), np.int64), lower, upper)
+
+    def add_switched_sum(
+        self,
+        columns: NDArray[np.integer],
+        switch: int,
+        factor: int,
+        lower: int = -HIGHEST,
+        upper: int = HIGHEST,
+    ) -> int:
+        """Add lower <= Σ x[columns] - factor·x[switch] <= upper and return the row's index."""
+        coefficients = np.append(np.ones(len(columns), np.int64), -factor)
+        return self.add_row(np.append(columns, switch), coefficients, lower, upper)
 
     def add_row(
         self,

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
-    ALL_NODES,
-    EVERY_NODE,
     NONE,
     Cut,
-    IndexArray,
     IntArray,
     Problem,
     Row,
     Sense,
+    group_positions,
+    pods_that_fit,
 )
 
 
@@ -32,15 +31,12 @@ def count_fitting(problem: Problem) -> IntArray:
     Masks, free capacity (of the resources that the class requests), required levels and pinned domains count.
     Gangs that are not allowed fit nowhere.
     """
-    fits = np.where(problem.kinds.mask[problem.classes.kind], problem.classes.count[:, None], 0).astype(
-        np.int64
-    )
-    fits[~problem.gangs.allowed[problem.classes.gang]] = 0
-    for resource in range(problem.classes.demand.shape[1]):
-        asks = problem.classes.demand[:, resource]
-        asking = asks > 0
-        room = problem.nodes.free[None, :, resource] // asks[asking, None]
-        fits[asking] = np.minimum(fits[asking], room)
+    fits = np.zeros((len(problem.classes.kind), len(problem.nodes.free)), np.int64)
+    for index in np.flatnonzero(problem.gangs.allowed[problem.classes.gang]).tolist():
+        pods = pods_that_fit(
+            problem.classes.demand[index], problem.nodes.free, int(problem.classes.count[index])
+        )
+        fits[index] = pods * problem.kinds.mask[problem.classes.kind[index]]
     for index in range(len(problem.classes.gang)):
         gang, sub = problem.classes.gang[index], problem.classes.subgroup[index]
         bindings = [(problem.gangs.required[gang], problem.gangs.pinned[gang])]
@@ -51,16 +47,6 @@ def count_fitting(problem: Problem) -> IntArray:
                 domains = problem.nodes.levels[level]
                 fits[index, domains < 0 if pinned == NONE else domains != pinned] = 0
     return fits
-
-
-def find_domains(problem: Problem, row: Row) -> IndexArray:
-    """Return the domain of each node [N] for a row, -1 for nodes outside every domain."""
-    nodes = problem.nodes.free.shape[0]
-    if row.partition == EVERY_NODE:
-        return np.arange(nodes, dtype=np.int32)
-    if row.partition == ALL_NODES:
-        return np.zeros(nodes, np.int32)
-    return problem.nodes.partitions[row.partition]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +69,7 @@ class NoGoodCut:
     above: IntArray
 
 
-class NodeModel:
+class NodeModel(LinearModel):
     """The node-level model of one problem. The first X variables are the counts.
 
     classes, nodes [X]  class and node of each count.
@@ -91,12 +77,12 @@ class NodeModel:
     """
 
     def __init__(self, problem: Problem) -> None:
+        super().__init__()
         self.problem = problem
-        self.model = LinearModel()
         fits = count_fitting(problem)
         self.classes, self.nodes = np.nonzero(fits)
         self.upper = fits[self.classes, self.nodes]
-        self.model.add_variables(np.zeros_like(self.upper), self.upper)
+        self.add_variables(np.zeros_like(self.upper), self.upper)
         self.gangs = problem.classes.gang[self.classes]
         self.column = np.full(fits.shape, -1, np.int64)
         self.column[self.classes, self.nodes] = np.arange(len(self.classes))
@@ -107,13 +93,13 @@ class NodeModel:
         self._limit()
         for row in problem.rows:
             self._row(row)
-        self.no_goods = tuple(found for cut in problem.cuts if (found := self._forbid(cut)) is not None)
+        self.no_goods = tuple(filter(None, map(self._forbid, problem.cuts)))
 
     def _take(self) -> IntArray:
         problem = self.problem
         fresh = np.flatnonzero(self.needs > 0)
         taken = np.full(len(self.needs), -1, np.int64)
-        taken[fresh] = self.model.add_variables(
+        taken[fresh] = self.add_variables(
             np.zeros(len(fresh), np.int64), problem.gangs.allowed[fresh].astype(np.int64)
         )
         totals = np.bincount(problem.classes.gang, problem.classes.count, minlength=len(self.needs))
@@ -134,19 +120,14 @@ class NodeModel:
     def at_most(self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False) -> None:
         """Add Σ of the counts `which` [X] <= (or exactly =) limit · switch; with switch -1 only <= limit."""
         columns = np.flatnonzero(which)
-        ones = np.ones(len(columns), np.int64)
         if switch < 0:
             if int(self.upper[columns].sum()) > limit:
-                self.model.add_row(columns, ones, upper=limit)
+                self.add_sum(columns, upper=limit)
         elif len(columns) or exactly:
-            low = 0 if exactly else -HIGHEST
-            self.model.add_row(np.append(columns, switch), np.append(ones, -limit), low, 0)
+            self.add_switched_sum(columns, switch, limit, 0 if exactly else -HIGHEST, 0)
 
     def _at_least(self, which: NDArray[np.bool_], limit: int, switch: int) -> None:
-        columns = np.flatnonzero(which)
-        self.model.add_row(
-            np.append(columns, switch), np.append(np.ones(len(columns), np.int64), -limit), lower=0
-        )
+        self.add_switched_sum(np.flatnonzero(which), switch, limit, lower=0)
 
     def _choose(self) -> Iterator[DomainChoice]:
         problem = self.problem
@@ -166,7 +147,7 @@ class NodeModel:
         member = of[self.classes]
         place = self.problem.nodes.levels[level][self.nodes]
         domains = np.unique(place[member]).astype(np.int64)
-        variables = self.model.add_variables(np.zeros_like(domains), np.ones_like(domains))
+        variables = self.add_booleans(len(domains))
         for domain, variable in zip(domains.tolist(), variables.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
@@ -175,24 +156,21 @@ class NodeModel:
                 )
             if need > 0:
                 self._at_least(inside, need, variable)
-        ones, switch = np.ones(len(variables), np.int64), int(self.taken[gang])
+        switch = int(self.taken[gang])
         if switch < 0:
-            self.model.add_row(variables, ones, upper=1)
+            self.add_sum(variables, upper=1)
         else:
-            low = 0 if need > 0 else -HIGHEST
-            self.model.add_row(np.append(variables, switch), np.append(ones, -1), low, 0)
+            self.add_switched_sum(variables, switch, 1, 0 if need > 0 else -HIGHEST, 0)
         return DomainChoice(of, level, domains, variables)
 
     def _share(self) -> None:
         """On every node the pods request at most what is free."""
         problem = self.problem
-        order = np.argsort(self.nodes, kind="stable")
-        nodes, first = np.unique(self.nodes[order], return_index=True)
-        for node, here in zip(nodes.tolist(), np.split(order, first[1:]), strict=False):
-            asks = problem.classes.demand[self.classes[here]]
-            tight = asks.T @ self.upper[here] > problem.nodes.free[node]
+        for node, columns in enumerate(group_positions(self.nodes, len(problem.nodes.free))):
+            asks = problem.classes.demand[self.classes[columns]]
+            tight = asks.T @ self.upper[columns] > problem.nodes.free[node]
             for resource in np.flatnonzero(tight).tolist():
-                self._weigh(here, asks[:, resource], int(problem.nodes.free[node, resource]))
+                self._weigh(columns, asks[:, resource], int(problem.nodes.free[node, resource]))
 
     def _limit(self) -> None:
         """Quotas: the resources of all covered gangs together, and the number of fresh gangs."""
@@ -220,45 +198,41 @@ class NodeModel:
         """Add Σ asks·columns <= limit, divided by the greatest common divisor: exact, and far from overflow."""
         used = asks > 0
         divisor = max(1, int(np.gcd.reduce(asks[used], initial=0)))
-        self.model.add_row(columns[used], asks[used] // divisor, upper=limit // divisor)
+        self.add_row(columns[used], asks[used] // divisor, upper=limit // divisor)
 
     def _row(self, row: Row) -> None:
-        place = find_domains(self.problem, row)
-        factor = np.zeros(len(self.problem.classes.gang), np.int64)
-        np.add.at(factor, row.classes, row.coefficients)
-        mine = factor[self.classes]
+        place = row.domain_of_nodes(self.problem.nodes)
+        factor = row.class_coefficients(len(self.problem.classes.gang))[self.classes]
         for domain in range(len(row.right)):
-            columns = np.flatnonzero((mine != 0) & (place[self.nodes] == domain))
+            columns = np.flatnonzero((factor != 0) & (place[self.nodes] == domain))
             gangs = row.gang_coefficients[domain] if len(row.gangs) else np.zeros(0, np.int64)
             weight = np.zeros(len(self.needs), np.int64)
             np.add.at(weight, row.gangs, gangs)
             switches = np.flatnonzero((weight != 0) & (self.taken >= 0))
-            given = int(weight[self.taken < 0].sum())
-            right = int(row.right[domain]) - given
+            # Gangs without a variable are always taken: their terms are constants.
+            right = int(row.right[domain]) - int(weight[self.taken < 0].sum())
             names = np.concatenate([columns, self.taken[switches]])
-            factors = np.concatenate([mine[columns], weight[switches]])
+            factors = np.concatenate([factor[columns], weight[switches]])
             if len(names) and row.sense == Sense.AT_MOST:
-                self.model.add_row(names, factors, upper=max(0, right))
+                self.add_row(names, factors, upper=max(0, right))
             elif len(names):
-                self.model.add_row(names, factors, lower=min(0, right))
+                self.add_row(names, factors, lower=min(0, right))
 
     def _forbid(self, cut: Cut) -> NoGoodCut | None:
         columns = self.column[cut.classes, cut.nodes]
         counts = cut.counts.astype(np.int64)
         if not len(columns) or np.any(columns < 0) or np.any(counts > self.upper[columns]):
             return None
-        zero, one = np.zeros(len(columns), np.int64), np.ones(len(columns), np.int64)
-        below = np.where(counts > 0, self.model.add_variables(zero, one), -1)
-        above = np.where(counts < self.upper[columns], self.model.add_variables(zero, one), -1)
+        below = np.where(counts > 0, self.add_booleans(len(columns)), -1)
+        above = np.where(counts < self.upper[columns], self.add_booleans(len(columns)), -1)
         for column, count, low, high in zip(
             columns.tolist(), counts.tolist(), below.tolist(), above.tolist(), strict=True
         ):
             if low >= 0:
-                self.model.add_row(np.array([column]), np.array([1]), upper=count - 1, when=low)
+                self.add_row(np.array([column]), np.array([1]), upper=count - 1, when=low)
             if high >= 0:
-                self.model.add_row(np.array([column]), np.array([1]), lower=count + 1, when=high)
-        literals = np.concatenate([below[below >= 0], above[above >= 0]])
-        self.model.add_row(literals, np.ones_like(literals), lower=1)
+                self.add_row(np.array([column]), np.array([1]), lower=count + 1, when=high)
+        self.add_sum(np.concatenate([below[below >= 0], above[above >= 0]]), lower=1)
         return NoGoodCut(columns, counts, below, above)
 
     def assignment(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
@@ -266,7 +240,7 @@ class NodeModel:
 
         The caller checks whether the values satisfy the rows.
         """
-        values = np.zeros(self.model.variables, np.int64)
+        values = np.zeros(self.variables, np.int64)
         for index, node, count in triples:
             column = int(self.column[index, node])
             if column < 0:

@@ -10,8 +10,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.problem import NONE, BoolArray, FloatArray, IndexArray, IntArray, Problem, Solution
+from batchsched.solver.problem import (
+    NONE,
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    IntArray,
+    Positions,
+    Problem,
+    Solution,
+)
 
+ALL_CLASSES: Final = slice(None)
+"""Stands for the classes 0..C-1 in `tier_values`."""
 TIER_TOLERANCE: Final = 1e-9
 """Relative difference up to which two tier values are equal: floats that are summed in another order differ by less."""
 
@@ -60,8 +71,14 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     return found
 
 
-def tier_values(problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]) -> FloatArray:
-    """Return Σ weight over the placed pods of each tier [T]; classes and counts are a placement's [P]."""
+def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
+    """Return Σ weight over the placed pods of each tier [T].
+
+    Args:
+      problem: the problem.
+      classes: [P] the class of each placement; `ALL_CLASSES` if counts are by class [C].
+      counts: [P] pods of each placement.
+    """
     tier = problem.gangs.tier[problem.classes.gang[classes]]
     return np.bincount(tier, problem.classes.weight[classes] * counts, minlength=count_tiers(problem)).astype(
         np.float64
@@ -91,15 +108,15 @@ def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple
     inside = problem.classes.subgroup != NONE
     worth = problem.classes.weight[inside] * problem.classes.count[inside]
     by_sub = np.bincount(problem.classes.subgroup[inside], worth, minlength=len(problem.subgroups.gang))
-    who = [
-        (g, NONE, int(problem.gangs.preferred[g]), float(by_gang[g])) for g in range(len(problem.gangs.need))
+    entities = [(g, NONE, int(level), float(by_gang[g])) for g, level in enumerate(problem.gangs.preferred)]
+    entities += [
+        (int(gang), s, int(level), float(by_sub[s]))
+        for s, (gang, level) in enumerate(
+            zip(problem.subgroups.gang, problem.subgroups.preferred, strict=True)
+        )
     ]
-    who += [
-        (int(problem.subgroups.gang[s]), s, int(problem.subgroups.preferred[s]), float(by_sub[s]))
-        for s in range(len(problem.subgroups.gang))
-    ]
-    found = []
-    for gang, sub, level, weight in who:
+    preferences = []
+    for gang, sub, level, weight in entities:
         if level == NONE:
             continue
         members = (
@@ -108,8 +125,8 @@ def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple
             & (problem.used_domains.level == level)
         )
         used = tuple(sorted(set(problem.used_domains.domain[members].tolist())))
-        found.append((gang, sub, level, weight, used))
-    return found
+        preferences.append((gang, sub, level, weight, used))
+    return preferences
 
 
 def preferred_cost(problem: Problem, solution: Solution) -> float:
@@ -128,17 +145,10 @@ def preferred_cost(problem: Problem, solution: Solution) -> float:
     return cost
 
 
-def class_values_by_tier(problem: Problem, placed: IntArray) -> FloatArray:
-    """Return Σ weight over the placed pods of each tier [T], from the pods placed of each class [C]."""
-    value = problem.classes.weight * placed
-    tier = problem.gangs.tier[problem.classes.gang]
-    return np.bincount(tier, weights=value, minlength=count_tiers(problem)).astype(np.float64)
-
-
 def max_tier_values(problem: Problem) -> FloatArray:
     """Return the value of each tier [T] if every allowed gang were placed to its last pod: a crude upper bound."""
     allowed = problem.gangs.allowed[problem.classes.gang]
-    return class_values_by_tier(problem, np.where(allowed, problem.classes.count, 0))
+    return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 
 
 def count_placed(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:

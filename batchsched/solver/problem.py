@@ -16,6 +16,7 @@ B bonds, F shares of units on nodes, J entries of limits, M limits, U units, V v
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from itertools import pairwise
 from typing import Final, Self
 
 import numpy as np
@@ -67,6 +68,20 @@ class Row:
     gang_coefficients: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # [D, J]
     plugin: str = ""
     reason: str = ""
+
+    def class_coefficients(self, classes: int) -> IntArray:
+        """Return the coefficient of every class, [C] for C classes: 0 for those that the row does not name."""
+        coefficients = np.zeros(classes, np.int64)
+        np.add.at(coefficients, self.classes, self.coefficients)  # a row may name a class twice
+        return coefficients
+
+    def domain_of_nodes(self, nodes: "ProblemNodes") -> IndexArray:
+        """Return the domain of each node [N], -1 for nodes outside every domain."""
+        if self.partition == EVERY_NODE:
+            return np.arange(len(nodes.free), dtype=np.int32)
+        if self.partition == ALL_NODES:
+            return np.zeros(len(nodes.free), np.int32)
+        return nodes.partitions[self.partition]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -330,6 +345,29 @@ class Problem:
             rows=(),
             cuts=(),
         )
+
+
+def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
+    """Return, for each label 0..groups-1, the positions that have it, ascending. Negative labels belong to no group."""
+    order = np.argsort(labels, kind="stable")
+    edges = np.searchsorted(labels[order], np.arange(groups + 1))
+    return [order[first:end] for first, end in pairwise(edges.tolist())]
+
+
+def pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
+    """Return how many pods, at most `most`, fit into each row of free amounts.
+
+    Args:
+      request: [R] request of one pod.
+      free: [n, R] free amounts. A negative one takes no pod that requests the resource.
+      most: the result for a pod that requests nothing.
+    """
+    pods = np.full(len(free), most, np.int64)
+    # Few resources are requested: Python loops over them faster than a [n, R] division would take.
+    for resource, amount in enumerate(request.tolist()):
+        if amount:
+            np.minimum(pods, free[:, resource] // amount, out=pods)
+    return np.maximum(pods, 0, out=pods)
 
 
 def _renumbered(kept: IntArray, size: int) -> IndexArray:

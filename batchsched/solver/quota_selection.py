@@ -15,6 +15,7 @@ import numpy as np
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import fill_packing, pack_greedily
 from batchsched.solver.objective import (
+    ALL_CLASSES,
     compare_solutions,
     compare_tiers,
     count_placed,
@@ -136,7 +137,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
         classes=replace(problem.classes, count=pods),
         gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (choice.taken | free)),
     )
-    best = tier_values(problem, np.arange(len(pods)), pods)
+    best = tier_values(problem, ALL_CLASSES, pods)
     answer = _beside(packing, chosen, floor).to_solution("quotas")
     if compare_tiers(answer.objective, best):
         answer = pack_greedily(chosen).to_solution("quotas")

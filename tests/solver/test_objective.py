@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.solver.objective import (
-    class_values_by_tier,
+    ALL_CLASSES,
     compare_solutions,
     compare_tiers,
     count_tiers,
@@ -139,4 +139,4 @@ def test_the_ceiling_counts_every_pod_of_allowed_gangs():
     gangs = [{"pods": 2, "demand": [1]}, {"pods": 3, "demand": [1], "tier": 1, "allowed": False}]
     problem = problem_of([[1]], gangs)
     assert max_tier_values(problem).tolist() == [2.0, 0.0]
-    assert class_values_by_tier(problem, np.array([1, 1])).tolist() == [1.0, 1.0]
+    assert tier_values(problem, ALL_CLASSES, np.array([1, 1])).tolist() == [1.0, 1.0]

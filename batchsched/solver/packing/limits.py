@@ -4,7 +4,6 @@ import numpy as np
 
 from batchsched.solver.objective import least_requests, required_pods
 from batchsched.solver.problem import (
-    ALL_NODES,
     EVERY_NODE,
     UNLIMITED,
     BoolArray,
@@ -108,14 +107,7 @@ class RowLedger:
 
     def __init__(self, problem: Problem) -> None:
         self.rows = [row for row in problem.rows if not is_resource(row)]
-        nodes = len(problem.nodes.free)
-        whole, each = np.zeros(nodes, np.int32), np.arange(nodes, dtype=np.int32)
-        self.domains: list[IndexArray] = []
-        for row in self.rows:
-            special = {ALL_NODES: whole, EVERY_NODE: each}
-            self.domains.append(
-                special[row.partition] if row.partition < 0 else problem.nodes.partitions[row.partition]
-            )
+        self.domains = [row.domain_of_nodes(problem.nodes) for row in self.rows]
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
         self.of_class: dict[int, list[tuple[int, int]]] = {}
         self.of_gang: dict[int, list[tuple[int, int]]] = {}

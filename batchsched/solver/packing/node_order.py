@@ -211,11 +211,8 @@ class NodeOrder:
 
 def augmented_demand(problem: Problem) -> IntArray:
     """Return the demand [C, R + E] with a column for each row that limits every node by itself."""
-    rows = [row for row in problem.rows if is_resource(row)]
-    extra = np.zeros((len(problem.classes.demand), len(rows)), np.int64)
-    for e, row in enumerate(rows):
-        np.add.at(extra[:, e], row.classes, row.coefficients)
-    return np.hstack([problem.classes.demand, extra])
+    rows = [row.class_coefficients(len(problem.classes.demand)) for row in problem.rows if is_resource(row)]
+    return np.column_stack([problem.classes.demand, *rows])
 
 
 def augmented_free(problem: Problem) -> IntArray:

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.node_model import find_domains
 from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
     NONE,
@@ -89,9 +88,8 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
 
 def _remaining_row(problem: Problem, solution: Solution, row: Row) -> Row:
     """The row with the solution's terms moved to its right side."""
-    domain = find_domains(problem, row)[solution.nodes]
-    coefficient = np.zeros(len(problem.classes.gang), np.int64)
-    np.add.at(coefficient, row.classes, row.coefficients)
+    domain = row.domain_of_nodes(problem.nodes)[solution.nodes]
+    coefficient = row.class_coefficients(len(problem.classes.gang))
     used = np.zeros(len(row.right), np.int64)
     inside = domain >= 0
     np.add.at(used, domain[inside], (coefficient[solution.classes] * solution.counts)[inside])

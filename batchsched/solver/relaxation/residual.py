@@ -9,13 +9,21 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.node_model import count_fitting
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, Budget, FloatArray, IntArray, Problem
+from batchsched.solver.problem import (
+    NONE,
+    UNLIMITED,
+    BoolArray,
+    Budget,
+    FloatArray,
+    IntArray,
+    Problem,
+    pods_that_fit,
+)
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
     NodeChange,
@@ -170,12 +178,15 @@ class ResidualProblem:
         if not len(cells.nodes):
             return False
         free = self.problem.nodes.free[cells.nodes]
-        request = self.minimum @ self.problem.classes.demand
+        demand, kind = self.problem.classes.demand, self.problem.classes.kind
+        request = self.minimum @ demand
         result: BoolArray = np.all(np.add.reduceat(free, cells.first) >= request, axis=1)
         for class_index in np.flatnonzero(self.minimum).tolist():
             if result.any():
                 need = int(self.minimum[class_index])
-                fits = _pods_that_fit(self.problem, class_index, free, cells.nodes, need)
+                fits = self.problem.kinds.mask[kind[class_index]][cells.nodes] * pods_that_fit(
+                    demand[class_index], free, need
+                )
                 result = result & (np.add.reduceat(fits, cells.first) >= need)
         return bool(result.any())
 
@@ -425,7 +436,8 @@ def _fill(
     ).T  # a copy in column order: it is read resource by resource
     for class_index in order:
         want = int(pods[class_index])
-        fits = _pods_that_fit(problem, class_index, free, nodes, want)
+        passes = problem.kinds.mask[problem.classes.kind[class_index]][nodes]
+        fits = passes * pods_that_fit(problem.classes.demand[class_index], free, want)
         placed[:, class_index] = np.minimum(want, np.add.reduceat(fits, first))
         if class_index == order[-1]:
             break
@@ -439,17 +451,6 @@ def _fill(
             if amount:
                 free[used, resource] -= take[used] * amount
     return placed
-
-
-def _pods_that_fit(
-    problem: Problem, class_index: int, free: IntArray, nodes: NDArray[np.integer], most: int
-) -> IntArray:
-    """How many pods of a class, at most `most`, fit into the free capacity [n, R] of nodes [n]."""
-    fits: IntArray = problem.kinds.mask[problem.classes.kind[class_index]][nodes] * np.int64(most)
-    for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
-        if amount:
-            np.minimum(fits, free[:, resource] // amount, out=fits)
-    return np.maximum(fits, 0, out=fits)
 
 
 def _close_gap(gap: QuotaChange, changes: Sequence[QuotaChange]) -> bool:

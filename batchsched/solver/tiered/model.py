@@ -361,8 +361,7 @@ class TieredModel:
             right = int(rights[0]) if row.partition == ALL_NODES else 0
             if row.partition != ALL_NODES or abs(right) >= UNLIMITED:
                 continue
-            factor = np.zeros(len(self.problem.classes.count), np.int64)
-            np.add.at(factor, row.classes, row.coefficients)
+            factor = row.class_coefficients(len(self.problem.classes.count))
             gangs = np.zeros(len(self.problem.gangs.need), np.int64)
             if row.gangs.size:
                 np.add.at(gangs, row.gangs, row.gang_coefficients[0])

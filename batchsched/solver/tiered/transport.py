@@ -174,8 +174,7 @@ class PoolTransport:
         for i, row in enumerate(ledger.rows):
             if row.partition == ALL_NODES:
                 continue
-            factor = np.zeros(len(aggregate.problem.classes.count), np.int64)
-            np.add.at(factor, row.classes, row.coefficients)
+            factor = row.class_coefficients(len(aggregate.problem.classes.count))
             of_lot = factor[self._first][self.lot]
             concerned = of_lot != 0
             sign = 1 if row.sense is Sense.AT_MOST else -1

@@ -17,7 +17,7 @@ import numpy as np
 from batchsched.solver.cpsat import CpSatAnswer, SolveLimits, maximise
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
-from batchsched.solver.victims.victim_state import UNBOUNDED_FIT, VictimState, VictimTerms
+from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 
 
 class VictimModel:
@@ -226,7 +226,7 @@ class _Cells:
         self.size = np.array(sizes, np.int64)
         most_of = most[first] if first else np.zeros(0, np.int64)
         upper = np.minimum(most_of * self.size, terms.count[class_index])
-        self.x = model.add_variables(np.zeros(len(sizes), np.int64), np.minimum(upper, UNBOUNDED_FIT))
+        self.x = model.add_variables(np.zeros(len(sizes), np.int64), upper)
         shares = (
             np.concatenate([order[edges[site] : edges[site + 1]] for site in first])
             if first

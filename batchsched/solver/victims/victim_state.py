@@ -12,10 +12,15 @@ import numpy as np
 
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing, group_by
-from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem, VictimProblem
-
-UNBOUNDED_FIT = 2**40
-"""Pods of a class that fit on a node if the class requests nothing: larger than any count."""
+from batchsched.solver.problem import (
+    UNLIMITED,
+    BoolArray,
+    IndexArray,
+    IntArray,
+    Problem,
+    VictimProblem,
+    pods_that_fit,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,10 +101,13 @@ class VictimTerms:
 
 def _fits(wanted: Problem, free: IntArray) -> IntArray:
     """[C, n] pods of each class that fit into each row of free [n, R]."""
-    fits = np.full((len(wanted.classes.kind), len(free)), UNBOUNDED_FIT, np.int64)
-    for c, r in np.argwhere(wanted.classes.demand > 0).tolist():
-        np.minimum(fits[c], np.maximum(free[:, r], 0) // wanted.classes.demand[c, r], out=fits[c])
-    return np.minimum(fits, wanted.classes.count[:, np.newaxis])
+    counts = wanted.classes.count.tolist()
+    return np.array(
+        [
+            pods_that_fit(request, free, count)
+            for request, count in zip(wanted.classes.demand, counts, strict=True)
+        ]
+    ).reshape(len(counts), len(free))
 
 
 def _one_domain(wanted: Problem, sites: IntArray) -> bool:
