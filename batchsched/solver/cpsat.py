@@ -151,7 +151,10 @@ def relax(model: LinearModel, objective: FloatArray) -> float:
     costs = np.asarray(objective, np.float64)
     vertex = LinearProgram(model, costs).solve()
     low, high = _row_sides(model)
-    duals = np.zeros(model.rows) if vertex is None else vertex.duals
+    duals = np.zeros(model.rows)
+    if vertex is not None:
+        # OR-Tools drops rows without any limit when it loads a model: their duals are 0.
+        duals[np.isfinite(low) | np.isfinite(high)] = vertex.duals
     # A dual of the wrong sign is a rounding error; on an infinite side it would make the bound infinite.
     duals = np.where((duals > 0) & np.isinf(high) | (duals < 0) & np.isinf(low), 0.0, duals)
     starts, columns, coefficients = model.matrix()
@@ -258,6 +261,7 @@ class LpVertex:
 class LinearProgram:
     """A linear program kept in GLOP, so that it can be solved repeatedly with other bounds.
 
+    `set_rows` and the duals count only rows with a limit: OR-Tools drops the others when it loads the model.
     Each solve starts from the basis of the previous one: equal sequences of solves give equal answers.
     """
 

@@ -3,6 +3,7 @@
 Shapes: C classes, G gangs, K kinds, L levels, N nodes, Q quotas, R resources.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -103,44 +104,31 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
             return reduce(apply_change, parts, problem)
 
 
-def halve(relaxation: Relaxation) -> Relaxation | None:
-    """Return half of the change, rounded down; None if nothing is left of it."""
-    match relaxation:
+def resize(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
+    """Return the change with every amount replaced by `resized(amount)`; None if nothing is left of it.
+
+    A change of level has no amount: nothing is left of it.
+    """
+    match change:
         case LevelChange():
             return None
-        case NodeChange():
-            return _some(relaxation.count // 2, relaxation)
+        case NodeChange(count):
+            return replace(change, count=resized(count)) if resized(count) else None
         case QuotaChange(quota, amounts, gangs):
-            smaller = QuotaChange(quota, tuple(amount // 2 for amount in amounts), gangs // 2)
-            return smaller if any(smaller.amounts) or smaller.gangs else None
+            other = QuotaChange(quota, tuple(map(resized, amounts)), resized(gangs))
+            return other if any(other.amounts) or other.gangs else None
         case RowChange(row, by):
-            return RowChange(row, by // 2) if by > 1 else None
+            return RowChange(row, resized(by)) if resized(by) else None
         case PodChange(pod_class, count):
-            return PodChange(pod_class, count // 2) if count > 1 else None
+            return PodChange(pod_class, resized(count)) if resized(count) else None
         case CombinedChange(parts):
-            left = tuple(less for part in parts if (less := halve(part)) is not None)
+            left = tuple(other for part in parts if (other := resize(part, resized)) is not None)
             return CombinedChange(left) if left else None
 
 
-def _some(count: int, nodes: NodeChange) -> NodeChange | None:
-    return replace(nodes, count=count) if count else None
-
-
-def wider_levels(problem: Problem, level: int) -> tuple[int, ...]:
-    """Return the levels in which every domain is a union of this level's domains, the finest first."""
-    labelled = problem.nodes.levels[level] >= 0
-    own = problem.nodes.levels[level][labelled].astype(np.int64)
-    count = len(np.unique(own))
-    found = []
-    for other in range(len(problem.nodes.levels)):
-        around = problem.nodes.levels[other][labelled]
-        if other == level or np.any(around < 0):
-            continue
-        domains = len(np.unique(around))
-        pairs = len(np.unique(own * (int(around.max(initial=0)) + 1) + around))
-        if pairs == count and domains < count:
-            found.append((-domains, -other, other))
-    return tuple(other for _, _, other in sorted(found))
+def halve(change: Relaxation) -> Relaxation | None:
+    """Return half of the change, rounded down; None if nothing is left of it."""
+    return resize(change, lambda amount: amount // 2)
 
 
 def _level(problem: Problem, change: LevelChange) -> Problem:

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
@@ -25,6 +24,7 @@ from batchsched.solver.problem import (
     Row,
     Solution,
     UsedDomains,
+    group_positions,
 )
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
@@ -36,7 +36,6 @@ from batchsched.solver.relaxation.changes import (
     RowChange,
     apply_change,
     halve,
-    wider_levels,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
@@ -46,8 +45,6 @@ from batchsched.solver.relaxation.search import (
     find_smallest_change,
     propose_families,
 )
-
-_NONE_OWNED: IntArray = np.zeros(0, np.int64)
 
 
 def subtract_placements(problem: Problem, solution: Solution) -> Problem:
@@ -143,23 +140,22 @@ class GangProblems:
         self._problem = problem
 
     @cached_property
-    def _owned(self) -> tuple[dict[int, IntArray], ...]:
-        """Classes, subgroups and quotas by gang: one pass over the problem for all gangs that are explained."""
+    def _owned(self) -> tuple[list[IntArray], list[IntArray]]:
+        """Classes and subgroups by gang: one pass over the problem for all gangs that are explained."""
         problem = self._problem
-        if len(problem.quotas.gangs):
-            member, quota = problem.quotas.covers.T.nonzero()
-        else:
-            member = quota = _NONE_OWNED
-        return (
-            _group_by_owner(problem.classes.gang, np.arange(len(problem.classes.gang))),
-            _group_by_owner(problem.subgroups.gang, np.arange(len(problem.subgroups.gang))),
-            _group_by_owner(member, quota),
-        )
+        gangs = len(problem.gangs.need)
+        return group_positions(problem.classes.gang, gangs), group_positions(problem.subgroups.gang, gangs)
 
     def isolate(self, gang: int) -> IsolatedGang:
         """Return one gang's own problem."""
         problem = self._problem
-        classes, subgroups, quotas = (owned.get(gang, _NONE_OWNED) for owned in self._owned)
+        classes, subgroups = (owned[gang] for owned in self._owned)
+        # Without quotas `covers` may be 0 x 0, which has no column of the gang.
+        quotas = (
+            np.flatnonzero(problem.quotas.covers[:, gang])
+            if len(problem.quotas.gangs)
+            else np.zeros(0, np.int64)
+        )
         rows = [number for number, row in enumerate(problem.rows) if _concerns(row, classes, gang)]
         taken = problem.take_gangs(np.array([gang]), classes, subgroups)
         # Only whether the gang fits is asked: scores, weights, order and preferred levels would not matter.
@@ -180,14 +176,6 @@ class GangProblems:
             rows=tuple(_own_terms(problem.rows[number], classes, gang) for number in rows),
         )
         return IsolatedGang(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
-
-
-def _group_by_owner(owner: NDArray[np.integer], owned: IntArray) -> dict[int, IntArray]:
-    """The items `owned` by owner, in their order."""
-    order = owner.argsort(kind="stable")
-    owners, first = np.unique(owner[order], return_index=True)
-    parts = np.split(owned[order], first[1:])
-    return dict(zip(owners.tolist(), parts, strict=False))
 
 
 def _concerns(row: Row, classes: IntArray, gang: int) -> bool:
@@ -258,23 +246,21 @@ class RefusalExplainer:
         self,
         problem: Problem,
         solution: Solution,
-        *,
+        wider: Sequence[int],
         resolve: Callable[[Problem], Solution] | None = None,
-        wider: Sequence[int] | None = None,
     ) -> None:
         """Take a solved problem.
 
         Args:
           problem: the session.
           solution: its solution.
+          wider: [L] the next wider level of each level, NONE for the widest.
           resolve: solves a changed problem, for thorough explanations; None for quick ones.
-          wider: the next wider level of each level, -1 for none; by default the levels that contain it.
         """
         self._problem = problem
         self._solution = solution
         self._resolve = resolve
         self._wider = wider
-        self._wider_levels: dict[int, tuple[int, ...]] = {}
 
     # Most sessions refuse no gang. What all explanations share is computed for the first of them.
 
@@ -301,9 +287,7 @@ class RefusalExplainer:
             lambda change: self._admits(isolated.in_whole_problem(change), gang), _MAX_THOROUGH_PROBES
         )
         first_cause: RefusalCause | None = None
-        for family in propose_families(
-            residual, self._node_types, self._levels_above, self._resolve is not None
-        ):
+        for family in propose_families(residual, self._node_types, self._wider, self._resolve is not None):
             first_cause = first_cause or (family.cause if family.cause in _DECISIVE_CAUSES else None)
             change = find_smallest_change(family, quick)
             if self._resolve is not None:
@@ -317,21 +301,6 @@ class RefusalExplainer:
         problem = self._after.isolate(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
         return ResidualProblem(replace(problem, gangs=gangs, rows=())).fits()
-
-    def _levels_above(self, level: int) -> tuple[int, ...]:
-        """The levels wider than this one, the finest first."""
-        if level not in self._wider_levels:
-            self._wider_levels[level] = (
-                wider_levels(self._problem, level) if self._wider is None else self._follow_wider(level)
-            )
-        return self._wider_levels[level]
-
-    def _follow_wider(self, level: int) -> tuple[int, ...]:
-        assert self._wider is not None
-        chain = []
-        while (level := self._wider[level]) != NONE:
-            chain.append(level)
-        return tuple(chain)
 
     def _admits(self, change: Relaxation, gang: int) -> bool:
         assert self._resolve is not None
@@ -396,18 +365,6 @@ class RefusalExplainer:
 
 _DECISIVE_CAUSES: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
 """Causes that are reported whatever else is also missing."""
-
-
-def explain_refusal(
-    problem: Problem,
-    solution: Solution,
-    gang: int,
-    *,
-    resolve: Callable[[Problem], Solution] | None = None,
-    wider: Sequence[int] | None = None,
-) -> RefusalEvidence:
-    """Explain why a gang was refused; see `RefusalExplainer`."""
-    return RefusalExplainer(problem, solution, resolve=resolve, wider=wider).explain_gang(gang)
 
 
 def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCause:

@@ -6,7 +6,6 @@ Shapes: C classes, D domains, N nodes, R resources.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from batchsched.solver.relaxation.changes import (
     Relaxation,
     RowChange,
     halve,
+    resize,
 )
 from batchsched.solver.relaxation.residual import FitCounts, ResidualProblem
 
@@ -50,15 +50,33 @@ class ChangeFamily:
 
     Args:
       cause: the constraint that the changes loosen.
-      make: returns the change of a size; it grows with the size.
+      parts: the change of size `steps`. Quotas, rows and nodes grow with the size, pods and levels do not.
       start: a guess of the size that is needed.
       limit: the largest size to try.
+      steps: the size at which the parts are as given; amounts are rounded up.
+      fixed: the first parts, up to this number, never grow.
     """
 
     cause: RefusalCause
-    make: Callable[[int], Relaxation]
+    parts: tuple[Relaxation, ...]
     start: int = 1
     limit: int = 1
+    steps: int = 1
+    fixed: int = 0
+
+    def make(self, size: int) -> Relaxation:
+        """Return the change of a size."""
+        if size == self.steps:
+            return combine(*self.parts)
+        return combine(
+            *self.parts[: self.fixed], *(self._grown(part, size) for part in self.parts[self.fixed :])
+        )
+
+    def _grown(self, part: Relaxation, size: int) -> Relaxation:
+        if isinstance(part, PodChange | LevelChange):
+            return part
+        # Amounts are positive, so that rounding up leaves something of every part.
+        return resize(part, lambda amount: -(-amount * size // self.steps)) or part
 
 
 class AdmissionProbe:
@@ -124,73 +142,40 @@ def _drop_parts(change: Relaxation, admits: AdmissionProbe) -> Relaxation:
 def propose_families(
     residual: ResidualProblem,
     node_types: Sequence[IntArray],
-    wider_levels: Callable[[int], Sequence[int]],
-    others: bool = True,
+    wider: Sequence[int],
+    others_use_more: bool = True,
 ) -> Iterator[ChangeFamily]:
     """Yield what may admit a gang, the gentlest kind of change first.
 
     Args:
       residual: the gang's own problem on what is left.
       node_types: node numbers by type; nodes of one type have equal capacity.
-      wider_levels: returns the levels wider than a level, the finest first.
-      others: other gangs may use what is added. If they do not and counting decides, a quota needs exactly the
+      wider: [L] the next wider level of each level, NONE for the widest.
+      others_use_more: other gangs may use what is added. If they do not and counting decides, a quota needs exactly the
         amount that it lacks.
     """
     missing = residual.missing_pods
     pods = tuple(PodChange(c, int(missing[c])) for c in np.flatnonzero(missing).tolist())
     if pods:
-        yield ChangeFamily(RefusalCause.TOO_FEW_PODS, partial(_of_any_size, combine(*pods)))
+        yield ChangeFamily(RefusalCause.TOO_FEW_PODS, pods)
         # Every further change includes the missing pods: without them nothing admits the gang.
         residual = residual.changed(pods)
     problem, quotas = residual.problem, residual.quota_gaps
-    if quotas and (others or not residual.is_countable):
-        yield ChangeFamily(
-            RefusalCause.QUOTA, partial(_raise_quotas, pods, quotas), QUOTA_STEPS, QUOTA_STEPS * _MAX_FACTOR
-        )
-    elif quotas:
-        yield ChangeFamily(RefusalCause.QUOTA, partial(_of_any_size, combine(*pods, *quotas)))
     fixed: tuple[Relaxation, ...] = (*pods, *quotas)
-    for change in _level_changes(problem, wider_levels):
-        yield ChangeFamily(RefusalCause.TOPOLOGY, partial(_of_any_size, combine(*fixed, change)))
+    if quotas and (others_use_more or not residual.is_countable):
+        limit = QUOTA_STEPS * _MAX_FACTOR
+        yield ChangeFamily(RefusalCause.QUOTA, fixed, QUOTA_STEPS, limit, QUOTA_STEPS)
+    elif quotas:
+        yield ChangeFamily(RefusalCause.QUOTA, fixed)
+    for change in _level_changes(problem, wider):
+        yield ChangeFamily(RefusalCause.TOPOLOGY, (*fixed, change))
     limits = [_row_reach(problem, row) for row in range(len(problem.rows))]
-    for row, limit in enumerate(limits):
-        yield ChangeFamily(RefusalCause.ROW, partial(_loosen_rows, fixed, (row,)), 1, limit)
+    rows = tuple(RowChange(row, 1) for row in range(len(limits)))
+    for row, limit in zip(rows, limits, strict=True):
+        yield ChangeFamily(RefusalCause.ROW, (*fixed, row), 1, limit, fixed=len(fixed))
     if len(limits) > 1:
-        all_rows = tuple(range(len(limits)))
-        yield ChangeFamily(RefusalCause.ROW, partial(_loosen_rows, fixed, all_rows), 1, max(limits))
+        yield ChangeFamily(RefusalCause.ROW, (*fixed, *rows), 1, max(limits), fixed=len(fixed))
     yield from _node_families(residual, fixed, node_types)
-
-
-def _of_any_size(change: Relaxation, _size: int) -> Relaxation:
-    return change
-
-
-def _raise_quotas(fixed: tuple[Relaxation, ...], quotas: tuple[QuotaChange, ...], size: int) -> Relaxation:
-    return combine(*fixed, *(_scale_quota(quota, size) for quota in quotas))
-
-
-def _loosen_rows(fixed: tuple[Relaxation, ...], rows: tuple[int, ...], size: int) -> Relaxation:
-    return combine(*fixed, *(RowChange(row, size) for row in rows))
-
-
-def _add_nodes(fixed: tuple[Relaxation, ...], nodes: NodeChange, size: int) -> Relaxation:
-    return combine(*fixed, replace(nodes, count=size))
-
-
-def _multiply(parts: tuple[Relaxation, ...], size: int) -> Relaxation:
-    return combine(*(_multiply_part(part, size) for part in parts))
-
-
-def _multiply_part(part: Relaxation, size: int) -> Relaxation:
-    match part:
-        case QuotaChange():
-            return _scale_quota(part, QUOTA_STEPS * size)
-        case RowChange(row, by):
-            return RowChange(row, by * size)
-        case NodeChange(count):
-            return replace(part, count=count * size)
-        case _:
-            return part
 
 
 def combine(*parts: Relaxation) -> Relaxation:
@@ -198,24 +183,26 @@ def combine(*parts: Relaxation) -> Relaxation:
     return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
 
-def _scale_quota(quota: QuotaChange, eighths: int) -> QuotaChange:
-    """A number of eighths of a change, rounded up."""
-    amounts = tuple(-(-amount * eighths // QUOTA_STEPS) for amount in quota.amounts)
-    return QuotaChange(quota.quota, amounts, -(-quota.gangs * eighths // QUOTA_STEPS))
-
-
-def _level_changes(problem: Problem, wider_levels: Callable[[int], Sequence[int]]) -> Iterator[Relaxation]:
+def _level_changes(problem: Problem, wider: Sequence[int]) -> Iterator[Relaxation]:
     """The gang at ever wider levels and at none; then the same for its subgroups; then all of them at none."""
-    unbound: list[Relaxation] = []
-    required = [(NONE, int(problem.gangs.required[0])), *enumerate(problem.subgroups.required.tolist())]
-    for subgroup, level in required:
-        if level == NONE:
-            continue
-        for wider in (*wider_levels(level), NONE):
-            yield LevelChange(0, wider, subgroup)
-        unbound.append(LevelChange(0, NONE, subgroup))
+    unbound = _without_levels(problem)
+    for change in unbound:
+        level = int(
+            problem.gangs.required[0]
+            if change.subgroup == NONE
+            else problem.subgroups.required[change.subgroup]
+        )
+        while (level := wider[level]) != NONE:
+            yield LevelChange(0, level, change.subgroup)
+        yield change
     if len(unbound) > 1:
         yield combine(*unbound)
+
+
+def _without_levels(problem: Problem) -> tuple[LevelChange, ...]:
+    """No level required, for the gang and each of its subgroups that requires one."""
+    required = [(NONE, problem.gangs.required[0]), *enumerate(problem.subgroups.required)]
+    return tuple(LevelChange(0, NONE, subgroup) for subgroup, level in required if level != NONE)
 
 
 def _row_reach(problem: Problem, number: int) -> int:
@@ -232,9 +219,7 @@ def _node_families(
     """More nodes; then also all rows loose; then also no level required; then also more of every quota."""
     problem = residual.problem
     rows = tuple(RowChange(number, _row_reach(problem, number)) for number in range(len(problem.rows)))
-    required = [(NONE, problem.gangs.required[0]), *enumerate(problem.subgroups.required)]
-    levels = tuple(LevelChange(0, NONE, subgroup) for subgroup, level in required if level != NONE)
-    minimum = residual.minimum
+    levels, minimum = _without_levels(problem), residual.minimum
     # Neither quotas nor rows change how many nodes suffice, so the rows share the residual without them.
     stages: list[tuple[tuple[Relaxation, ...], ResidualProblem]] = [((), residual)]
     if rows:
@@ -247,15 +232,14 @@ def _node_families(
         if nodes is not None:
             tried.append((loosened, nodes))
             limit = max(int(minimum.sum()), _MAX_FACTOR * nodes.count)
-            make = partial(_add_nodes, (*fixed, *loosened), nodes)
-            yield ChangeFamily(RefusalCause.CAPACITY, make, nodes.count, limit)
+            parts = (*fixed, *loosened, replace(nodes, count=1))
+            yield ChangeFamily(RefusalCause.CAPACITY, parts, nodes.count, limit, fixed=len(parts) - 1)
     # Other gangs may use what is added, so enough is added for them too.
     request = tuple((minimum @ problem.classes.demand).tolist())
     quotas = tuple(QuotaChange(quota, request, 1) for quota in range(len(problem.quotas.gangs)))
     pods = tuple(part for part in fixed if isinstance(part, PodChange))
     for loosened, nodes in tried:
-        make = partial(_multiply, (*pods, *quotas, *loosened, nodes))
-        yield ChangeFamily(RefusalCause.CAPACITY, make, 1, _MAX_FACTOR)
+        yield ChangeFamily(RefusalCause.CAPACITY, (*pods, *quotas, *loosened, nodes), 1, _MAX_FACTOR)
 
 
 def _estimate_nodes(residual: ResidualProblem, node_types: Sequence[IntArray]) -> NodeChange | None:

@@ -1,5 +1,6 @@
 """Changes: what applying one changes, and what half of it is."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,6 @@ from batchsched.solver.relaxation.changes import (
     RowChange,
     apply_change,
     halve,
-    wider_levels,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
@@ -32,42 +32,21 @@ from tests.solver.instances import problem_of
 @pytest.fixture
 def problem() -> Problem:
     one, ones = np.zeros(1, np.int32), np.ones(1, np.int64)
-    return replace(
-        problem_of(
-            [[1], [2], [3]],
-            [{"pods": 2, "demand": [1], "required": 1}],
-            levels=[[0, 0, 1], [0, 1, 2]],
-        ),
-        nodes=replace(
-            problem_of(
-                [[1], [2], [3]],
-                [{"pods": 2, "demand": [1], "required": 1}],
-                levels=[[0, 0, 1], [0, 1, 2]],
-            ).nodes,
-            partitions=(np.array([4, 5, -1], np.int32),),
-        ),
-        quotas=replace(
-            problem_of(
-                [[1], [2], [3]],
-                [{"pods": 2, "demand": [1], "required": 1}],
-                levels=[[0, 0, 1], [0, 1, 2]],
-            ).quotas,
-            covers=np.ones((1, 1), np.bool_),
-            free=np.array([[-3]]),
-            gangs=np.array([UNLIMITED]),
-        ),
-        rows=(
-            Row(
-                EVERY_NODE,
-                one,
-                ones,
-                np.array([7, 8, 9]),
-                gangs=one,
-                gang_coefficients=np.array([[1], [2], [3]]),
-            ),
-            Row(ALL_NODES, one, ones, np.zeros(1, np.int64), Sense.AT_LEAST),
-        ),
+    share = np.array([[1], [2], [3]])
+    plain = problem_of(
+        [[1], [2], [3]],
+        [{"pods": 2, "demand": [1], "required": 1}],
+        levels=[[0, 0, 1], [0, 1, 2]],
+        partitions=(np.array([4, 5, -1], np.int32),),
+        quota_covers=np.ones((1, 1), np.bool_),
+        quota_free=np.array([[-3]]),
+        quota_gangs=np.array([UNLIMITED]),
     )
+    rows = (
+        Row(EVERY_NODE, one, ones, np.array([7, 8, 9]), gangs=one, gang_coefficients=share),
+        Row(ALL_NODES, one, ones, np.zeros(1, np.int64), Sense.AT_LEAST),
+    )
+    return replace(plain, rows=rows)
 
 
 def test_new_nodes_are_empty_and_bear_the_labels_of_their_domain(problem: Problem):
@@ -158,16 +137,15 @@ def test_half_of_a_change(whole: Relaxation, less: Relaxation | None):
     assert halve(whole) == less
 
 
-def test_wider_levels_contain_whole_domains_and_come_finest_first():
-    levels = [[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1], [0, 0, 0, -1], [3, 2, 1, 0]]
-    problem = problem_of([[1]] * 4, [{"pods": 1, "demand": [1]}], levels=levels)
-    assert wider_levels(problem, 1) == (0,)
-    assert wider_levels(problem, 2) == (3, 1, 0)
-    assert wider_levels(problem, 0) == ()
-
-
-def nodes(size: int) -> Relaxation:
+def nodes(size: int) -> NodeChange:
     return NodeChange(size, like=0)
+
+
+def find(
+    admits: Callable[[Relaxation], bool], start: int, limit: int = 64, *parts: Relaxation
+) -> Relaxation | None:
+    family = ChangeFamily(RefusalCause.CAPACITY, (*parts, nodes(1)), start, limit)
+    return find_smallest_change(family, AdmissionProbe(admits, 100))
 
 
 @pytest.mark.parametrize("start", [1, 3, 7, 8, 60])
@@ -179,19 +157,12 @@ def test_the_smallest_size_is_found_from_any_start(start: int, needed: int):
         asked.append(change)
         return isinstance(change, NodeChange) and change.count >= needed
 
-    assert find_smallest_change(
-        ChangeFamily(RefusalCause.CAPACITY, nodes, start, 64), AdmissionProbe(admits, 100)
-    ) == nodes(needed)
+    assert find(admits, start) == nodes(needed)
     assert len(asked) == len(set(asked)) <= 14
 
 
 def test_what_never_admits_is_given_up_at_its_limit():
-    assert (
-        find_smallest_change(
-            ChangeFamily(RefusalCause.CAPACITY, nodes, 1, 64), AdmissionProbe(lambda change: False, 100)
-        )
-        is None
-    )
+    assert find(lambda change: False, 1) is None
 
 
 def test_questions_run_out():
@@ -203,35 +174,25 @@ def test_questions_run_out():
 
 def test_where_larger_does_not_admit_more_half_of_the_answer_still_does_not():
     good = {nodes(1), nodes(3), nodes(12)}
-    found = find_smallest_change(
-        ChangeFamily(RefusalCause.CAPACITY, nodes, 12, 64), AdmissionProbe(lambda change: change in good, 100)
-    )
+    found = find(lambda change: change in good, 12)
     assert found in good
     assert isinstance(found, NodeChange)
     assert nodes(found.count // 2) not in good
 
 
 def test_parts_that_are_not_needed_are_left_out():
-    def both(size: int) -> Relaxation:
-        return CombinedChange((LevelChange(0, 1), PodChange(0, 1), NodeChange(size, like=0)))
-
     def admits(change: Relaxation) -> bool:
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
         return NodeChange(2, like=0) in parts and LevelChange(0, 1) in parts
 
-    found = find_smallest_change(ChangeFamily(RefusalCause.CAPACITY, both, 2, 2), AdmissionProbe(admits, 100))
+    found = find(admits, 2, 2, LevelChange(0, 1), PodChange(0, 1))
     assert found == CombinedChange((LevelChange(0, 1), NodeChange(2, like=0)))
 
 
 def test_the_gentlest_kinds_of_change_come_first():
     levels = [[0, 0], [0, 1]]
     problem = problem_of([[1], [1]], [{"pods": 2, "need": 3, "demand": [1], "required": 1}], levels=levels)
-    kinds = [
-        f.cause
-        for f in propose_families(
-            ResidualProblem(problem), (np.arange(2),), lambda level: wider_levels(problem, level)
-        )
-    ]
+    kinds = [family.cause for family in propose_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))]
     assert kinds[:3] == [RefusalCause.TOO_FEW_PODS, RefusalCause.TOPOLOGY, RefusalCause.TOPOLOGY]
     assert kinds[-1] == RefusalCause.CAPACITY
 
@@ -248,18 +209,14 @@ def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none(
         sub_preferred=np.array([-1], np.int32),
         sub_pinned=np.array([-1], np.int32),
     )
-    kinds = propose_families(
-        ResidualProblem(problem), (np.arange(2),), lambda level: wider_levels(problem, level)
-    )
+    kinds = propose_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
     assert tried == [LevelChange(0, 0, subgroup=0), LevelChange(0, -1, subgroup=0)]
 
 
 def test_more_nodes_are_also_tried_with_no_level_binding():
     problem = problem_of([[1]], [{"pods": 2, "demand": [1], "required": 0}], levels=[[0]])
-    kinds = propose_families(
-        ResidualProblem(problem), (np.arange(1),), lambda level: wider_levels(problem, level)
-    )
+    kinds = propose_families(ResidualProblem(problem), (np.arange(1),), (-1,))
     tried = [family.make(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
     loose = [
         change

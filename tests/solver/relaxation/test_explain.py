@@ -1,5 +1,6 @@
 """Explanations: the cause, what is missing, and a relaxation that admits while half of it does not."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from batchsched.solver.relaxation.changes import (
     apply_change,
     halve,
 )
-from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer, explain_refusal
+from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
 from tests.solver.instances import problem_of, problems
 
@@ -29,14 +30,23 @@ def solve(problem: Problem) -> Solution:
     return solve_exact(problem, BUDGET, seed=1)
 
 
+def explain(
+    problem: Problem,
+    solution: Solution,
+    gang: int,
+    resolve: Callable[[Problem], Solution] | None = None,
+    wider: Sequence[int] | None = None,
+) -> RefusalEvidence:
+    """By default, every level has the next wider one before it."""
+    wider = range(-1, len(problem.nodes.levels) - 1) if wider is None else wider
+    return RefusalExplainer(problem, solution, wider, resolve).explain_gang(gang)
+
+
 def evidence(problem: Problem, gang: int) -> RefusalEvidence:
     """Quick and thorough must agree in these small cases."""
     solution = solve(problem)
     assert not solution.taken[gang]
-    quick, thorough = (
-        explain_refusal(problem, solution, gang),
-        explain_refusal(problem, solution, gang, resolve=solve),
-    )
+    quick, thorough = explain(problem, solution, gang), explain(problem, solution, gang, solve)
     assert (quick.cause, quick.relaxation) == (thorough.cause, thorough.relaxation)
     return quick
 
@@ -47,7 +57,7 @@ def evidence(problem: Problem, gang: int) -> RefusalEvidence:
 def test_the_relaxation_admits_the_gang_and_half_of_it_does_not(problem: Problem):
     solution = solve(problem)
     for gang in np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist():
-        found = explain_refusal(problem, solution, gang, resolve=solve)
+        found = explain(problem, solution, gang, resolve=solve)
         assert found.relaxation is not None
         assert solve(apply_change(problem, found.relaxation)).taken[gang]
         less = halve(found.relaxation)
@@ -60,10 +70,8 @@ def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem)
     solution = solve(problem)
     held = np.zeros(len(problem.gangs.need), np.int64)
     np.add.at(held, problem.classes.gang[solution.classes], solution.counts)
-    for found in map(
-        RefusalExplainer(problem, solution).explain_gang,
-        np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist(),
-    ):
+    for gang in np.flatnonzero(~solution.taken & problem.gangs.allowed).tolist():
+        found = explain(problem, solution, gang)
         assert found.relaxation is not None
         both = solution.taken.copy()
         both[found.gang] = True
@@ -116,8 +124,8 @@ def test_the_chain_of_levels_can_be_given():
     levels = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 2, 3]]
     problem = problem_of([[8]] * 4, [{"pods": 3, "demand": [8], "required": 2}], levels=levels)
     solution = solve(problem)
-    assert explain_refusal(problem, solution, 0).relaxation == LevelChange(0, 1)
-    assert explain_refusal(problem, solution, 0, wider=(-1, -1, 0)).relaxation == LevelChange(0, 0)
+    assert explain(problem, solution, 0).relaxation == LevelChange(0, 1)
+    assert explain(problem, solution, 0, wider=(-1, -1, 0)).relaxation == LevelChange(0, 0)
 
 
 def test_more_nodes_come_in_one_domain_of_the_required_level():
@@ -195,19 +203,8 @@ def test_when_others_would_take_what_is_added_more_is_asked_for():
     gangs = [{"pods": 1, "demand": [8], "weight": weight} for weight in (9.0, 8.0, 7.0)]
     problem = problem_of([[8]], gangs)
     solution = solve(problem)
-    assert explain_refusal(problem, solution, 2).relaxation == NodeChange(1, like=0)
-    assert explain_refusal(problem, solution, 2, resolve=solve).relaxation == NodeChange(2, like=0)
-
-
-def test_many_refusals_are_explained_alike_one_by_one_and_together():
-    problem = problem_of([[8]] * 3, [{"pods": k, "demand": [5]} for k in range(1, 9)])
-    solution = solve(problem)
-    refused = np.flatnonzero(~solution.taken).tolist()
-    explainer = RefusalExplainer(problem, solution)
-    for one, found in zip(
-        refused, map(RefusalExplainer(problem, solution).explain_gang, refused), strict=True
-    ):
-        assert explainer.explain_gang(one).relaxation == found.relaxation
+    assert explain(problem, solution, 2).relaxation == NodeChange(1, like=0)
+    assert explain(problem, solution, 2, resolve=solve).relaxation == NodeChange(2, like=0)
 
 
 def test_a_rule_that_bars_a_gang_wherever_others_are_is_loosened_with_the_nodes():
