@@ -18,9 +18,9 @@ def solve_greedy(problem: Problem) -> Solution:
     return pack_greedily(problem).to_solution("greedy")
 
 
-def pack_greedily(problem: Problem) -> Packing:
-    """Return the greedy's packing, for stages that continue from it."""
-    packing = Packing(problem)
+def pack_greedily(problem: Problem, plain: bool = False) -> Packing:
+    """Return the greedy's packing, for stages that continue from it; `plain` as for `Packing`."""
+    packing = Packing(problem, plain)
     fill_packing(packing)
     return packing
 
@@ -32,9 +32,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
     topology placement examines all of them. A gang is skipped if its minimum fits in no domain. A placed pod never
     moves.
     """
-    packing = Packing(problem, plain=True)
-    fill_packing(packing)
-    return packing.to_solution("greedy")
+    return pack_greedily(problem, plain=True).to_solution("greedy")
 
 
 def fill_packing(packing: Packing) -> None:

@@ -98,7 +98,7 @@ class PlacedPods:
         self.by_group: IndexArray = np.zeros((len(distinct), len(problem.nodes.free)), np.int32)
         """[H, N] pods of each group on each node."""
         self._holders: dict[int, IntArray] = {}
-        room.trail_tables.append(self)
+        room.cut_back_listeners.append(self.cut_back)
 
     def cut_back(self, length: int) -> None:
         """Note that only the first `length` entries of the trail are unchanged."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.limits import QuotaLedger
-from batchsched.solver.packing.packing import Packing, group_by
-from batchsched.solver.problem import EVERY_NODE, Problem, Row, Sense
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import EVERY_NODE, Problem, Row, Sense, group_positions
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
 
@@ -152,7 +152,7 @@ def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
     gone = room.withdraw({0})
     assert room.free[0].tolist() == [3]
     for entry in gone:
-        room.repeat(entry)
+        room.apply(entry)
     assert room.free[0].tolist() == [1]
 
 
@@ -190,7 +190,11 @@ def test_large_pods_come_first_and_parts_with_a_required_level_before_others():
 
 
 def test_grouping_keeps_the_order_and_leaves_no_owner_out():
-    assert group_by(np.array([1, 0, 1], np.int32), 3) == [[1], [0, 2], []]
+    assert [group.tolist() for group in group_positions(np.array([1, -1, 0, 1], np.int32), 3)] == [
+        [2],
+        [0, 3],
+        [],
+    ]
 
 
 def ints(*values: int) -> np.ndarray:

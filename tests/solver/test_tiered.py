@@ -11,7 +11,7 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
-from batchsched.solver.tiered.model import (
+from batchsched.solver.tiered import (
     MAX_BEST_FIT_DOMAINS,
     MAX_SCATTERED_DOMAINS,
     CandidateDomains,
@@ -41,15 +41,15 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
     free = [1 + index % 9 for index in range(NODES)]
     domains, packing = domains_of(free, levels=[list(range(NODES))])
-    cells = domains.of_gang(0, packing.members(0))
+    cells = domains.cells_of_gang(0, packing.members(0))
     assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_SCATTERED_DOMAINS + 1
-    assert all(free[cell.domain] >= 2 for cell in cells)
-    assert int(solve_greedy(packing.problem).nodes[0]) in {cell.domain for cell in cells}
+    assert all(free[cell.areas[0][1]] >= 2 for cell in cells)
+    assert int(solve_greedy(packing.problem).nodes[0]) in {cell.areas[0][1] for cell in cells}
 
 
 def test_for_bounds_one_cell_holds_every_domain_that_may_do():
     domains, packing = domains_of([1, 2, 3], levels=[[0, 1, 2]], keep=False)
-    (cell,) = domains.of_gang(0, packing.members(0), every=True)
+    (cell,) = domains.cells_of_gang(0, packing.members(0), every=True)
     assert cell.nodes.tolist() == [1, 2]
 
 
@@ -63,7 +63,7 @@ def test_a_racks_row_enters_a_zones_only_when_the_rack_lies_inside_it():
 def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
-    assert CandidateDomains(packing, None).of_gang(0, packing.members(0)) == []
+    assert CandidateDomains(packing, None).cells_of_gang(0, packing.members(0)) == []
     assert packing.try_gang(0) is None
     assert np.array_equal(packing.domain_nodes(0, 7), [])
 
@@ -71,9 +71,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
 def best(problem: Problem) -> list[int]:
     """Pods of every class at the model's peak."""
     aggregate = model(problem)
-    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(
-        np.zeros(aggregate.model.variables, np.int64), []
-    )
+    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(np.zeros(aggregate.variables, np.int64), [])
     assert peak is not None
     assert violated(aggregate, peak.values) == []
     return [int(pods) for pods in aggregate.pods(peak.values)]
@@ -177,8 +175,8 @@ def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
 
 
 def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
-    starts, columns, coefficients = aggregate.model.matrix()
-    lower, upper, _ = aggregate.model.sides()
+    starts, columns, coefficients = aggregate.matrix()
+    lower, upper, _ = aggregate.sides()
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     left = np.bincount(rows, coefficients * values[columns], minlength=len(starts) - 1)
     return np.flatnonzero((left < lower) | (left > upper)).tolist()
@@ -191,7 +189,7 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
     values = aggregate.values_of(solve_greedy(problem))
     assert violated(aggregate, values) == []
     transport = PoolTransport(aggregate)
-    everything = aggregate.model.bounds()[1]
+    everything = aggregate.bounds()[1]
     for gang in range(len(problem.gangs.need)):
         some = everything.copy()
         some[aggregate.y[gang]] = 0
@@ -205,8 +203,8 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
 @given(problems(extras=False))
 def test_a_choice_that_does_not_fit_is_cut_off(problem: Problem):
     aggregate = model(problem, relaxed=True)
-    everything = aggregate.model.bounds()[1]
-    before = aggregate.model.rows
+    everything = aggregate.bounds()[1]
+    before = aggregate.rows
     split, fits = PoolTransport(aggregate).split(everything)
     if split.short > 0 and not fits:
         assert violated(aggregate, everything)[-1] >= before
@@ -216,7 +214,7 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
     problem = problem_of([[4], [4]], [{"pods": 8, "demand": [1]}])
     aggregate = model(problem)
     transport = PoolTransport(aggregate)
-    values = aggregate.model.bounds()[1]
+    values = aggregate.bounds()[1]
     assert transport.split(values)[1]
     transport.tighten(0, np.array([1.0]))
     kept = transport.loosen()
@@ -232,7 +230,7 @@ def climber(problem: Problem, *, relaxed: bool = True) -> TierSolver:
 @given(problems(extras=False))
 def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
     loose = climber(problem)
-    start = np.zeros(loose.aggregate.model.variables, np.int64)
+    start = np.zeros(loose.aggregate.variables, np.int64)
     peak = loose.climb(start, [])
     assert peak is not None
     best = np.array(brute(problem).tiers)
@@ -293,7 +291,7 @@ def test_classes_that_take_nothing_do_not_limit_each_other():
 @given(problems())
 def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
     aggregate = model(problem)
-    start = np.zeros(aggregate.model.variables, np.int64)
+    start = np.zeros(aggregate.variables, np.int64)
     peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(start, [])
     assert peak is not None
     for prefer in (False, True):
@@ -304,7 +302,7 @@ def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
 def test_room_that_the_choice_left_is_filled():
     problem = problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}])
     aggregate = model(problem)
-    nothing = np.zeros(aggregate.model.variables, np.int64)
+    nothing = np.zeros(aggregate.variables, np.int64)
     realised = round_to_nodes(aggregate, nothing, np.zeros((2, 1)), prefer=False)
     assert realised.packing.taken.all()
     assert realised.shortages == ()
@@ -313,7 +311,7 @@ def test_room_that_the_choice_left_is_filled():
 def test_what_falls_short_is_reported():
     problem = problem_of([[3], [3]], [{"pods": 3, "demand": [2]}])
     aggregate = model(problem)
-    everything = np.ones(aggregate.model.variables, np.int64)
+    everything = np.ones(aggregate.variables, np.int64)
     realised = round_to_nodes(aggregate, everything, np.full((1, 1), 3.0), prefer=False)
     assert not realised.packing.taken.any()
     assert [shortage.pods for shortage in realised.shortages] == [1]

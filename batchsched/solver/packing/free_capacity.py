@@ -1,7 +1,7 @@
 """Free capacity of the nodes while pods are placed, with undo."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,14 +23,6 @@ class TrailEntry(NamedTuple):
     pods: int
 
 
-class TrailTable(Protocol):
-    """A table that follows the trail of a `FreeCapacity`."""
-
-    def cut_back(self, length: int) -> None:
-        """Note that entries of the trail were removed; the first `length` entries are unchanged."""
-        ...
-
-
 class FreeCapacity:
     """Free capacity, quotas and rows, and the trail of placements.
 
@@ -46,7 +38,8 @@ class FreeCapacity:
         self.rows = RowLedger(problem)
         self.waiting: list[int] = problem.classes.count.tolist()
         self.trail: list[TrailEntry] = []
-        self.trail_tables: list[TrailTable] = []
+        self.cut_back_listeners: list[Callable[[int], None]] = []
+        """Called after entries of the trail were removed, with the number of entries that are unchanged."""
         self._gang: list[int] = problem.classes.gang.tolist()
         self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
@@ -120,7 +113,7 @@ class FreeCapacity:
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
             self.take(self._gang[class_index])
-            self._apply(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1), 1)
+            self.apply(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
         return len(each)
 
     def _fill(self, class_index: int, want: int, nodes: IntArray | None, whole: bool) -> int:
@@ -193,14 +186,14 @@ class FreeCapacity:
     def put(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
         """Place these pods without checks: the caller has checked that they fit. Nodes are distinct."""
         pods = int(counts.sum())
-        self._apply(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods), 1)
+        self.apply(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
     def take(self, gang: int) -> None:
         """Count the gang against gang limits and rows."""
-        entry = TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0)
-        self._apply(entry, 1)
+        self.apply(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
-    def _apply(self, entry: TrailEntry, sign: int) -> None:
+    def apply(self, entry: TrailEntry, sign: int = 1) -> None:
+        """Place the pods of an entry, or take its gang; with sign -1, undo it without a change of the trail."""
         if entry.class_index < 0:
             self.quotas.take(entry.gang, sign)
             self.rows.take(entry.gang, sign)
@@ -221,9 +214,9 @@ class FreeCapacity:
     def rollback(self, mark: int) -> None:
         """Undo everything since the mark."""
         while len(self.trail) > mark:
-            self._apply(self.trail.pop(), -1)
-        for table in self.trail_tables:
-            table.cut_back(mark)
+            self.apply(self.trail.pop(), -1)
+        for cut_back in self.cut_back_listeners:
+            cut_back(mark)
 
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
         """Undo all placements of some gangs, wherever they are in the trail; return them."""
@@ -232,19 +225,15 @@ class FreeCapacity:
         unchanged = len(self.trail)  # entries before the first withdrawn one keep their positions
         for position, entry in enumerate(self.trail):
             if entry.gang in gangs:
-                self._apply(entry, -1)
+                self.apply(entry, -1)
                 gone.append(entry)
                 unchanged = min(unchanged, position)
             else:
                 kept.append(entry)
         self.trail[:] = kept
-        for table in self.trail_tables:
-            table.cut_back(unchanged)
+        for cut_back in self.cut_back_listeners:
+            cut_back(unchanged)
         return gone
-
-    def repeat(self, entry: TrailEntry) -> None:
-        """Apply a withdrawn entry again."""
-        self._apply(entry, 1)
 
     def triples(self) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Return all placements, [P] each: classes, nodes, counts, sorted, one triple per class and node."""

@@ -1,16 +1,15 @@
 """The placement of single gangs, all or nothing, on what is free now."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
 from batchsched.solver.objective import max_tier_values, required_pods, tier_values
 from batchsched.solver.packing.free_capacity import FreeCapacity, TrailEntry
 from batchsched.solver.packing.node_order import NodeOrder
-from batchsched.solver.problem import NONE, IndexArray, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +39,18 @@ def find_members(
 ) -> GangMembers:
     """Return a gang's members from its classes and subgroups."""
     classes = sorted(owned, key=partial(_size, slots))
-    parts = []
-    for s in subgroups:
-        own = tuple(c for c in classes if problem.classes.subgroup[c] == s)
-        needs = (
-            int(problem.subgroups.need[s]),
-            int(problem.subgroups.required[s]),
-            int(problem.subgroups.preferred[s]),
+    inner = problem.subgroups
+    parts = [
+        SubgroupMembers(
+            index=s,
+            need=int(inner.need[s]),
+            required=int(inner.required[s]),
+            preferred=int(inner.preferred[s]),
+            pinned=int(inner.pinned[s]),
+            classes=tuple(c for c in classes if problem.classes.subgroup[c] == s),
         )
-        parts.append(SubgroupMembers(int(s), *needs, int(problem.subgroups.pinned[s]), own))
+        for s in subgroups
+    ]
     loose = tuple(c for c in classes if problem.classes.subgroup[c] == NONE)
     if loose:
         parts.append(SubgroupMembers(-1, 0, NONE, NONE, NONE, loose))
@@ -72,14 +74,6 @@ def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
         -slots.dominant(class_index),
         class_index,
     )
-
-
-def group_by(owner: IndexArray, size: int) -> list[list[int]]:
-    """Return, for each owner 0..size-1, the indices that belong to it."""
-    result: list[list[int]] = [[] for _ in range(size)]
-    for index, g in enumerate(owner.tolist()):
-        result[g].append(index)
-    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +105,9 @@ class Packing:
         self.domain_of_part: dict[int, int] = {}
         self._members: dict[int, GangMembers] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
-        self._classes_of = group_by(problem.classes.gang, len(problem.gangs.need))
-        self._parts_of = (
-            group_by(problem.subgroups.gang, len(problem.gangs.need)) if problem.subgroups.gang.size else None
-        )
+        gangs = len(problem.gangs.need)
+        self._classes_of = [own.tolist() for own in group_positions(problem.classes.gang, gangs)]
+        self._parts_of = [own.tolist() for own in group_positions(problem.subgroups.gang, gangs)]
 
     def mark(self) -> int:
         """Return the length of the trail, for `rollback`."""
@@ -140,7 +133,7 @@ class Packing:
     def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
         """Put withdrawn gangs back on their nodes."""
         for entry in withdrawn.entries:
-            self.room.repeat(entry)
+            self.room.apply(entry)
             if entry.class_index < 0:
                 self.taken[entry.gang] = True
         self.domain_of.update(withdrawn.domains)
@@ -270,13 +263,13 @@ class Packing:
             )
         placed = 0
         for part in members.parts:
-            got = self._some(part.classes, part.need, nodes)
+            got = self._place_any(part.classes, part.need, nodes)
             if got < part.need:
                 return False
             placed += got
-        return placed >= need or self._some(members.classes, need - placed, nodes) >= need - placed
+        return placed >= need or self._place_any(members.classes, need - placed, nodes) >= need - placed
 
-    def _some(self, classes: tuple[int, ...], want: int, nodes: IntArray | None) -> int:
+    def _place_any(self, classes: tuple[int, ...], want: int, nodes: IntArray | None) -> int:
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:
@@ -289,15 +282,31 @@ class Packing:
         level, need = int(problem.gangs.required[gang]), self.needs[gang]
         if level == NONE:
             return self._in_cell(gang, members, need, None)
-        pinned = int(problem.gangs.pinned[gang])
-        for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, level, None):
-            mark = self.room.mark()
+        for domain, nodes in self._try_domains(members, need, (level, int(problem.gangs.pinned[gang])), None):
             self.domain_of[gang] = domain
-            if self._in_cell(gang, members, need, self.domain_nodes(level, domain)):
+            if self._in_cell(gang, members, need, nodes):
                 return True
-            self.room.rollback(mark)
         self.domain_of.pop(gang, None)
         return False
+
+    def _try_domains(
+        self, members: GangMembers, need: int, level: tuple[int, int], cell: IntArray | None
+    ) -> Iterator[tuple[int, IntArray]]:
+        """Yield the domains that may hold a minimum, the tightest fit first, and their nodes.
+
+        The caller stops at the domain in which it placed the minimum; otherwise its attempt is undone.
+
+        Args:
+          members: the pods to place.
+          need: how many of them make the minimum.
+          level: the required level, and the pinned domain or NONE.
+          cell: the nodes that may be used, None for all.
+        """
+        required, pinned = level
+        for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, required, cell):
+            mark = self.room.mark()
+            yield domain, self._inside(required, [domain], cell)
+            self.room.rollback(mark)
 
     def _in_cell(self, gang: int, members: GangMembers, need: int, cell: IntArray | None) -> bool:
         """Place a minimum inside a cell of nodes, parts with levels of their own first."""
@@ -305,17 +314,15 @@ class Packing:
         if not own:
             return self._preferring(int(self.problem.gangs.preferred[gang]), gang, -1, members, need, cell)
         placed = 0
-        for part in own:
+        # Parts with levels of their own have the fewest nodes to choose from, so they are placed first.
+        for part in sorted(members.parts, key=lambda part: part not in own):
             least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
-            if least and not self._part(gang, part, least, cell):
+            if part in own:
+                if least and not self._part(gang, part, least, cell):
+                    return False
+            elif self._place_any(part.classes, least, cell) < least:
                 return False
             placed += least
-        for part in members.parts:
-            if part not in own:
-                least = sum(self.room.waiting[c] for c in part.classes) if need == members.pods else part.need
-                if self._some(part.classes, least, cell) < least:
-                    return False
-                placed += least
         return placed >= need or self._beyond(gang, members, need - placed)
 
     def _beyond(self, gang: int, members: GangMembers, want: int) -> bool:
@@ -334,20 +341,10 @@ class Packing:
         )
         if part.required == NONE:
             return self._preferring(part.preferred, gang, part.index, members, least, cell)
-        domains = (
-            [part.pinned]
-            if part.pinned != NONE
-            else self.fitting_domains(members, least, part.required, cell)
-        )
-        for domain in domains:
-            nodes = self.domain_nodes(part.required, domain)
-            if cell is not None:
-                nodes = np.intersect1d(nodes, cell, assume_unique=True)
-            mark = self.room.mark()
+        for domain, nodes in self._try_domains(members, least, (part.required, part.pinned), cell):
             if self._preferring(part.preferred, gang, part.index, members, least, nodes):
                 self.domain_of_part[part.index] = domain
                 return True
-            self.room.rollback(mark)
         return False
 
     def _preferring(
@@ -383,14 +380,14 @@ class Packing:
         """Return the nodes of a domain, ascending."""
         if level not in self._nodes_of:
             ids = self.problem.nodes.levels[level]
-            order = np.argsort(ids, kind="stable")
-            edges = np.searchsorted(ids[order], np.arange(int(ids.max(initial=-1)) + 2))
-            self._nodes_of[level] = [order[a:b] for a, b in pairwise(edges.tolist())]
-        of = self._nodes_of[level]
-        return of[domain] if domain < len(of) else np.zeros(0, np.int64)
+            self._nodes_of[level] = group_positions(ids, int(ids.max(initial=-1)) + 1)
+        domains = self._nodes_of[level]
+        return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 
     def _inside(self, level: int, domains: list[int], cell: IntArray | None) -> IntArray:
-        nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
+        nodes = self.domain_nodes(level, domains[0])
+        if len(domains) > 1:
+            nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
     def _capacity(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
@@ -481,9 +478,8 @@ class Packing:
     def members(self, gang: int) -> GangMembers:
         """Return a gang's classes and parts, in the order in which they are placed."""
         if gang not in self._members:
-            own = self._parts_of[gang] if self._parts_of is not None else []
             self._members[gang] = find_members(
-                self.problem, self.room.slots, gang, self._classes_of[gang], own
+                self.problem, self.room.slots, gang, self._classes_of[gang], self._parts_of[gang]
             )
         return self._members[gang]
 

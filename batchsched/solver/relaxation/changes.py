@@ -122,7 +122,7 @@ def resize(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | No
         case PodChange(pod_class, count):
             return PodChange(pod_class, resized(count)) if resized(count) else None
         case CombinedChange(parts):
-            left = tuple(other for part in parts if (other := resize(part, resized)) is not None)
+            left = tuple(part for part in (resize(part, resized) for part in parts) if part is not None)
             return CombinedChange(left) if left else None
 
 

@@ -9,7 +9,8 @@ A gang with a required level has candidate domains; a *cell* is the nodes of one
 the pods of one class under one switch. Their number is factor · value of the load's variable.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,6 @@ from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
     BoolArray,
-    IndexArray,
     IntArray,
     Problem,
     Sense,
@@ -42,13 +42,10 @@ class DomainCell:
     Args:
       areas: (level, domain) pairs; their rows count the cell's pods.
       nodes: the nodes, ascending.
-      domain: the gang's domain, or -1; `inner` the part's domain, or -1.
     """
 
     areas: tuple[tuple[int, int], ...]
     nodes: IntArray
-    domain: int
-    inner: int = NONE
 
 
 class CandidateDomains:
@@ -78,59 +75,63 @@ class CandidateDomains:
                     result.append((other, outer))
         return tuple(result)
 
-    def of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
+    def cells_of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
         """Return the cells of a gang with a required level: the candidates, or with `every` all that may hold it."""
-        problem, packing = self._problem, self._packing
-        level, pinned = int(problem.gangs.required[gang]), int(problem.gangs.pinned[gang])
-        need = packing.needs[gang]
-        if pinned != NONE:
-            chosen = [pinned] if self._packing.domain_nodes(level, pinned).size else []
-        else:
-            fitting = packing.fitting_domains(
-                members, max(need, 1) if need < members.pods else need, level, None
-            )
-            chosen = fitting if every else _choose(fitting, self._best, gang, self._kept.get((gang, NONE)))
-        if every:
-            return _anywhere(problem.nodes.levels[level], chosen, None)
-        return [DomainCell(self.areas(level, d), packing.domain_nodes(level, d), d) for d in chosen]
+        gangs, need = self._problem.gangs, max(self._packing.needs[gang], 1)
+        level = int(gangs.required[gang]), int(gangs.pinned[gang])
+        chosen = self._candidates(members, need, level, None, None if every else (gang, NONE))
+        return self._to_cells(level[0], chosen, None, every)
 
-    def of_part(
+    def cells_of_part(
         self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
         """Return the cells of a part with a required level, inside a cell of its gang: the candidates, or all."""
         packing = self._packing
-        within = None if outer is None else outer.nodes
-        domain = NONE if outer is None else outer.domain
-        if part.pinned != NONE:
-            chosen = [part.pinned] if packing.domain_nodes(part.required, part.pinned).size else []
-        else:
-            pods = int(self._problem.classes.count[list(part.classes)].sum())
-            members = GangMembers(part.classes, (part,), pods, levelled=True)
-            rigid = self._packing.members(gang).pods == self._packing.needs[gang]
-            least = pods if rigid else max(1, part.need)
-            fitting = packing.fitting_domains(members, least, part.required, within)
-            salt = gang + 7919 * (part.index + 1)
-            chosen = (
-                fitting if every else _choose(fitting, self._best, salt, self._kept.get((gang, part.index)))
-            )
+        pods = int(self._problem.classes.count[list(part.classes)].sum())
+        members = GangMembers(part.classes, (part,), pods, levelled=True)
+        rigid = packing.members(gang).pods == packing.needs[gang]
+        need = pods if rigid else max(1, part.need)
+        nodes, level = None if outer is None else outer.nodes, (part.required, part.pinned)
+        chosen = self._candidates(members, need, level, nodes, None if every else (gang, part.index))
+        return self._to_cells(part.required, chosen, outer, every)
+
+    def _candidates(
+        self,
+        members: GangMembers,
+        need: int,
+        level: tuple[int, int],
+        nodes: IntArray | None,
+        chooser: tuple[int, int] | None,
+    ) -> list[int]:
+        """The domains that may hold a minimum: the pinned one, or those chosen for `chooser`, a gang and a part."""
+        required, pinned = level
+        if pinned != NONE:
+            return [pinned] if self._packing.domain_nodes(required, pinned).size else []
+        fitting = self._packing.fitting_domains(members, need, required, nodes)
+        if chooser is None:
+            return fitting
+        # Gangs and parts with other numbers choose other domains, so that they do not crowd into the same ones.
+        salt = chooser[0] + 7919 * (chooser[1] + 1)
+        return _choose(fitting, self._best, salt, self._kept.get(chooser))
+
+    def _to_cells(
+        self, level: int, domains: list[int], outer: DomainCell | None, every: bool
+    ) -> list[DomainCell]:
+        """One cell for each domain, or with `every` one of all nodes in any of them, for bounds."""
+        if every and not domains:
+            return []
         if every:
-            return _anywhere(self._problem.nodes.levels[part.required], chosen, within)
-        result = []
-        for d in chosen:
-            nodes = packing.domain_nodes(part.required, d)
-            if within is not None:
-                nodes = np.intersect1d(nodes, within, assume_unique=True)
-            areas = self.areas(part.required, d) + (() if outer is None else outer.areas)
-            result.append(DomainCell(tuple(dict.fromkeys(areas)), nodes, domain, d))
-        return result
-
-
-def _anywhere(ids: IndexArray, domains: list[int], within: IntArray | None) -> list[DomainCell]:
-    """One cell of all nodes in any of these domains, for bounds; none if there are no domains."""
-    if not domains:
-        return []
-    nodes = np.flatnonzero(np.isin(ids, domains)) if within is None else within[np.isin(ids[within], domains)]
-    return [DomainCell((), nodes, NONE)]
+            inside = np.isin(self._problem.nodes.levels[level], domains)
+            nodes = np.flatnonzero(inside) if outer is None else outer.nodes[inside[outer.nodes]]
+            return [DomainCell((), nodes)]
+        cells = []
+        for domain in domains:
+            nodes, areas = self._packing.domain_nodes(level, domain), self.areas(level, domain)
+            if outer is not None:
+                nodes = np.intersect1d(nodes, outer.nodes, assume_unique=True)
+                areas = tuple(dict.fromkeys(areas + outer.areas))
+            cells.append(DomainCell(areas, nodes))
+        return cells
 
 
 def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[int]:
@@ -173,18 +174,11 @@ OPEN = NONE
 """A switch that is always on: for the pods of a gang that is taken already."""
 
 
-@dataclass(slots=True)
-class _Loads:
-    """Columns of the loads while they are collected."""
-
-    class_index: list[int] = field(default_factory=list)
-    switch: list[int] = field(default_factory=list)
-    cell: list[int] = field(default_factory=list)
-    variable: list[int] = field(default_factory=list)
-    factor: list[int] = field(default_factory=list)
+Load = tuple[int, int, int, int, int]
+"""Class, switch, cell, variable and factor of a load."""
 
 
-class TieredModel:
+class TieredModel(LinearModel):
     """The model of one problem; cuts only tighten it.
 
     Attributes `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads; `cell` points into
@@ -208,31 +202,24 @@ class TieredModel:
           relaxed: omit the choice of domains: a model for bounds only.
           complete: make every domain that holds a gang a candidate: then bounds of this model hold, too.
         """
+        super().__init__()
         self.problem: Problem = packing.problem
         self.packing, self.pools = packing, pools
         self.supply = PoolSupply(packing)
-        self.model = LinearModel()
         self.cells: list[DomainCell] = []
         self._domains = CandidateDomains(packing, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
-        self._loads = _Loads()
+        loads: list[Load] = []
         self._outer: dict[int, int] = {}
         problem = self.problem
         self.needs = np.array(packing.needs, np.int64)
         taken = self.needs == 0
-        self.y = self.model.add_variables(
-            taken.astype(np.int64), (problem.gangs.allowed | taken).astype(np.int64)
-        )
+        self.y = self.add_variables(taken.astype(np.int64), (problem.gangs.allowed | taken).astype(np.int64))
         self.rigid: BoolArray = np.array([packing.members(g).pods == n for g, n in enumerate(packing.needs)])
         for gang in np.flatnonzero(problem.gangs.allowed).tolist():
-            self._gang(gang)
-        loads = self._loads
-        self.class_index, self.switch = (
-            np.array(loads.class_index, np.int64),
-            np.array(loads.switch, np.int64),
-        )
-        self.cell, self.variable = np.array(loads.cell, np.int64), np.array(loads.variable, np.int64)
-        self.factor = np.array(loads.factor, np.int64)
+            loads += self._loads_of_gang(gang)
+        columns = np.array(loads, np.int64).reshape(len(loads), 5).T
+        self.class_index, self.switch, self.cell, self.variable, self.factor = columns
         self.owner = problem.classes.gang[self.class_index].astype(np.int64)
         self._minimums()
         self._quotas()
@@ -241,34 +228,36 @@ class TieredModel:
 
     # ------------------------------------------------------------------------------------ variables
 
-    def _gang(self, gang: int) -> None:
-        """Add the switches and loads of one gang."""
-        problem = self.problem
-        members = self.packing.members(gang)
-        need = int(self.needs[gang])
+    def _loads_of_gang(self, gang: int) -> Iterator[Load]:
+        """Add the switches of one gang and yield its loads."""
+        members, need = self.packing.members(gang), int(self.needs[gang])
         if members.pods < need:
             self._close(int(self.y[gang]))
         if not members.pods or members.pods < need:
             return
         root = OPEN if need == 0 else int(self.y[gang])
         outer: list[tuple[int, DomainCell | None]] = [(root, None)]
-        if problem.gangs.required[gang] != NONE:
-            cells = self._domains.of_gang(gang, members, every=self._relaxed)
+        if self.problem.gangs.required[gang] != NONE:
+            cells = self._domains.cells_of_gang(gang, members, every=self._relaxed)
             outer = self._switches(root, cells)
         for switch, cell in outer:
             for part in members.parts:
-                self._part(gang, part, switch, cell)
+                yield from self._loads_of_part(gang, part, switch, cell)
 
-    def _part(self, gang: int, part: SubgroupMembers, switch: int, cell: DomainCell | None) -> None:
+    def _loads_of_part(
+        self, gang: int, part: SubgroupMembers, switch: int, cell: DomainCell | None
+    ) -> Iterator[Load]:
         inner: list[tuple[int, DomainCell | None]] = [(switch, cell)]
         if part.required != NONE and part.classes:
-            cells = self._domains.of_part(gang, part, cell, every=self._relaxed)
+            cells = self._domains.cells_of_part(gang, part, cell, every=self._relaxed)
             inner = self._switches(switch, cells, optional=not (self.rigid[gang] or part.need))
-        for on, where in inner:
-            if where is not None and (not self.cells or self.cells[-1] is not where):
-                self.cells.append(where)
+        for inner_switch, inner_cell in inner:
+            if inner_cell is not None and (not self.cells or self.cells[-1] is not inner_cell):
+                self.cells.append(inner_cell)
             for class_index in part.classes:
-                self._load(class_index, on, NONE if where is None else len(self.cells) - 1)
+                yield self._add_load(
+                    class_index, inner_switch, NONE if inner_cell is None else len(self.cells) - 1
+                )
 
     def _switches(
         self, root: int, cells: list[DomainCell], optional: bool = False
@@ -280,38 +269,31 @@ class TieredModel:
             return []
         if self._relaxed:  # one cell of all that may do, under the gang's own switch
             return [(root, cells[0])]
-        size = len(cells)
-        found = self.model.add_variables(np.zeros(size, np.int64), np.ones(size, np.int64))
+        switches = self.add_booleans(len(cells))
         if root == OPEN:
-            self.model.add_row(found, np.ones(size, np.int64), -HIGHEST, 1)
+            self.add_sum(switches, upper=1)
         else:
-            signs = np.append(np.ones(size, np.int64), -1)
-            self.model.add_row(np.append(found, root), signs, -HIGHEST if optional else 0, 0)
-        self._outer.update(dict.fromkeys(found.tolist(), root))
-        return list(zip(found.tolist(), cells, strict=True))
+            self.add_switched_sum(switches, root, 1, -HIGHEST if optional else 0, 0)
+        self._outer.update(dict.fromkeys(switches.tolist(), root))
+        return list(zip(switches.tolist(), cells, strict=True))
 
     def _close(self, switch: int) -> None:
-        self.model.set_bounds(np.array([switch]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+        self.set_bounds(np.array([switch]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
-    def _load(self, class_index: int, switch: int, cell: int) -> None:
+    def _add_load(self, class_index: int, switch: int, cell: int) -> Load:
         """Add the pods of a class under a switch: a rigid gang uses the switch itself, others a new variable."""
         fit = self.pools.fit[self.pools.kinds[class_index]]
         room = int((fit if cell == NONE else fit[self.cells[cell].nodes]).sum())
         count = int(self.problem.classes.count[class_index])
-        variable, factor = switch, count
-        if not self.rigid[self.problem.classes.gang[class_index]]:
-            most = min(count, room)
-            variable, factor = int(self.model.add_variables(np.zeros(1, np.int64), np.array([most]))[0]), 1
-            if switch != OPEN and most:
-                self.model.add_row(np.array([variable, switch]), np.array([1, -most]), -HIGHEST, 0)
-        elif room < count:
-            self._close(switch)
-        loads = self._loads
-        loads.class_index.append(class_index)
-        loads.switch.append(switch)
-        loads.cell.append(cell)
-        loads.variable.append(variable)
-        loads.factor.append(factor)
+        if self.rigid[self.problem.classes.gang[class_index]]:
+            if room < count:
+                self._close(switch)
+            return class_index, switch, cell, switch, count
+        most = min(count, room)
+        variable = self.add_variables(np.zeros(1, np.int64), np.array([most]))
+        if switch != OPEN and most:
+            self.add_switched_sum(variable, switch, most, upper=0)
+        return class_index, switch, cell, int(variable[0]), 1
 
     # ------------------------------------------------------------------------------------ rows
 
@@ -319,22 +301,22 @@ class TieredModel:
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
         """Add lower <= Σ factors · pods of the loads (+ gangs [G] · y) <= upper; unscaled integers."""
-        total = np.zeros(self.model.variables, np.int64)
+        total = np.zeros(self.variables, np.int64)
         np.add.at(total, self.variable[loads], factors * self.factor[loads])
         if gangs is not None:
             np.add.at(total, self.y, gangs)
         used = np.flatnonzero(total)
         if used.size:
-            self.model.add_row(used, total[used], max(lower, -HIGHEST), min(upper, HIGHEST))
+            self.add_row(used, total[used], max(lower, -HIGHEST), min(upper, HIGHEST))
 
     def _minimums(self) -> None:
         problem = self.problem
         for gang in np.flatnonzero(~self.rigid & (self.needs > 0) & problem.gangs.allowed).tolist():
-            mine = np.flatnonzero(self.owner == gang)
-            wants = [(mine, int(self.needs[gang]))]
+            own = np.flatnonzero(self.owner == gang)
+            minimums = [(own, int(self.needs[gang]))]
             parts = self.packing.members(gang).parts
-            wants += [(mine[np.isin(self.class_index[mine], part.classes)], part.need) for part in parts]
-            for loads, need in wants:
+            minimums += [(own[np.isin(self.class_index[own], part.classes)], part.need) for part in parts]
+            for loads, need in minimums:
                 if need:
                     minus = np.zeros(len(problem.gangs.need), np.int64)
                     minus[gang] = -need
@@ -352,7 +334,7 @@ class TieredModel:
             if problem.quotas.gangs[q] < UNLIMITED:
                 fresh = np.flatnonzero(member & problem.gangs.fresh & (self.needs > 0))
                 most = max(0, int(problem.quotas.gangs[q]))
-                self.model.add_row(self.y[fresh], np.ones(len(fresh), np.int64), -HIGHEST, most)
+                self.add_sum(self.y[fresh], upper=most)
 
     def _whole_rows(self) -> None:
         """Add the rows of plugins that cover all nodes together, as rows over the loads."""
@@ -396,14 +378,14 @@ class TieredModel:
 
     def objective(self, weights: IntArray) -> IntArray:
         """Return Σ weights [C] over placed pods, as coefficients of the model's variables [V]."""
-        total = np.zeros(self.model.variables, np.int64)
+        total = np.zeros(self.variables, np.int64)
         np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total
 
     def values_of(self, solution: Solution) -> IntArray:
         """Return the model's variables for a solution that uses candidate domains only: a hint."""
         problem = self.problem
-        values = np.zeros(self.model.variables, np.int64)
+        values = np.zeros(self.variables, np.int64)
         values[self.y] = solution.taken
         placed = np.zeros(len(problem.classes.count), np.int64)
         np.add.at(placed, solution.classes, solution.counts)

@@ -8,14 +8,13 @@ and a valid relaxation for others.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from batchsched.solver.packing.limits import RowLedger
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import IndexArray, IntArray, Problem
+from batchsched.solver.problem import IndexArray, IntArray, Problem, group_positions
 
 MAX_SPLIT_POOLS: Final = 64
 """Pools are split along a row's partition as long as there are at most this many."""
@@ -72,9 +71,7 @@ def build_pools(packing: Packing) -> NodePools:
         finer = _number(np.stack([labels, problem.nodes.free[:, r]], axis=1))
         if int(finer.max(initial=0)) < MAX_FREE_POOLS:
             labels = finer
-    order = np.argsort(labels, kind="stable")
-    edges = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 2))
-    nodes = [order[a:b] for a, b in pairwise(edges.tolist())]
+    nodes = group_positions(labels, int(labels.max(initial=-1)) + 1)
     along = {i: np.array([ledger.domains[i][part[0]] for part in nodes], np.int64) for i in split}
     return NodePools(labels.astype(np.int32), nodes, along, kinds, fit)
 

@@ -120,19 +120,19 @@ class TieredRounds:
         peak = self._among(top, full.values_of(self.best), whole=True)
         if peak is None:
             self._narrow = True
-            if full.model.variables > MAX_FREE_VARIABLES:
-                peak = self._among(top, np.zeros(full.model.variables, np.int64), whole=False)
+            if full.variables > MAX_FREE_VARIABLES:
+                peak = self._among(top, np.zeros(full.variables, np.int64), whole=False)
         return peak or _above(self._full, full.values_of(self.best), floors, top)
 
     def _among(self, top: TieredSolution, hint: IntArray, whole: bool) -> TieredSolution | None:
         """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
         full, y = self._full.aggregate, self._full.aggregate.y
-        lower, upper = (side.copy() for side in full.model.bounds())
+        lower, upper = (side.copy() for side in full.bounds())
         chosen = top.values[self._loose.aggregate.y]
         most = np.maximum(np.minimum(chosen, upper[y]), lower[y])
-        full.model.set_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)
+        full.set_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)
         peak = self._full.climb(hint, [], top)
-        full.model.set_bounds(y, lower[y], upper[y])
+        full.set_bounds(y, lower[y], upper[y])
         return peak
 
     # ------------------------------------------------------------------------------------ realising
@@ -182,7 +182,7 @@ class TieredRounds:
                 if np.isin(full.cells[int(full.cell[j])].nodes, nodes).any()
             ]
             switches = np.unique(full.switch[here])
-            full.model.add_row(switches, np.ones(len(switches), np.int64), 0, len(switches) - 1)
+            full.add_sum(switches, 0, len(switches) - 1)
 
     # ------------------------------------------------------------------------------------ bounds
 
@@ -190,7 +190,7 @@ class TieredRounds:
         """Compute bounds with a model of every domain: they may be lower than those of the loose model."""
         packing = self._loose.aggregate.packing
         model = TieredModel(packing, self._loose.aggregate.pools, None, complete=True)
-        if model.model.variables > MAX_COMPLETE_VARIABLES:
+        if model.variables > MAX_COMPLETE_VARIABLES:
             return
         complete = TierSolver(model, self._spending)
         placed = count_placed(self._problem, self.best.classes, self.best.counts)

@@ -88,7 +88,7 @@ class TierSolver:
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """
-        model, local = self.aggregate.model, self.transport.local
+        model, local = self.aggregate, self.transport.local
         kept = self.transport.loosen()
         for row in local:
             model.set_row(row, -HIGHEST, HIGHEST)
@@ -148,7 +148,7 @@ class TierSolver:
         split = PoolSplit(np.zeros((len(weights), aggregate.pools.size)), 0.0)
         bound = HIGHEST
         for _ in range(MAX_CUTS_PER_TIER):
-            answer = maximise(aggregate.model, objective, spending.effort(MAX_STEP_EFFORT, least), hint=hint)
+            answer = maximise(aggregate, objective, spending.effort(MAX_STEP_EFFORT, least), hint=hint)
             spending.left -= answer.deterministic_used
             spending.guard |= answer.guard
             # Every answer's bound stays valid: cuts only remove choices that do not fit.
@@ -160,18 +160,18 @@ class TierSolver:
             if fits or (spending.left <= 0 and not least):
                 break
         if row is not None:
-            aggregate.model.set_row(row, -HIGHEST, HIGHEST)
+            aggregate.set_row(row, -HIGHEST, HIGHEST)
         return values, split, bound
 
     def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
         """Maximise the number of gangs among equal tier values."""
         aggregate = self.aggregate
-        objective = np.zeros(aggregate.model.variables, np.int64)
+        objective = np.zeros(aggregate.variables, np.int64)
         objective[aggregate.y] = 1
         now = int(objective @ values)
-        if now >= int((aggregate.model.bounds()[1][aggregate.y]).sum()):
+        if now >= int((aggregate.bounds()[1][aggregate.y]).sum()):
             return values, split
-        answer = maximise(aggregate.model, objective, self._spending.effort(MAX_TIE_EFFORT), hint=values)
+        answer = maximise(aggregate, objective, self._spending.effort(MAX_TIE_EFFORT), hint=values)
         self._spending.left -= answer.deterministic_used
         if answer.values is None or answer.objective <= now:
             return values, split
@@ -180,7 +180,7 @@ class TierSolver:
 
     def _at_least(self, objective: IntArray, floor: int) -> int | None:
         used = np.flatnonzero(objective)
-        return self.aggregate.model.add_row(used, objective[used], floor, HIGHEST) if used.size else None
+        return self.aggregate.add_row(used, objective[used], floor, HIGHEST) if used.size else None
 
     def _hold(self, weights: IntArray, floor: int) -> None:
         """Require the tier's value for the rest of this solve."""
@@ -190,5 +190,5 @@ class TierSolver:
 
     def _release(self) -> None:
         for row in self._rows:
-            self.aggregate.model.set_row(row, -HIGHEST, HIGHEST)
+            self.aggregate.set_row(row, -HIGHEST, HIGHEST)
         self._rows.clear()

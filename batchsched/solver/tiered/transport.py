@@ -300,7 +300,7 @@ class PoolTransport:
         worth = np.where(self._per_lot(pods) > 0, -duals[len(self._right) :], cheapest)
         over = np.maximum(0.0, worth[self.lot] - price)
         over[over < 1e-12] = 0.0
-        coefficient = np.zeros(aggregate.model.variables)
+        coefficient = np.zeros(aggregate.variables)
         np.add.at(coefficient, aggregate.variable, worth[self._lot[aggregate.class_index]] * aggregate.factor)
         fixed = np.ones(len(self.lot), np.bool_)
         fixed[self._moving] = False
@@ -320,7 +320,7 @@ class PoolTransport:
         limit = int(np.floor(right * scale)) + slack
         if int(whole @ values) <= limit:
             return False
-        row = aggregate.model.add_row(used, whole[used], -HIGHEST, limit)
+        row = aggregate.add_row(used, whole[used], -HIGHEST, limit)
         if self.tightened:
             self.local[row] = limit
         return True

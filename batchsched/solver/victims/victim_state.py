@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.solver.objective import required_pods
-from batchsched.solver.packing.packing import Packing, group_by
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     UNLIMITED,
     BoolArray,
@@ -19,6 +19,7 @@ from batchsched.solver.problem import (
     IntArray,
     Problem,
     VictimProblem,
+    group_positions,
     pods_that_fit,
 )
 
@@ -126,15 +127,14 @@ class VictimState:
         self._free = problem.free[terms.sites].copy()
         self.fit = terms.now.copy()
         self._taken = np.zeros(len(problem.limit), np.int64)
-        order = np.argsort(terms.unit, kind="stable")
-        self._edges = np.searchsorted(terms.unit[order], np.arange(problem.units + 1))
-        self._sites = terms.site[order]
-        self._freed = terms.freed[order]
-        self._limits = group_by(problem.limit_unit, problem.units)
-        with_it = group_by(problem.bond_unit, problem.units)
-        self._needs = [[int(problem.bond_with[b]) for b in bonds] for bonds in with_it]
-        upon = group_by(problem.bond_with, problem.units)
-        self._upon = [[int(problem.bond_unit[b]) for b in bonds] for bonds in upon]
+        self._shares = group_positions(terms.unit, problem.units)
+        self._limits = [entries.tolist() for entries in group_positions(problem.limit_unit, problem.units)]
+        self._needs = [
+            problem.bond_with[bonds].tolist() for bonds in group_positions(problem.bond_unit, problem.units)
+        ]
+        self._upon = [
+            problem.bond_unit[bonds].tolist() for bonds in group_positions(problem.bond_with, problem.units)
+        ]
 
     @property
     def cost(self) -> int:
@@ -157,9 +157,10 @@ class VictimState:
         leaving = self.along(units)
         for number, unit in enumerate(leaving):
             self._move(unit, 1)
-            if any(self._taken[r] > self.problem.limit[r] for r in self._rows(unit)):
-                for one in leaving[: number + 1]:
-                    self._move(one, -1)
+            rows = [self.problem.limit_row[entry] for entry in self._limits[unit]]
+            if any(self._taken[row] > self.problem.limit[row] for row in rows):
+                for moved in leaving[: number + 1]:
+                    self._move(moved, -1)
                 return False
         return True
 
@@ -171,19 +172,15 @@ class VictimState:
         """Tell whether an evicted unit may be evicted only with this unit."""
         return any(self.gone[other] for other in self._upon[unit])
 
-    def _rows(self, unit: int) -> list[int]:
-        return [int(self.problem.limit_row[k]) for k in self._limits[unit]]
-
     def _move(self, unit: int, sign: int) -> None:
         self.gone[unit] = sign > 0
-        for k in self._limits[unit]:
-            self._taken[self.problem.limit_row[k]] += sign * self.problem.limit_amount[k]
-        first, last = self._edges[unit], self._edges[unit + 1]
-        at = self._sites[first:last]
-        self._free[at] += sign * self._freed[first:last]
-        wanted = self.problem.wanted
-        mask = wanted.kinds.mask[wanted.classes.kind][:, self.terms.sites[at]]
-        self.fit[:, at] = _fits(wanted, self._free[at]) * mask
+        for entry in self._limits[unit]:
+            self._taken[self.problem.limit_row[entry]] += sign * self.problem.limit_amount[entry]
+        sites = self.terms.site[self._shares[unit]]
+        self._free[sites] += sign * self.terms.freed[self._shares[unit]]
+        pending = self.problem.wanted
+        mask = pending.kinds.mask[pending.classes.kind][:, self.terms.sites[sites]]
+        self.fit[:, sites] = _fits(pending, self._free[sites]) * mask
 
     @property
     def wanting(self) -> bool:
