@@ -55,14 +55,12 @@ class SolveLimits:
       guard_seconds: the loose wall-clock guard.
       gap: stop when the relative gap to the bound is no larger.
       seed: CP-SAT's random seed.
-      light: use the light presolve, which is best for tiered models; False keeps CP-SAT's own presolve.
     """
 
     deterministic: float
     guard_seconds: float
     gap: float = 0.0
     seed: int = 0
-    light: bool = True
 
 
 def maximise(
@@ -127,14 +125,45 @@ def _parameters(effort: SolveLimits) -> cp_sat.SatParameters:
     parameters.max_time_in_seconds = effort.guard_seconds
     parameters.relative_gap_limit = effort.gap
     parameters.linearization_level = 2
-    if effort.light:
-        parameters.cp_model_probing_level = 0
-        parameters.symmetry_level = 0
-        parameters.max_presolve_iterations = 1
-        parameters.presolve_inclusion_work_limit = 0
-        parameters.find_big_linear_overlap = False
-        parameters.find_clauses_that_are_exactly_one = False
+    # A light presolve: on models of this kind, CP-SAT's own takes longer than the search that it saves.
+    parameters.cp_model_probing_level = 0
+    parameters.symmetry_level = 0
+    parameters.max_presolve_iterations = 1
+    parameters.presolve_inclusion_work_limit = 0
+    parameters.find_big_linear_overlap = False
+    parameters.find_clauses_that_are_exactly_one = False
     return parameters
+
+
+class CpSatBudget:
+    """The remaining deterministic budget of a solve; each call of CP-SAT is charged to it.
+
+    Attributes:
+      left: deterministic units that may still be spent.
+      guard: whether the wall-clock guard ended a call.
+    """
+
+    def __init__(self, deterministic: float, guard_seconds: float, seed: int) -> None:
+        self.left = deterministic
+        self.guard = False
+        self._guard_seconds, self._seed = guard_seconds, seed
+
+    def maximise(
+        self,
+        model: LinearModel,
+        objective: NDArray[np.integer],
+        most: float,
+        *,
+        gap: float = 0.0,
+        hint: NDArray[np.integer] | None = None,
+    ) -> CpSatAnswer:
+        """Call `maximise` with `most` deterministic units and charge what it used."""
+        answer = maximise(
+            model, objective, SolveLimits(most, self._guard_seconds, gap, self._seed), hint=hint
+        )
+        self.left -= answer.deterministic_used
+        self.guard |= answer.guard
+        return answer
 
 
 def relax(model: LinearModel, objective: FloatArray) -> float:

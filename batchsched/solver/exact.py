@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.errors import SolverFault
-from batchsched.solver.cpsat import SolveLimits, maximise, relax
+from batchsched.solver.cpsat import CpSatBudget, relax
 from batchsched.solver.linear_model import scale_weights
 from batchsched.solver.node_model import NodeModel
 from batchsched.solver.objective import count_tiers, list_preferences, tier_values
@@ -32,13 +32,11 @@ class _Incumbent:
     def __init__(self, model: NodeModel, budget: Budget, seed: int, values: IntArray) -> None:
         self.model = model
         self.values = values
-        self.guard = False
-        self._left = budget.deterministic
-        self._effort = (budget.guard_seconds, seed)
+        self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
     def left(self, share: float, most: float = float("inf")) -> float:
         """Return what may be spent now: a share of the remaining budget, at most `most`."""
-        return 0.0 if self.guard else min(most, self._left * share)
+        return 0.0 if self.budget.guard else min(most, self.budget.left * share)
 
     def up(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
         """Improve the incumbent's Σ objective·x; return a proved upper bound, None if none was found."""
@@ -47,11 +45,7 @@ class _Incumbent:
             return now
         if allowance < _MIN_EFFORT:
             return None
-        guard_seconds, seed = self._effort
-        effort = SolveLimits(allowance, guard_seconds, seed=seed, light=True)
-        answer = maximise(self.model, objective, effort, hint=self.values)
-        self._left -= answer.deterministic_used
-        self.guard |= answer.guard
+        answer = self.budget.maximise(self.model, objective, allowance, hint=self.values)
         if answer.values is not None and answer.objective > now:
             self.values = answer.values
             now = answer.objective
@@ -143,7 +137,7 @@ def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:
         bound=np.maximum(bound, objective),
         stage="exact",
         rounds=1,
-        guard=climb.guard,
+        guard=climb.budget.guard,
     )
 
 

@@ -36,7 +36,7 @@ class LinearModel:
         self._starts: list[IntArray] = []
         self._columns: list[IntArray] = []
         self._coefficients: list[IntArray] = []
-        self._terms = 0
+        self._nonzeros = 0
         self.moved_variables: set[int] = set()
         self.moved_rows: set[int] = set()
         self.written: object = None
@@ -113,12 +113,12 @@ class LinearModel:
         Shapes: starts [n + 1], lower and upper [n]. A column may not repeat inside a row.
         """
         begin = np.asarray(starts[:-1], np.int64)
-        self._starts.append(begin + self._terms)
+        self._starts.append(begin + self._nonzeros)
         self._columns.append(np.asarray(columns, np.int64))
         self._coefficients.append(np.asarray(coefficients, np.int64))
         self.row_lower.extend(np.maximum(np.asarray(lower, np.int64), -HIGHEST).tolist())
         self.row_upper.extend(np.minimum(np.asarray(upper, np.int64), HIGHEST).tolist())
-        self._terms += len(columns)
+        self._nonzeros += len(columns)
 
     def set_bounds(
         self, indices: NDArray[np.integer], lower: NDArray[np.integer], upper: NDArray[np.integer]
@@ -151,7 +151,7 @@ class LinearModel:
             self._starts = [np.concatenate(self._starts)]
             self._columns = [np.concatenate(self._columns)]
             self._coefficients = [np.concatenate(self._coefficients)]
-        starts = np.append(self._starts[0] if self._starts else empty, self._terms)
+        starts = np.append(self._starts[0] if self._starts else empty, self._nonzeros)
         if not self._columns:
             return starts, empty, empty
         return starts, self._columns[0], self._coefficients[0]

@@ -17,7 +17,6 @@ from batchsched.solver.objective import (
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
 from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds
-from batchsched.solver.tiered.tier_solve import TierBudget
 from batchsched.solver.verify import verify_solution
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +78,13 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
             answer = select_by_quotas(packing, budget, seed, floor)
         if answer is not None:
             return answer
-    return _aggregated(admissible, TierBudget(budget, seed), floor, telemetry)
+    # Both placements are floors: no gang order may be better in this solver's own objective.
+    with telemetry.stage("greedy"):
+        peers = solve_job_by_job(problem)
+    best = peers if compare_solutions(peers, floor) > 0 else floor
+    placed = tuple(count_placed(problem, s.classes, s.counts) for s in (floor, peers))
+    uncut = replace(admissible, cuts=()) if admissible.cuts else problem
+    return TieredRounds(problem, uncut, budget, seed, PlacementFloors(best, placed), telemetry).run()
 
 
 def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
@@ -105,15 +110,3 @@ def without_cut_gangs(problem: Problem) -> Problem:
 def _pairs(problem: Problem) -> int:
     """Number of pairs of a class and a node that its mask allows."""
     return int(problem.kinds.mask.sum(axis=1)[problem.classes.kind].sum()) if len(problem.classes.kind) else 0
-
-
-def _aggregated(admissible: Problem, spending: TierBudget, floor: Solution, telemetry: Telemetry) -> Solution:
-    """Solve a session with the tiered model, its cuts included."""
-    problem = without_cut_gangs(admissible)
-    uncut = replace(admissible, cuts=()) if admissible.cuts else problem
-    with telemetry.stage("greedy"):
-        peers = solve_job_by_job(problem)
-    # Both placements are floors: no gang order may be better in this solver's own objective.
-    best = peers if compare_solutions(peers, floor) > 0 else floor
-    placed = tuple(count_placed(problem, s.classes, s.counts) for s in (floor, peers))
-    return TieredRounds(problem, uncut, spending, PlacementFloors(best, placed), telemetry).run()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from batchsched.ports.external import NoTelemetry
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing
@@ -20,7 +21,7 @@ from batchsched.solver.tiered import (
 from batchsched.solver.tiered.node_pools import PoolSupply, build_pools
 from batchsched.solver.tiered.rounding import round_to_nodes
 from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds
-from batchsched.solver.tiered.tier_solve import TierBudget, TierSolver
+from batchsched.solver.tiered.tier_solve import TierSolver
 from batchsched.solver.tiered.transport import PoolTransport
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate
@@ -71,7 +72,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
 def best(problem: Problem) -> list[int]:
     """Pods of every class at the model's peak."""
     aggregate = model(problem)
-    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(np.zeros(aggregate.variables, np.int64), [])
+    peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).climb(np.zeros(aggregate.variables, np.int64), [])
     assert peak is not None
     assert violated(aggregate, peak.values) == []
     return [int(pods) for pods in aggregate.pods(peak.values)]
@@ -223,7 +224,7 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
 
 
 def climber(problem: Problem, *, relaxed: bool = True) -> TierSolver:
-    return TierSolver(model(problem, relaxed=relaxed), TierBudget(Budget(), 0))
+    return TierSolver(model(problem, relaxed=relaxed), CpSatBudget(2.0, 30.0, 0))
 
 
 @pytest.mark.properties
@@ -244,7 +245,7 @@ def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
 def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
     packing = Packing(problem)
     complete = TierSolver(
-        TieredModel(packing, build_pools(packing), None, complete=True), TierBudget(Budget(), 0)
+        TieredModel(packing, build_pools(packing), None, complete=True), CpSatBudget(2.0, 30.0, 0)
     )
     best = brute(problem)
     placed = np.zeros(len(problem.classes.count), np.int64)
@@ -292,7 +293,7 @@ def test_classes_that_take_nothing_do_not_limit_each_other():
 def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
     aggregate = model(problem)
     start = np.zeros(aggregate.variables, np.int64)
-    peak = TierSolver(aggregate, TierBudget(Budget(), 0)).climb(start, [])
+    peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).climb(start, [])
     assert peak is not None
     for prefer in (False, True):
         realised = round_to_nodes(aggregate, peak.values, peak.split.pods, prefer)
@@ -320,9 +321,7 @@ def test_what_falls_short_is_reported():
 def run(problem: Problem, budget: Budget) -> Solution:
     floor = solve_greedy(problem)
     placed = count_placed(problem, floor.classes, floor.counts)
-    return TieredRounds(
-        problem, problem, TierBudget(budget, 0), PlacementFloors(floor, (placed,)), NoTelemetry()
-    ).run()
+    return TieredRounds(problem, problem, budget, 0, PlacementFloors(floor, (placed,)), NoTelemetry()).run()
 
 
 def test_even_a_budget_of_nothing_falls_behind_no_floor_and_reports_bounds():

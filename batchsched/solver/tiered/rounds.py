@@ -11,13 +11,14 @@ from typing import Final
 import numpy as np
 
 from batchsched.ports.external import Telemetry
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.objective import TIER_TOLERANCE, compare_solutions, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
-from batchsched.solver.tiered.tier_solve import TierBudget, TieredSolution, TierSolver
+from batchsched.solver.tiered.tier_solve import TieredSolution, TierSolver
 from batchsched.solver.tiered.transport import PoolSplit
 
 MAX_COMPLETE_VARIABLES: Final = 1500
@@ -41,7 +42,8 @@ class TieredRounds:
         self,
         problem: Problem,
         uncut: Problem,
-        spending: TierBudget,
+        budget: Budget,
+        seed: int,
         floors: PlacementFloors,
         telemetry: Telemetry,
     ) -> None:
@@ -50,11 +52,13 @@ class TieredRounds:
         Args:
           problem: the problem to solve.
           uncut: the problem without cuts and with every gang that cuts exclude; `problem` itself if there are none.
-          spending: the budget.
+          budget: limits of time and rounds.
+          seed: CP-SAT's seed.
           floors: solutions that the result must not be worse than.
           telemetry: receives the duration of each step.
         """
-        self._problem, self._spending, self._telemetry = problem, spending, telemetry
+        self._problem, self._budget, self._telemetry = problem, budget, telemetry
+        self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self._floors, self.best = floors, floors.best
         with telemetry.stage("build"):
             packing = Packing(problem)
@@ -77,7 +81,7 @@ class TieredRounds:
     def run(self) -> Solution:
         """Run rounds until the gap is met, all pods fit, a round after the first gains nothing, or the budget ends."""
         done, bounded, gained = 0, False, False
-        for number in range(self._spending.budget.rounds):
+        for number in range(self._budget.rounds):
             done = number + 1
             with self._telemetry.stage("choose"):
                 plan = self._choose()
@@ -89,14 +93,14 @@ class TieredRounds:
             if not (bounded or self._open()):
                 self._bound_best()
                 bounded = True
-            near = bounded and self.best.gap <= self._spending.budget.gap
+            near = bounded and self.best.gap <= self._budget.gap
             idle, gained = gained and not better, gained or better
             if near or idle or not realised.shortages or self._spending.left <= 0:
                 break
             self._learn(plan, realised)
         if done and not bounded:
             self._bound_best()
-        if self.best.gap > self._spending.budget.gap and self._narrow:
+        if self.best.gap > self._budget.gap and self._narrow:
             with self._telemetry.stage("bound"):
                 self._tighten_bound()
         return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
@@ -156,7 +160,7 @@ class TieredRounds:
     def _open(self) -> bool:
         """Whether the gap exceeds the budget's gap: the bound is never below the loose model's optimum."""
         peak = 0.0 if self._peak is None else float(self._peak.bound.sum())
-        return float(self.best.objective.sum()) < peak * (1 - self._spending.budget.gap)
+        return float(self.best.objective.sum()) < peak * (1 - self._budget.gap)
 
     def _learn(self, plan: TieredSolution, realised: RoundedSolution) -> None:
         """Reduce the pools by the pods that did not fit there, and forbid the domains that were too full."""

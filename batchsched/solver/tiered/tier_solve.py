@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsched.solver.cpsat import SolveLimits, maximise
+from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
 from batchsched.solver.linear_model import HIGHEST, scale_weights
 from batchsched.solver.objective import count_tiers
-from batchsched.solver.problem import Budget, FloatArray, IntArray
+from batchsched.solver.problem import FloatArray, IntArray
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
 
@@ -32,29 +32,14 @@ class TieredSolution:
     bound: FloatArray
 
 
-class TierBudget:
-    """The remaining budget of a session, and whether a wall-clock guard ended a call."""
-
-    def __init__(self, budget: Budget, seed: int) -> None:
-        """Start with the whole budget."""
-        self.budget = budget
-        self.left = budget.deterministic
-        self.guard = False
-        self._guard_seconds, self._seed = budget.guard_seconds, seed
-
-    def effort(self, most: float, least: float = 0.0) -> SolveLimits:
-        """Return the effort for one call: at most `most` deterministic units, and `least` even if none remain."""
-        return SolveLimits(max(1e-4, least, min(most, self.left)), self._guard_seconds, TIER_GAP, self._seed)
-
-
 class TierSolver:
     """Solves one tiered model lexicographically. Its cuts remain for the next solve, the fixed tiers do not."""
 
-    def __init__(self, aggregate: TieredModel, spending: TierBudget) -> None:
+    def __init__(self, aggregate: TieredModel, budget: CpSatBudget) -> None:
         """Scale every tier's weights to integers, each tier by its own factor."""
         self.aggregate = aggregate
         self.transport = PoolTransport(aggregate)
-        self._spending = spending
+        self._budget = budget
         problem = aggregate.problem
         self._weights = np.zeros(len(problem.classes.count), np.int64)
         self._scale, self._slack = np.ones(count_tiers(problem)), np.zeros(count_tiers(problem), np.int64)
@@ -141,23 +126,21 @@ class TierSolver:
         self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0
     ) -> tuple[IntArray | None, PoolSplit, int]:
         """Solve, check whether the pods fit, cut, repeat; return the last values, their split, an upper bound."""
-        aggregate, spending = self.aggregate, self._spending
+        aggregate = self.aggregate
         objective = aggregate.objective(weights)
         row = self._at_least(objective, floor) if floor > 0 else None
         values: IntArray | None = None
         split = PoolSplit(np.zeros((len(weights), aggregate.pools.size)), 0.0)
         bound = HIGHEST
         for _ in range(MAX_CUTS_PER_TIER):
-            answer = maximise(aggregate, objective, spending.effort(MAX_STEP_EFFORT, least), hint=hint)
-            spending.left -= answer.deterministic_used
-            spending.guard |= answer.guard
+            answer = self._maximise(objective, hint, MAX_STEP_EFFORT, least)
             # Every answer's bound stays valid: cuts only remove choices that do not fit.
             bound = min(bound, answer.bound)
             if answer.values is None:
                 break
             values = answer.values
             split, fits = self.transport.split(values)
-            if fits or (spending.left <= 0 and not least):
+            if fits or (self._budget.left <= 0 and not least):
                 break
         if row is not None:
             aggregate.set_row(row, -HIGHEST, HIGHEST)
@@ -171,12 +154,16 @@ class TierSolver:
         now = int(objective @ values)
         if now >= int((aggregate.bounds()[1][aggregate.y]).sum()):
             return values, split
-        answer = maximise(aggregate, objective, self._spending.effort(MAX_TIE_EFFORT), hint=values)
-        self._spending.left -= answer.deterministic_used
+        answer = self._maximise(objective, values, MAX_TIE_EFFORT)
         if answer.values is None or answer.objective <= now:
             return values, split
         other, fits = self.transport.split(answer.values)
         return (answer.values, other) if fits and other.short == 0.0 else (values, split)
+
+    def _maximise(self, objective: IntArray, hint: IntArray, most: float, least: float = 0.0) -> CpSatAnswer:
+        """Maximise with at most `most` deterministic units, and `least` even if none remain."""
+        units = max(1e-4, least, min(most, self._budget.left))
+        return self._budget.maximise(self.aggregate, objective, units, gap=TIER_GAP, hint=hint)
 
     def _at_least(self, objective: IntArray, floor: int) -> int | None:
         used = np.flatnonzero(objective)

@@ -18,7 +18,16 @@ import numpy as np
 
 from batchsched.solver.cpsat import LinearProgram
 from batchsched.solver.linear_model import HIGHEST, LinearModel
-from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, BoolArray, FloatArray, IntArray, Sense
+from batchsched.solver.problem import (
+    ALL_NODES,
+    NONE,
+    UNLIMITED,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Sense,
+    group_positions,
+)
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.node_pools import split_row
 
@@ -34,27 +43,6 @@ class PoolSplit:
 
     pods: FloatArray
     short: float
-
-
-class _Rows:
-    """Rows over x while they are collected, in the form Σ coefficient·x <= right + Σ gangs·y."""
-
-    def __init__(self) -> None:
-        self.row: list[IntArray] = []
-        self.column: list[IntArray] = []
-        self.factor: list[IntArray] = []
-        self.right: list[int] = []
-        self.levels: dict[tuple[int, int, int], int] = {}
-        self.gangs: dict[int, tuple[IntArray, IntArray]] = {}
-
-    def add(self, columns: IntArray, factors: IntArray, right: int) -> int:
-        """Add one row; return its index."""
-        index = len(self.right)
-        self.row.append(np.full(len(columns), index, np.int64))
-        self.column.append(columns)
-        self.factor.append(factors)
-        self.right.append(right)
-        return index
 
 
 class PoolTransport:
@@ -74,16 +62,17 @@ class PoolTransport:
         self.lot, self.pool = (axis.astype(np.int64) for axis in np.nonzero(total))
         self._upper = total[self.lot, self.pool]
         self._moving = np.flatnonzero(bound[self._first][self.lot])
-        rows = _Rows()
-        self._level_rows(rows)
-        self._plugin_rows(rows)
-        empty = np.zeros(0, np.int64)
-        self._row = np.concatenate([empty, *rows.row])
-        self._column = np.concatenate([empty, *rows.column])
-        self._factor = np.concatenate([empty, *rows.factor]).astype(np.float64)
-        self._right = np.array(rows.right, np.float64)
-        self._gangs, self._levels = rows.gangs, rows.levels
-        self._given = self._right.copy()
+        # Rows have the form Σ coefficient·x <= right + Σ gangs·y.
+        self._levels: dict[tuple[int, int, int], int] = {}
+        self._gangs: dict[int, tuple[IntArray, IntArray]] = {}
+        rows = LinearModel()
+        rows.add_variables(np.zeros(len(self.lot), np.int64), self._upper)
+        self._add_level_rows(rows)
+        self._add_plugin_rows(rows)
+        starts, self._column, factors = rows.matrix()
+        self._row, self._factor = np.repeat(np.arange(rows.rows), np.diff(starts)), factors.astype(np.float64)
+        self._original_right = rows.sides()[1].astype(np.float64)
+        self._right = self._original_right.copy()
         self.local: dict[int, int] = {}
         self._program = self._build(rows)
 
@@ -153,7 +142,7 @@ class PoolTransport:
             caps = np.minimum(caps, total)
         return caps
 
-    def _level_rows(self, rows: _Rows) -> None:
+    def _add_level_rows(self, rows: LinearModel) -> None:
         """Add the slot rows of every pool that can be violated at all."""
         aggregate = self._aggregate
         supply = aggregate.supply
@@ -163,11 +152,11 @@ class PoolTransport:
                 continue
             for level in supply.rows(self._first[self.lot[columns]], self._upper[columns], nodes):
                 used = np.flatnonzero(level.factors)
-                index = rows.add(columns[used], level.factors[used], level.right)
+                index = rows.add_row(columns[used], level.factors[used], upper=level.right)
                 if level.size is not None:
-                    rows.levels[p, level.size[0], level.size[1]] = index
+                    self._levels[p, level.size[0], level.size[1]] = index
 
-    def _plugin_rows(self, rows: _Rows) -> None:
+    def _add_plugin_rows(self, rows: LinearModel) -> None:
         """Add the rows of plugins over domains that are unions of pools; AT_LEAST rows are negated."""
         aggregate = self._aggregate
         ledger = aggregate.packing.room.rows
@@ -183,24 +172,18 @@ class PoolTransport:
                 if abs(right) >= UNLIMITED:
                     continue
                 columns = np.flatnonzero(concerned & np.isin(self.pool, pools))
-                index = rows.add(columns, sign * of_lot[columns], sign * right)
+                index = rows.add_row(columns, sign * of_lot[columns], upper=sign * right)
                 if row.gangs.size:
-                    rows.gangs[index] = (row.gangs.astype(np.int64), -sign * row.gang_coefficients[d])
+                    self._gangs[index] = (row.gangs.astype(np.int64), -sign * row.gang_coefficients[d])
 
-    def _build(self, rows: _Rows) -> LinearProgram:
-        aggregate, model = self._aggregate, LinearModel()
-        lots = len(self._first)
-        model.add_variables(np.zeros(len(self.lot), np.int64), self._upper)
+    def _build(self, model: LinearModel) -> LinearProgram:
+        """Add the pods of every lot and their shortage; return the program that minimises the weighted shortage."""
+        aggregate, lots = self._aggregate, len(self._first)
         # Without an upper limit that could be reached, the dual of a shortage belongs to its lot's row alone.
         most = 2 * self._per_lot(aggregate.problem.classes.count.astype(np.int64)) + 1
         short = model.add_variables(np.zeros(lots, np.int64), most)
-        for columns, factors, right in zip(rows.column, rows.factor, rows.right, strict=True):
-            model.add_row(columns, factors, -HIGHEST, right)
-        order = np.argsort(self.lot, kind="stable")
-        edges = np.searchsorted(self.lot[order], np.arange(lots + 1))
-        for u in range(lots):
-            columns = np.append(order[edges[u] : edges[u + 1]], short[u])
-            model.add_row(columns, np.ones(len(columns), np.int64), 0, 0)
+        for columns, shortage in zip(group_positions(self.lot, lots), short.tolist(), strict=True):
+            model.add_sum(np.append(columns, shortage), 0, 0)
         size = np.array([aggregate.packing.room.slots.dominant(c) for c in self._first.tolist()])
         cost = np.zeros(model.variables)
         cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if lots else 0.0
@@ -211,7 +194,7 @@ class PoolTransport:
     @property
     def tightened(self) -> bool:
         """Whether rows are tighter than the problem's: then new cuts are not valid for bounds."""
-        return bool((self._right < self._given).any())
+        return bool((self._right < self._original_right).any())
 
     def tighten(self, class_index: int, pods: FloatArray) -> None:
         """Subtract pods [P] of a class that did not fit from the slot rows of its size and of smaller sizes."""
@@ -224,7 +207,7 @@ class PoolTransport:
     def loosen(self) -> FloatArray:
         """Give every row its original right side; return the tightened ones for `restore`."""
         kept = self._right.copy()
-        self.restore(self._given)
+        self.restore(self._original_right)
         return kept
 
     def restore(self, right: FloatArray) -> None:

@@ -5,11 +5,10 @@ Shapes: C classes, D domains, F shares of units on sites, N nodes, S sites, U un
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
-from batchsched.solver.cpsat import SolveLimits
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSet
@@ -40,8 +39,7 @@ def choose_by_price(terms: VictimTerms) -> VictimState | None:
         price = np.maximum(price, cost_per_pod(terms, c))
     some = np.flatnonzero(gain > 0)
     order = some[np.argsort(price[some] / gain[some], kind="stable")]
-    on = group_units_by_node(terms)
-    return _in_order(terms, (on[site] for site in order.tolist()))
+    return _in_order(terms, (_units_on(terms, site) for site in order.tolist()))
 
 
 def choose_by_node(terms: VictimTerms) -> VictimState | None:
@@ -49,7 +47,6 @@ def choose_by_node(terms: VictimTerms) -> VictimState | None:
     ground = VictimState(terms)
     gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
     open_sites = gain > 0
-    on = group_units_by_node(terms)
     while not ground.enough():
         left = np.flatnonzero(open_sites)
         if not left.size:
@@ -58,7 +55,7 @@ def choose_by_node(terms: VictimTerms) -> VictimState | None:
         price = np.bincount(terms.site, staying, len(terms.sites))
         site = int(left[np.argmin(price[left] / gain[left])])
         open_sites[site] = False
-        ground.leave(on[site])
+        ground.leave(_units_on(terms, site))
     return ground
 
 
@@ -82,12 +79,9 @@ def restore_unneeded(ground: VictimState) -> None:
                 ground.leave([unit])
 
 
-def group_units_by_node(terms: VictimTerms) -> list[list[int]]:
-    """Return the units on each site."""
-    order = np.argsort(terms.site, kind="stable")
-    edges = np.searchsorted(terms.site[order], np.arange(len(terms.sites) + 1)).tolist()
-    units = terms.unit[order].tolist()
-    return [units[a:b] for a, b in pairwise(edges)]
+def _units_on(terms: VictimTerms, site: int) -> list[int]:
+    units: list[int] = terms.unit[terms.shares_on[site]].tolist()
+    return units
 
 
 def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
@@ -246,11 +240,14 @@ class _Search:
 
     def __init__(self, budget: VictimBudget, seed: int) -> None:
         self._budget = budget
-        self._left = budget.deterministic
-        self._seed = seed
+        self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self.best: VictimState | None = None
-        self.guard = False
         self._known: dict[int, VictimState] = {}
+
+    @property
+    def guard(self) -> bool:
+        """Whether the wall-clock guard ended a call of CP-SAT."""
+        return self._spending.guard
 
     def greedy(self, terms: VictimTerms) -> None:
         """Try the greedies."""
@@ -277,16 +274,11 @@ class _Search:
         model: VictimModel | None = None
         cut = bool(terms.problem.cuts)
         for _ in range(self._budget.rounds):
-            if self._left <= 0:
+            if self._spending.left <= 0:
                 return bound
             model = model or VictimModel(terms)
             below = self.best.cost if self.best is not None else most
-            effort = SolveLimits(
-                self._left, self._budget.guard_seconds, self._budget.gap, self._seed, light=True
-            )
-            answer = model.solve(self._known.get(id(terms)), below, effort)
-            self._left -= answer.deterministic_used
-            self.guard |= answer.guard
+            answer = model.solve(self._known.get(id(terms)), below, self._spending, self._budget.gap)
             if not cut:  # cuts say what the greedy's hand cannot place: no bound may rest on them
                 bound = max(bound, below if answer.infeasible else -answer.bound)
             if answer.values is None:

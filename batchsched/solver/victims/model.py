@@ -14,21 +14,21 @@ variables.
 
 import numpy as np
 
-from batchsched.solver.cpsat import CpSatAnswer, SolveLimits, maximise
+from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
 from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 
 
-class VictimModel:
+class VictimModel(LinearModel):
     """The model of one problem; solving again after a cut writes only the cut."""
 
     def __init__(self, terms: VictimTerms) -> None:
+        super().__init__()
         self._terms = terms
-        self._model = LinearModel()
         units = terms.problem.units
-        self._leave = self._model.add_variables(np.zeros(units, np.int64), np.ones(units, np.int64))
-        self._cells = [self._cells_of(c) for c in range(len(terms.count))]
+        self._leave = self.add_booleans(units)
+        self._cells = [_Cells(terms, c, self) for c in range(len(terms.count))]
         self._wanting: dict[int, int] = {}
         self._pairwise()
         self._capacity()
@@ -39,23 +39,20 @@ class VictimModel:
             self.cut(np.isin(np.arange(units), cut))
         self._cutoff: int | None = None
 
-    def solve(self, hint: VictimState | None, below: int, effort: SolveLimits) -> CpSatAnswer:
+    def solve(self, hint: VictimState | None, below: int, budget: CpSatBudget, gap: float) -> CpSatAnswer:
         """Find the least costly set of units that costs less than `below`; its first U values say which are evicted."""
         cost = self._terms.problem.cost
         if self._cutoff is None:
-            self._cutoff = self._model.add_row(self._leave, cost, upper=below - 1)
-        self._model.set_row(self._cutoff, 0, below - 1)
-        objective = np.zeros(self._model.variables, np.int64)
+            self._cutoff = self.add_row(self._leave, cost, upper=below - 1)
+        self.set_row(self._cutoff, 0, below - 1)
+        objective = np.zeros(self.variables, np.int64)
         objective[: len(cost)] = -cost
-        return maximise(self._model, objective, effort, hint=None if hint is None else self._values(hint))
+        values = None if hint is None else self._values(hint)
+        return budget.maximise(self, objective, budget.left, gap=gap, hint=values)
 
     def cut(self, gone: BoolArray) -> None:
         """Forbid a set of units [U] and all its subsets: another unit has to be evicted."""
-        staying = np.flatnonzero(~gone)
-        self._model.add_row(self._leave[staying], np.ones(len(staying), np.int64), lower=1)
-
-    def _cells_of(self, class_index: int) -> "_Cells":
-        return _Cells(self._terms, class_index, self._model)
+        self.add_sum(self._leave[np.flatnonzero(~gone)], lower=1)
 
     def _pairwise(self) -> None:
         """Rows x - (most - m)·v <= m, for each cell and each unit that blocks pods there."""
@@ -65,7 +62,7 @@ class VictimModel:
             width = cells.size[cells.cell[some]]
             columns = np.stack([cells.x[cells.cell[some]], self._leave[cells.unit[some]]], 1)
             factors = np.stack([np.ones(len(some), np.int64), -step[some] * width], 1)
-            self._model.add_rows(
+            self.add_rows(
                 np.arange(len(some) + 1) * 2,
                 columns.ravel(),
                 factors.ravel(),
@@ -76,17 +73,14 @@ class VictimModel:
     def _capacity(self) -> None:
         """Σ demand·x <= free + Σ freed·v, resource by resource, on the sites that the pairwise rows do not describe."""
         terms, several = self._terms, len(self._terms.count) > 1
-        wanted = terms.problem.wanted
+        pending = terms.problem.wanted
         loose = np.ones(len(terms.sites), np.bool_)
         if not several:
             loose = ~self._cells[0].merged
         free = terms.problem.free[terms.sites]
-        order = np.argsort(terms.site, kind="stable")
-        edges = np.searchsorted(terms.site[order], np.arange(len(terms.sites) + 1))
         for site in np.flatnonzero(loose).tolist():
-            shares = order[edges[site] : edges[site + 1]]
-            for r in np.flatnonzero((wanted.classes.demand > 0).any(axis=0)).tolist():
-                self._one_capacity(site, r, shares, int(free[site, r]))
+            for r in np.flatnonzero((pending.classes.demand > 0).any(axis=0)).tolist():
+                self._one_capacity(site, r, terms.shares_on[site], int(free[site, r]))
 
     def _one_capacity(self, site: int, r: int, shares: IntArray, free: int) -> None:
         terms = self._terms
@@ -106,73 +100,69 @@ class VictimModel:
             factors.append(-free)
             free = 0
         divisor = int(np.gcd.reduce(np.array(factors, np.int64)))
-        self._model.add_row(np.array(columns), np.array(factors, np.int64) // divisor, upper=free // divisor)
+        self.add_row(np.array(columns), np.array(factors, np.int64) // divisor, upper=free // divisor)
 
     def _wants(self, site: int) -> int:
         """The boolean that must be 1 before a pod may be placed on a site."""
         known = self._wanting.get(site)
         if known is None:
-            known = int(self._model.add_variables(np.zeros(1, np.int64), np.ones(1, np.int64))[0])
+            known = int(self.add_booleans(1)[0])
             self._wanting[site] = known
             for c, cells in enumerate(self._cells):
                 if cells.of_site[site] >= 0:
-                    pair = np.array([cells.x[cells.of_site[site]], known])
-                    self._model.add_row(pair, np.array([1, -self._terms.most[c, site]]), upper=0)
+                    count = cells.x[cells.of_site[site] : cells.of_site[site] + 1]
+                    self.add_switched_sum(count, known, int(self._terms.most[c, site]), upper=0)
         return known
 
     def _demand(self) -> None:
         """As many pods as the gang and each of its subgroups needs, and no more of a class than exist."""
         terms = self._terms
-        wanted = terms.problem.wanted
+        pending = terms.problem.wanted
         xs = [cells.x for cells in self._cells]
         for c, x in enumerate(xs):
-            self._model.add_row(
-                x, np.ones(len(x), np.int64), lower=int(terms.count[c]) if terms.rigid else 0,
-                upper=HIGHEST if terms.rigid else int(terms.count[c]),
-            )  # fmt: skip
+            count = int(terms.count[c])
+            self.add_sum(x, count if terms.rigid else 0, HIGHEST if terms.rigid else count)
         if terms.rigid:
             return
-        every = np.concatenate(xs)
-        self._model.add_row(every, np.ones(len(every), np.int64), lower=terms.minimum)
-        for s, least in enumerate(wanted.subgroups.need.tolist()):
-            mine = [xs[c] for c in np.flatnonzero(wanted.classes.subgroup == s).tolist()]
-            if least and mine:
-                some = np.concatenate(mine)
-                self._model.add_row(some, np.ones(len(some), np.int64), lower=int(least))
+        self.add_sum(np.concatenate(xs), lower=terms.minimum)
+        for s, least in enumerate(pending.subgroups.need.tolist()):
+            members = [xs[c] for c in np.flatnonzero(pending.classes.subgroup == s).tolist()]
+            if least and members:
+                self.add_sum(np.concatenate(members), lower=int(least))
 
     def _bonds_and_limits(self) -> None:
         problem = self._terms.problem
         for unit, other in zip(problem.bond_unit.tolist(), problem.bond_with.tolist(), strict=True):
-            self._model.add_row(self._leave[[unit, other]], np.array([1, -1]), upper=0)
+            self.add_row(self._leave[[unit, other]], np.array([1, -1]), upper=0)
         for row, most in enumerate(problem.limit.tolist()):
-            mine = problem.limit_row == row
-            if mine.any():
-                self._model.add_row(
-                    self._leave[problem.limit_unit[mine]], problem.limit_amount[mine], upper=most
+            entries = problem.limit_row == row
+            if entries.any():
+                self.add_row(
+                    self._leave[problem.limit_unit[entries]], problem.limit_amount[entries], upper=most
                 )
 
     def _quotas(self) -> None:
         """For a gang that needs all its pods: the amounts that its quotas lack must be freed there."""
         problem = self._terms.problem
-        wanted = problem.wanted
-        if not len(wanted.quotas.gangs) or not self._terms.rigid:
+        pending = problem.wanted
+        if not len(pending.quotas.gangs) or not self._terms.rigid:
             return
-        asked, held = self._terms.count @ wanted.classes.demand, problem.total()
-        for q in np.flatnonzero(wanted.quotas.covers[:, 0]).tolist():
+        asked, held = self._terms.count @ pending.classes.demand, problem.total()
+        for q in np.flatnonzero(pending.quotas.covers[:, 0]).tolist():
             inside = problem.quota_unit[q]
             for r in np.flatnonzero((asked > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():
                 lack = int(asked[r] - problem.quota_left[q, r])
                 self._free_at_least(np.flatnonzero(inside & (held[:, r] > 0)), held[:, r], lack)
-            if wanted.gangs.fresh[0]:
+            if pending.gangs.fresh[0]:
                 ends = np.flatnonzero(inside & problem.ends)
                 self._free_at_least(ends, problem.ends.astype(np.int64), int(1 - problem.gangs_left[q]))
 
     def _free_at_least(self, units: IntArray, amounts: IntArray, lack: int) -> None:
         if lack > 0:
-            self._model.add_row(self._leave[units], amounts[units], lower=lack)
+            self.add_row(self._leave[units], amounts[units], lower=lack)
 
     def _values(self, ground: VictimState) -> IntArray:
-        values = np.zeros(self._model.variables, np.int64)
+        values = np.zeros(self.variables, np.int64)
         values[: len(ground.gone)] = ground.gone
         for c, cells in enumerate(self._cells):
             fit = np.bincount(
@@ -206,32 +196,24 @@ class _Cells:
         loose_shares = terms.without[class_index] > now[terms.site]
         loose = np.bincount(terms.site[loose_shares], minlength=len(terms.sites)) > 0
         self.merged = ~loose & (len(terms.count) == 1)
-        order = np.lexsort((terms.unit, terms.site))
-        edges = np.searchsorted(terms.site[order], np.arange(len(now) + 1)).tolist()
-        known: dict[object, int] = {}
+        cell_of_key: dict[object, int] = {}
         self.of_site = np.full(len(now), NONE, np.int64)
         sizes: list[int] = []
         first: list[int] = []
         for site in np.flatnonzero(most > 0).tolist():
-            shares = order[edges[site] : edges[site + 1]]
             key: object = site
             if self.merged[site]:
-                key = (int(now[site]), int(most[site]), terms.unit[shares].tobytes())
-            cell = known.setdefault(key, len(known))
+                key = (int(now[site]), int(most[site]), terms.unit[terms.shares_on[site]].tobytes())
+            cell = cell_of_key.setdefault(key, len(cell_of_key))
             if cell == len(sizes):
                 sizes.append(0)
                 first.append(site)
             sizes[cell] += 1
             self.of_site[site] = cell
         self.size = np.array(sizes, np.int64)
-        most_of = most[first] if first else np.zeros(0, np.int64)
-        upper = np.minimum(most_of * self.size, terms.count[class_index])
+        upper = np.minimum(most[np.array(first, np.int64)] * self.size, terms.count[class_index])
         self.x = model.add_variables(np.zeros(len(sizes), np.int64), upper)
-        shares = (
-            np.concatenate([order[edges[site] : edges[site + 1]] for site in first])
-            if first
-            else np.zeros(0, np.int64)
-        )
+        shares = np.concatenate([np.zeros(0, np.int64), *(terms.shares_on[site] for site in first)])
         self.cell = self.of_site[terms.site[shares]]
         self.unit = terms.unit[shares]
         self.without = terms.without[class_index, shares]

@@ -33,6 +33,7 @@ class VictimTerms:
       sites: [S] the nodes where some class may ever fit, ascending.
       now, most: [C, S] pods of a class that fit there if all units stay, and if none stays.
       unit, site: [F] the shares of units on sites.
+      shares_on: the shares on each site, ascending.
       freed: [F, R] what they free.
       without: [C, F] pods of a class that fit on the share's site if only its unit stays.
       minimum: pods that the gang needs.
@@ -47,6 +48,7 @@ class VictimTerms:
     most: IntArray
     unit: IndexArray
     site: IntArray
+    shares_on: list[IntArray]
     freed: IntArray
     without: IntArray
     minimum: int
@@ -65,7 +67,9 @@ class VictimTerms:
         sites = np.flatnonzero(ever.any(axis=0))
         place = np.full(len(problem.free), -1, np.int64)
         place[sites] = np.arange(len(sites))
-        inside = place[problem.node] >= 0
+        # By unit, so that equal sets of units on two sites are equal arrays.
+        inside = np.flatnonzero(place[problem.node] >= 0)
+        inside = inside[np.argsort(problem.unit[inside], kind="stable")]
         site = place[problem.node[inside]]
         freed = problem.freed[inside]
         at = sites[site]
@@ -86,6 +90,7 @@ class VictimTerms:
             ever[:, sites],
             problem.unit[inside],
             site,
+            group_positions(site, len(sites)),
             freed,
             _fits(wanted, (problem.free + gone)[at] - freed) * mask[:, at],
             minimum,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.cpsat import SolveLimits
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.problem import VictimProblem
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import (
@@ -217,15 +217,12 @@ def test_a_gang_gives_an_equal_part_of_its_cost_to_every_node_that_it_holds_back
     assert bound_cost(terms) == 6
 
 
-EFFORT = SolveLimits(4.0, 30.0)
-
-
 @pytest.mark.properties
 @given(victim_problems(plain=True))
 def test_the_model_by_itself_finds_the_cheapest_set(problem):
     best = cheapest(problem)
     for terms in split_by_domain(problem):
-        answer = VictimModel(terms).solve(None, int(problem.cost.sum()) + 1, EFFORT)
+        answer = VictimModel(terms).solve(None, int(problem.cost.sum()) + 1, CpSatBudget(4.0, 30.0, 0), 0.0)
         assert (None if answer.values is None else -answer.objective) == best
 
 
@@ -233,9 +230,9 @@ def test_nothing_cheaper_than_the_cheapest_is_infeasible_and_a_cut_asks_for_some
     problem = victims_of([[0]] * 2, {"pods": 1, "demand": [8]}, [(1, {0: [8]}), (2, {1: [8]})])
     terms = next(split_by_domain(problem))
     model = VictimModel(terms)
-    assert model.solve(VictimState(terms), 1, EFFORT).infeasible
+    assert model.solve(VictimState(terms), 1, CpSatBudget(4.0, 30.0, 0), 0.0).infeasible
     model.cut(np.array([True, False]))
-    answer = model.solve(None, 4, EFFORT)
+    answer = model.solve(None, 4, CpSatBudget(4.0, 30.0, 0), 0.0)
     assert answer.values is not None
     assert -answer.objective == 2
 
@@ -255,7 +252,7 @@ def test_the_model_frees_in_a_queue_what_its_limit_lacks_and_no_more():
         gangs_left=np.array([1]),
         quota_unit=np.array([[True, True]]),
     )
-    answer = VictimModel(next(split_by_domain(problem))).solve(None, 4, EFFORT)
+    answer = VictimModel(next(split_by_domain(problem))).solve(None, 4, CpSatBudget(4.0, 30.0, 0), 0.0)
     assert answer.values is not None
     assert -answer.objective == 1
 
