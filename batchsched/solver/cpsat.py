@@ -139,12 +139,12 @@ class CpSatBudget:
     """The remaining deterministic budget of a solve; each call of CP-SAT is charged to it.
 
     Attributes:
-      left: deterministic units that may still be spent.
+      remaining: deterministic units that may still be spent.
       guard: whether the wall-clock guard ended a call.
     """
 
     def __init__(self, deterministic: float, guard_seconds: float, seed: int) -> None:
-        self.left = deterministic
+        self.remaining = deterministic
         self.guard = False
         self._guard_seconds, self._seed = guard_seconds, seed
 
@@ -161,7 +161,7 @@ class CpSatBudget:
         answer = maximise(
             model, objective, SolveLimits(most, self._guard_seconds, gap, self._seed), hint=hint
         )
-        self.left -= answer.deterministic_used
+        self.remaining -= answer.deterministic_used
         self.guard |= answer.guard
         return answer
 

@@ -34,9 +34,9 @@ class _Incumbent:
         self.values = values
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
-    def left(self, share: float, most: float = float("inf")) -> float:
+    def allowance(self, share: float, most: float = float("inf")) -> float:
         """Return what may be spent now: a share of the remaining budget, at most `most`."""
-        return 0.0 if self.budget.guard else min(most, self.budget.left * share)
+        return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
     def up(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
         """Improve the incumbent's Σ objective·x; return a proved upper bound, None if none was found."""
@@ -97,7 +97,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     objective[: len(model.classes)] = integers[model.classes]
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
     ceiling = int(integers @ np.minimum(fit, problem.classes.count))
-    allowance = climb.left(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
+    allowance = climb.allowance(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
     bound = climb.up(objective, ceiling, allowance)
     worth = float(tier_values(problem, model.classes, climb.values[: len(model.classes)])[tier])
     climb.fix(objective, slack)
@@ -113,11 +113,11 @@ def polish(climb: _Incumbent) -> None:
     """Decide among equal values: most gangs, preferred levels, then scores and packing."""
     climb.values, objective, slack = add_preferences(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
-    climb.up(objective, ceiling, climb.left(0.75))
+    climb.up(objective, ceiling, climb.allowance(0.75))
     climb.fix(objective, slack)
     climb.values, objective = place_by_score(climb.model, climb.values)
     _, upper = climb.model.bounds()
-    climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.left(1.0, _MAX_SCORE_EFFORT))
+    climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.allowance(1.0, _MAX_SCORE_EFFORT))
 
 
 def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:

@@ -68,11 +68,11 @@ def number_equal_gangs(room: FreeCapacity) -> list[int]:
     one by one or together gives the same result.
     """
     problem = room.problem
-    found = [-1] * len(problem.gangs.need)
+    numbers_of_gangs = [-1] * len(problem.gangs.need)
     if room.rows.rows:
-        return found
+        return numbers_of_gangs
     alone = (
-        (np.bincount(problem.classes.gang, problem.classes.count, minlength=len(found)) == 1)
+        (np.bincount(problem.classes.gang, problem.classes.count, minlength=len(numbers_of_gangs)) == 1)
         & problem.gangs.allowed
         & (problem.gangs.need == 1)
         & (problem.gangs.required == NONE)
@@ -86,6 +86,6 @@ def number_equal_gangs(room: FreeCapacity) -> list[int]:
             and class_index not in room.banned
             and not room.quotas.is_limited(gang)
         ):
-            asked = int(problem.classes.kind[class_index]), room.slots.demand[class_index].tobytes()
-            found[gang] = numbers.setdefault(asked, len(numbers))
-    return found
+            request = int(problem.classes.kind[class_index]), room.slots.demand[class_index].tobytes()
+            numbers_of_gangs[gang] = numbers.setdefault(request, len(numbers))
+    return numbers_of_gangs

@@ -39,7 +39,7 @@ class RoomRequest:
     """
 
     class_index: int
-    left: int
+    missing_pods: int
     nodes: IntArray | None
 
 
@@ -259,7 +259,7 @@ class ClearingNeighbourhood:
         if device < 0:
             return
         self._placed.refresh()
-        goal = request.left - _admitted(self._packing, request)
+        goal = request.missing_pods - _admitted(self._packing, request)
         usable = room.usable(class_index)
         if request.nodes is not None:
             usable = usable & np.isin(np.arange(len(problem.nodes.free)), request.nodes)
@@ -273,7 +273,7 @@ class ClearingNeighbourhood:
         clearable = ~(pods[~movable] > 0).any(axis=0)
         pods, nodes = pods[:, clearable], nodes[clearable]
         for column in np.argsort(pods.sum(axis=0), kind="stable")[:MAX_CLEARED_NODES].tolist():
-            if request.left <= goal:
+            if request.missing_pods <= goal:
                 return
             yield ClearingMove(int(nodes[column]), pods[:, column])
 
@@ -304,7 +304,7 @@ def _small_first(packing: Packing) -> IntArray:
 def _admitted(packing: Packing, request: RoomRequest) -> int:
     """How many pods of the request the quotas of its gang admit."""
     room, gang = packing.room, int(packing.problem.classes.gang[request.class_index])
-    return room.quotas.room(gang, room.slots.needs[request.class_index], request.left)
+    return room.quotas.room(gang, room.slots.needs[request.class_index], request.missing_pods)
 
 
 def _allowed_nodes(packing: Packing, class_index: int) -> IntArray | None:
@@ -368,7 +368,7 @@ class SwapNeighbourhood:
         """Yield exchanges of every pair of groups once; `partial`: also those that only reduce what a node lacks."""
         room, by_group = self._packing.room, self._placed.by_group
         demand = room.slots.demand[request.class_index]
-        near = self._near(demand, nodes)[: BASE_NODES + request.left]
+        near = self._near(demand, nodes)[: BASE_NODES + request.missing_pods]
         for leaving in np.flatnonzero((by_group[:, near] > 0).any(axis=1)).tolist():
             sources = near[by_group[leaving, near] > 0]
             helped = self._helped(demand, leaving, sources, partial)
@@ -397,7 +397,7 @@ class SwapNeighbourhood:
         self._marked[sources] = False
         pairs = min(len(sources), len(targets))
         gang = int(self._packing.problem.classes.gang[class_index])
-        want = room.quotas.room(gang, room.slots.needs[class_index], request.left)
+        want = room.quotas.room(gang, room.slots.needs[class_index], request.missing_pods)
         if not pairs or want <= 0:
             return None
         enough = np.ones(pairs, np.bool_)
@@ -516,9 +516,9 @@ class LocalSearch:
             return 0  # a move might break the row for pods that are placed already
         request = RoomRequest(class_index, want, nodes)
         for neighbourhood in self._neighbourhoods:
-            if request.left > 0:
+            if request.missing_pods > 0:
                 self._try_moves(neighbourhood, request)
-        return want - request.left
+        return want - request.missing_pods
 
     def _try_moves(self, neighbourhood: Neighbourhood[Any], request: RoomRequest) -> None:
         room = self._packing.room
@@ -528,7 +528,7 @@ class LocalSearch:
             if placed is None:
                 room.rollback(mark)
                 continue
-            request.left -= placed
+            request.missing_pods -= placed
             # Return before the next move is drawn: a generator computes it at once, and it would not be used.
-            if request.left <= 0:
+            if request.missing_pods <= 0:
                 return

@@ -59,16 +59,18 @@ def least_requests(problem: Problem) -> IntArray:
 
 def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     """Return which gangs [G] exceed their quotas even if no other gang is placed. No solution takes them."""
-    found = np.zeros(len(problem.gangs.need), np.bool_)
+    beyond = np.zeros(len(problem.gangs.need), np.bool_)
     if not len(problem.quotas.gangs):
-        return found
+        return beyond
     quota, gang = np.nonzero(problem.quotas.covers)
     requests = least_requests(problem)[gang]
-    left = np.maximum(0, problem.quotas.free[quota])
+    remaining = np.maximum(0, problem.quotas.free[quota])
     counted = problem.gangs.fresh[gang] & (required_pods(problem)[gang] > 0)
-    over = ((requests > 0) & (requests > left)).any(axis=1) | (counted & (problem.quotas.gangs[quota] < 1))
-    found[gang[over]] = True
-    return found
+    over = ((requests > 0) & (requests > remaining)).any(axis=1) | (
+        counted & (problem.quotas.gangs[quota] < 1)
+    )
+    beyond[gang[over]] = True
+    return beyond
 
 
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
@@ -87,9 +89,9 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
 
 def compare_tiers(first: FloatArray, second: FloatArray) -> int:
     """Compare two rows of tier values [T] lexicographically: 1, 0 or -1 as the first is larger, equal or smaller."""
-    for one, other in zip(first.tolist(), second.tolist(), strict=True):
-        if abs(one - other) > TIER_TOLERANCE * max(abs(one), abs(other)):
-            return 1 if one > other else -1
+    for value, other in zip(first.tolist(), second.tolist(), strict=True):
+        if abs(value - other) > TIER_TOLERANCE * max(abs(value), abs(other)):
+            return 1 if value > other else -1
     return 0
 
 

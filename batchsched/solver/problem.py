@@ -432,7 +432,7 @@ class VictimProblem:
     """The gang that needs room, and the units that may be evicted for it.
 
     Args:
-      wanted: the problem of exactly one pending gang. Units are evicted only for its minimum. The free amounts of its
+      pending: the problem of exactly one pending gang. Units are evicted only for its minimum. The free amounts of its
         nodes and quotas are not read; the fields below replace them.
       free: [N, R] free amount now; negative on an overcommitted node.
       cost: [U] cost of evicting a unit, > 0; their sum is below 2^50.
@@ -441,14 +441,14 @@ class VictimProblem:
       bond_unit, bond_with: [B] the unit may be evicted only with the other one: a gang's minimum after its surplus.
       limit: [M] how much may be evicted: what disruption budgets and entitlements leave.
       limit_row, limit_unit, limit_amount: [J] the eviction of a unit uses this amount, > 0, of a limit.
-      quota_left: [Q, R] remaining amounts of the quotas of `wanted`; negative if a limit was lowered below the usage.
+      quota_left: [Q, R] remaining amounts of the quotas of `pending`; negative if a limit was lowered below the usage.
       gangs_left: [Q] remaining gangs of the quotas.
       quota_unit: [Q, U] whether a unit's pods count against a quota.
       ends: [U] whether the unit's gang stops running with its eviction.
       cuts: sets of units that do not make room; neither do their subsets.
     """
 
-    wanted: Problem
+    pending: Problem
     free: IntArray
     cost: IntArray
     unit: IndexArray

@@ -124,8 +124,8 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     if not binding.any():
         return None
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
-    some = take_subset(merge_nodes(problem), contended)
-    choice = some.restored(solve_exact(some.problem, most, seed))
+    subset = take_subset(merge_nodes(problem), contended)
+    choice = subset.restored(solve_exact(subset.problem, most, seed))
     if compare_tiers(choice.bound, choice.objective):
         return None
     # Gangs that no limiting quota covers are all selected.
@@ -138,7 +138,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
         gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (choice.taken | free)),
     )
     best = tier_values(problem, ALL_CLASSES, pods)
-    answer = _beside(packing, chosen, floor).to_solution("quotas")
+    answer = _place_selection(packing, chosen, floor).to_solution("quotas")
     if compare_tiers(answer.objective, best):
         answer = pack_greedily(chosen).to_solution("quotas")
     if compare_tiers(answer.objective, best) or compare_solutions(answer, floor) < 0:
@@ -146,7 +146,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard)
 
 
-def _beside(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
+def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
     """Place the selection. Gangs of which the greedy placed exactly the selected pods keep their nodes."""
     placed = count_placed(packing.problem, floor.classes, floor.counts)
     other = (

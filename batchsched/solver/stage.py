@@ -90,8 +90,8 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
 def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
     """Tell whether the greedy placed every pod that may be placed and a solve could gain nothing more."""
     placed = count_placed(problem, floor.classes, floor.counts)
-    wanted = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
-    if bool((placed < wanted).any()):
+    pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
+    if bool((placed < pending).any()):
         return False
     flat = not small or bool((problem.kinds.score == problem.kinds.score[:, :1]).all())
     return flat and (not small or preferred_cost(problem, floor) <= 0.0)

@@ -191,13 +191,15 @@ def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
     gangs = problem.classes.gang[solution.classes]
     subs = problem.classes.subgroup[solution.classes]
     for g in np.flatnonzero(problem.gangs.required != NONE).tolist():
-        at = solution.nodes[gangs == g]
+        nodes = solution.nodes[gangs == g]
         yield from _required_domain(
-            problem, f"gang {g}", at, int(problem.gangs.required[g]), int(problem.gangs.pinned[g])
+            problem, f"gang {g}", nodes, int(problem.gangs.required[g]), int(problem.gangs.pinned[g])
         )
     for s in np.flatnonzero(problem.subgroups.required != NONE).tolist():
-        at, pinned = solution.nodes[subs == s], int(problem.subgroups.pinned[s])
-        yield from _required_domain(problem, f"subgroup {s}", at, int(problem.subgroups.required[s]), pinned)
+        nodes, pinned = solution.nodes[subs == s], int(problem.subgroups.pinned[s])
+        yield from _required_domain(
+            problem, f"subgroup {s}", nodes, int(problem.subgroups.required[s]), pinned
+        )
 
 
 def _required_domain(
@@ -222,28 +224,28 @@ def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
     np.add.at(by_gang, gangs, requests)
     member = problem.quotas.covers.astype(np.int64)
     used, count = member @ by_gang, member @ fresh
-    left, gangs_left = np.maximum(problem.quotas.free, 0), np.maximum(problem.quotas.gangs, 0)
-    for q, r in np.argwhere(used > left).tolist():
+    remaining, remaining_gangs = np.maximum(problem.quotas.free, 0), np.maximum(problem.quotas.gangs, 0)
+    for q, r in np.argwhere(used > remaining).tolist():
         yield f"quota {q} leaves {problem.quotas.free[q, r]} of resource {r} and {used[q, r]} is placed"
-    for q in np.flatnonzero(count > gangs_left).tolist():
+    for q in np.flatnonzero(count > remaining_gangs).tolist():
         yield f"quota {q} leaves room for {problem.quotas.gangs[q]} gangs and {count[q]} are taken"
 
 
 def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
     always = np.array(_minimum(problem), np.int64) == 0
     for number, row in enumerate(problem.rows):
-        left = _left_sides(problem, solution, row, solution.taken)
+        left_sides = _left_sides(problem, solution, row, solution.taken)
         nothing = np.zeros(len(row.right), np.int64)
         if len(row.gangs):
             nothing = row.gang_coefficients @ always[row.gangs].astype(np.int64)
         if row.sense == Sense.AT_MOST:
-            broken = left > np.maximum(row.right, nothing)
+            broken = left_sides > np.maximum(row.right, nothing)
         else:
-            broken = left < np.minimum(row.right, nothing)
+            broken = left_sides < np.minimum(row.right, nothing)
         for d in np.flatnonzero(broken).tolist():
             relation = "at most" if row.sense == Sense.AT_MOST else "at least"
             name = f"row {number} ({row.plugin}: {row.reason})" if row.plugin else f"row {number}"
-            yield f"{name} asks for {relation} {row.right[d]} in domain {d} and has {left[d]}"
+            yield f"{name} asks for {relation} {row.right[d]} in domain {d} and has {left_sides[d]}"
 
 
 def _left_sides(problem: Problem, solution: Solution, row: Row, taken: BoolArray) -> IntArray:
@@ -257,12 +259,12 @@ def _left_sides(problem: Problem, solution: Solution, row: Row, taken: BoolArray
         place = problem.nodes.partitions[row.partition].astype(np.int64)
     factor = np.zeros(len(problem.classes.gang), np.int64)
     np.add.at(factor, row.classes, row.coefficients)
-    at = place[solution.nodes]
-    inside = at >= 0
-    left = _sum(at[inside], (factor[solution.classes] * solution.counts)[inside], len(row.right))
+    domains = place[solution.nodes]
+    inside = domains >= 0
+    left_sides = _sum(domains[inside], (factor[solution.classes] * solution.counts)[inside], len(row.right))
     if len(row.gangs):
-        left = left + row.gang_coefficients @ taken[row.gangs].astype(np.int64)
-    return left
+        left_sides = left_sides + row.gang_coefficients @ taken[row.gangs].astype(np.int64)
+    return left_sides
 
 
 def _cuts(problem: Problem, solution: Solution) -> Iterator[str]:
@@ -280,11 +282,11 @@ def _account(problem: Problem, solution: Solution) -> Iterator[str]:
     worth = [0.0] * len(solution.objective)
     for c, k in zip(solution.classes.tolist(), solution.counts.tolist(), strict=True):
         worth[int(problem.gangs.tier[problem.classes.gang[c]])] += float(problem.classes.weight[c]) * k
-    for t, (value, said, bound) in enumerate(zip(worth, solution.objective, solution.bound, strict=True)):
-        if abs(value - said) > _TOLERANCE * max(abs(value), abs(said)):
-            yield f"tier {t} has the value {value} and the solution reports {said}"
-        if not bound >= said - _TOLERANCE * abs(said):
-            yield f"tier {t} has the bound {bound} below its objective {said}"
+    for t, (value, reported, bound) in enumerate(zip(worth, solution.objective, solution.bound, strict=True)):
+        if abs(value - reported) > _TOLERANCE * max(abs(value), abs(reported)):
+            yield f"tier {t} has the value {value} and the solution reports {reported}"
+        if not bound >= reported - _TOLERANCE * abs(reported):
+            yield f"tier {t} has the bound {bound} below its objective {reported}"
 
 
 def _problem_after_eviction(problem: VictimProblem, leaving: set[int]) -> Problem:
@@ -298,7 +300,7 @@ def _problem_after_eviction(problem: VictimProblem, leaving: set[int]) -> Proble
                 quota_left[quota] += freed
     for unit in leaving:
         gangs_left[problem.quota_unit[:, unit]] += int(problem.ends[unit])
-    gang = problem.wanted
+    gang = problem.pending
     return replace(
         gang,
         nodes=replace(gang.nodes, free=free),
@@ -341,8 +343,8 @@ def _unneeded_units(
     for unit in sorted(leaving - required):
         shares = problem.unit == unit
         nodes = problem.node[shares]
-        left = after.nodes.free[nodes] - problem.freed[shares]
-        if not np.any((used[nodes] > 0) & (left < used[nodes])):
+        remaining = after.nodes.free[nodes] - problem.freed[shares]
+        if not np.any((used[nodes] > 0) & (remaining < used[nodes])):
             yield f"unit {unit} leaves and the placement does without its room"
 
 

@@ -84,7 +84,7 @@ def draw(shape: Shape) -> VictimProblem:
         costs.append(int(1000 * len(nodes) * (1 + lost) * int(dice.choice((1, 2)))))
     pairs = np.array(list(held), np.int32).reshape(-1, 2)
     return VictimProblem(
-        wanted=_wanted(shape),
+        pending=_wanted(shape),
         free=free,
         cost=np.array(costs, np.int64),
         unit=pairs[:, 0],

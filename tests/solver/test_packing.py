@@ -23,7 +23,7 @@ def state(packing: Packing) -> tuple:
     return (
         [row.tolist() for row in room.free],
         list(room.waiting),
-        room.quotas.left,
+        room.quotas.remaining,
         room.quotas.gangs_left,
         [left.tolist() for left in room.rows.left_side],
         packing.taken.tolist(),

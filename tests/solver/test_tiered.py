@@ -12,7 +12,7 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, preferred_cost
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
-from batchsched.solver.tiered import (
+from batchsched.solver.tiered.model import (
     MAX_BEST_FIT_DOMAINS,
     MAX_SCATTERED_DOMAINS,
     CandidateDomains,

@@ -319,7 +319,7 @@ class VictimSelection:
         places = np.array(list(freed), np.int32).reshape(-1, 2)
         bonded = np.array(bonds, np.int32).reshape(-1, 2)
         return VictimProblem(
-            wanted=formulation.problem,
+            pending=formulation.problem,
             free=tables.free_resources(),
             cost=np.array([option.unit.cost for option in options], np.int64),
             unit=places[:, 0],

@@ -138,17 +138,17 @@ class FreeCapacity:
         if whole and int(fit.sum()) < want:
             return _NOWHERE, _NOWHERE
         limited = class_index in self.rows.of_class
-        left, taken = want, np.zeros(len(fit), np.int64)
+        missing, taken = want, np.zeros(len(fit), np.int64)
         for cap in self.slots.phases(class_index, self.free, where, fit):
-            at, caps = self._take(class_index, where, cap - taken, left)
-            taken[at] += caps
-            left -= int(caps.sum())
-            if limited and at.size:
-                self.rows.charge(class_index, where[at], caps)
-            if left <= 0:
+            used, caps = self._take(class_index, where, cap - taken, missing)
+            taken[used] += caps
+            missing -= int(caps.sum())
+            if limited and used.size:
+                self.rows.charge(class_index, where[used], caps)
+            if missing <= 0:
                 break
-        at = taken.nonzero()[0]
-        where, counts = where[at], taken[at]
+        used = taken.nonzero()[0]
+        where, counts = where[used], taken[used]
         if limited:  # undo the charges of the phases: `put` charges the rows again
             self.rows.charge(class_index, where, -counts)
         return where, counts
@@ -160,24 +160,26 @@ class FreeCapacity:
         for r, amount in self.slots.needs[class_index]:
             free = self.free[r] if nodes is None else self.free[r][nodes]
             takes = takes & (free >= amount)
-        at: IntArray = takes.nonzero()[0]
-        return at if nodes is None else nodes[at]
+        positions: IntArray = takes.nonzero()[0]
+        return positions if nodes is None else nodes[positions]
 
     def _take(self, class_index: int, nodes: IntArray, cap: IntArray, want: int) -> tuple[IntArray, IntArray]:
         """The positions of the nodes that one phase fills and the pods on each, at most `want` together."""
-        at = (cap > 0).nonzero()[0]
-        caps = cap[at]
+        positions = (cap > 0).nonzero()[0]
+        caps = cap[positions]
         held_back = self._held_back(class_index)
-        if not at.size or (not held_back and int(caps.sum()) <= want):
-            return at, caps
-        at = at[self.slots.order(class_index, self.free, nodes[at], len(at) if held_back else want)]
-        caps = cap[at]
+        if not positions.size or (not held_back and int(caps.sum()) <= want):
+            return positions, caps
+        positions = positions[
+            self.slots.order(class_index, self.free, nodes[positions], len(positions) if held_back else want)
+        ]
+        caps = cap[positions]
         if self.problem.spread:
             caps = _level(caps, want)
         if class_index in self.rows.of_class:
-            caps = self.rows.clip(class_index, nodes[at], caps)
+            caps = self.rows.clip(class_index, nodes[positions], caps)
         caps = _up_to(caps, want)
-        return at[: len(caps)], caps
+        return positions[: len(caps)], caps
 
     def _held_back(self, class_index: int) -> bool:
         """Whether a node may get fewer pods of the class than fit, although more pods are to be placed."""
@@ -221,19 +223,19 @@ class FreeCapacity:
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
         """Undo all placements of some gangs, wherever they are in the trail; return them."""
         kept: list[TrailEntry] = []
-        gone: list[TrailEntry] = []
+        withdrawn: list[TrailEntry] = []
         unchanged = len(self.trail)  # entries before the first withdrawn one keep their positions
         for position, entry in enumerate(self.trail):
             if entry.gang in gangs:
                 self.apply(entry, -1)
-                gone.append(entry)
+                withdrawn.append(entry)
                 unchanged = min(unchanged, position)
             else:
                 kept.append(entry)
         self.trail[:] = kept
         for cut_back in self.cut_back_listeners:
             cut_back(unchanged)
-        return gone
+        return withdrawn
 
     def triples(self) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Return all placements, [P] each: classes, nodes, counts, sorted, one triple per class and node."""

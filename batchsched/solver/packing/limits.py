@@ -33,7 +33,7 @@ class QuotaLedger:
         self.binding = (
             _binding(problem, quota, gang) if quota.size else np.zeros(len(problem.quotas.gangs), bool)
         )
-        self.left: list[list[int]] = problem.quotas.free.tolist()
+        self.remaining: list[list[int]] = problem.quotas.free.tolist()
         self.gangs_left: list[int] = problem.quotas.gangs.tolist()
         self._fresh = problem.gangs.fresh
         self._least = least_requests(problem).tolist() if self.binding.any() else []
@@ -49,19 +49,19 @@ class QuotaLedger:
     def room(self, gang: int, required_pods: tuple[tuple[int, int], ...], want: int) -> int:
         """Return how many of `want` pods with these needs the gang's quotas admit."""
         for q in self._of_gang[gang]:
-            left = self.left[q]
+            remaining = self.remaining[q]
             for r, amount in required_pods:
-                if r < len(left) and left[r] < amount * want:
-                    want = max(0, left[r] // amount)
+                if r < len(remaining) and remaining[r] < amount * want:
+                    want = max(0, remaining[r] // amount)
         return want
 
     def charge(self, gang: int, required_pods: tuple[tuple[int, int], ...], pods: int) -> None:
         """Count pods against the gang's quotas; a negative number returns them."""
         for q in self._of_gang[gang]:
-            left = self.left[q]
+            remaining = self.remaining[q]
             for r, amount in required_pods:
-                if r < len(left) and left[r] < UNLIMITED:
-                    left[r] -= amount * pods
+                if r < len(remaining) and remaining[r] < UNLIMITED:
+                    remaining[r] -= amount * pods
 
     def admits(self, gang: int) -> bool:
         """Tell whether one more fresh gang may be taken."""
@@ -72,7 +72,7 @@ class QuotaLedger:
         return all(
             amount <= 0 or amount <= available
             for q in self._of_gang[gang]
-            for amount, available in zip(self._least[gang], self.left[q], strict=False)
+            for amount, available in zip(self._least[gang], self.remaining[q], strict=False)
         )
 
     def take(self, gang: int, sign: int) -> None:
@@ -124,8 +124,10 @@ class RowLedger:
             self.take(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [
-            np.maximum(row.right, left) if row.sense is Sense.AT_MOST else np.minimum(row.right, left)
-            for row, left in zip(self.rows, self.left_side, strict=True)
+            np.maximum(row.right, left_side)
+            if row.sense is Sense.AT_MOST
+            else np.minimum(row.right, left_side)
+            for row, left_side in zip(self.rows, self.left_side, strict=True)
         ]
 
     def take(self, gang: int, sign: int) -> None:

@@ -52,7 +52,7 @@ class NodeOrder:
             [size for size in sizes[r] if size > row[r]] if r >= 0 else []
             for r, row in zip(self.device_of, demand, strict=True)
         ]
-        self._beside = self._device_company(problem)
+        self._amounts_per_device = self._device_company(problem)
         self._score: dict[int, IntArray | None] = {}
 
     def dominant(self, class_index: int) -> float:
@@ -78,7 +78,7 @@ class NodeOrder:
 
     def phased(self, class_index: int) -> bool:
         """Tell whether a node may be filled in more than one phase; otherwise all pods that fit are placed at once."""
-        return not self.plain and (bool(self._beside) or self.device_of[class_index] >= 0)
+        return not self.plain and (bool(self._amounts_per_device) or self.device_of[class_index] >= 0)
 
     def phases(self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray) -> Iterator[IntArray]:
         """Yield growing upper limits per node: the pods that may be placed before the next larger slot is broken.
@@ -94,7 +94,7 @@ class NodeOrder:
         """
         device = self.device_of[class_index]
         cap: IntArray | None = None
-        if not self.plain and self._beside:
+        if not self.plain and self._amounts_per_device:
             spare = self._spare(class_index, free, nodes, fit)
             for step in self._steps(class_index, device, free, nodes, spare) if spare is not fit else ():
                 cap = step if cap is None else np.maximum(cap, step)
@@ -123,7 +123,7 @@ class NodeOrder:
             if r >= len(self._total) or r in self.devices:
                 continue
             kept: IntArray | None = None
-            for d, company in self._beside:
+            for d, company in self._amounts_per_device:
                 if company[r]:
                     amount -= int(company[r]) * int(self.demand[class_index, d])
                     part = company[r] * free[d][nodes]
@@ -166,8 +166,8 @@ class NodeOrder:
             fullness = shares[0] if len(shares) == 1 else np.maximum(shares[0], shares[1])
         level: IntArray = np.minimum(fullness * (PACK_LEVELS / 4), PACK_LEVELS - 1).astype(np.int64)
         if self._problem.spread:
-            left = (free[device][nodes] if device >= 0 else 0) * PACK_LEVELS + level
-            return (DEVICE_LIMIT + 1) * PACK_LEVELS - left
+            emptiness = (free[device][nodes] if device >= 0 else 0) * PACK_LEVELS + level
+            return (DEVICE_LIMIT + 1) * PACK_LEVELS - emptiness
         if device >= 0:
             level += free[device][nodes] * PACK_LEVELS
             return level
@@ -185,15 +185,15 @@ class NodeOrder:
 
         Source: kube-scheduler, NodeResourcesFit with the scoring strategy MostAllocated, equal weights.
         """
-        asked = [
+        requests = [
             (r, amount)
             for r, amount in self.needs[class_index]
             if (r < len(self._total) and amount > 1) or r in self.devices
         ]
         total = np.zeros(len(nodes))
-        for r, amount in asked:
+        for r, amount in requests:
             total += 1.0 - (free[r][nodes] - amount) / np.maximum(1, self._problem.nodes.capacity[nodes, r])
-        percent: IntArray = np.floor(100.0 * total / max(1, len(asked))).astype(np.int64)
+        percent: IntArray = np.floor(100.0 * total / max(1, len(requests))).astype(np.int64)
         return 100 - percent
 
     def _score_rank(self, kind: int) -> IntArray | None:

@@ -446,21 +446,21 @@ class Packing:
         for entry in self.room.trail:
             if entry.gang == gang and entry.class_index >= 0:
                 used.extend(np.unique(self.problem.nodes.levels[level][entry.nodes]).tolist())
-        left, known = want, [d for d in dict.fromkeys(used) if d != NONE]
-        for domain in known:
-            if left > 0:
-                left -= self.room.place(class_index, left, self._inside(level, [domain], cell))
-        while left > 0:
+        missing, used_first = want, [d for d in dict.fromkeys(used) if d != NONE]
+        for domain in used_first:
+            if missing > 0:
+                missing -= self.room.place(class_index, missing, self._inside(level, [domain], cell))
+        while missing > 0:
             capacity = self._capacity(class_index, level, cell)
             if not capacity.any():
                 break
-            enough = np.flatnonzero(capacity >= left)
+            enough = np.flatnonzero(capacity >= missing)
             tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
-            placed = self.room.place(class_index, left, self._inside(level, [tightest], cell))
+            placed = self.room.place(class_index, missing, self._inside(level, [tightest], cell))
             if placed == 0:
                 break
-            left -= placed
-        return want - left
+            missing -= placed
+        return want - missing
 
     def _used(self, gang: int, part: int, level: int) -> list[int]:
         problem = self.problem

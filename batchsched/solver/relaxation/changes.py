@@ -122,8 +122,8 @@ def resize(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | No
         case PodChange(pod_class, count):
             return PodChange(pod_class, resized(count)) if resized(count) else None
         case CombinedChange(parts):
-            left = tuple(part for part in (resize(part, resized) for part in parts) if part is not None)
-            return CombinedChange(left) if left else None
+            remaining = tuple(part for part in (resize(part, resized) for part in parts) if part is not None)
+            return CombinedChange(remaining) if remaining else None
 
 
 def halve(change: Relaxation) -> Relaxation | None:
@@ -135,13 +135,13 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
     inside = change.subgroup != NONE
     levels = (problem.subgroups.required if inside else problem.gangs.required).copy()
     pins = (problem.subgroups.pinned if inside else problem.gangs.pinned).copy()
-    at = change.subgroup if inside else change.gang
+    index = change.subgroup if inside else change.gang
     if change.level == NONE:
-        pins[at] = NONE
-    elif pins[at] != NONE:
-        around = problem.nodes.levels[change.level][problem.nodes.levels[levels[at]] == pins[at]]
-        pins[at] = around[0] if len(around) else NONE
-    levels[at] = change.level
+        pins[index] = NONE
+    elif pins[index] != NONE:
+        around = problem.nodes.levels[change.level][problem.nodes.levels[levels[index]] == pins[index]]
+        pins[index] = around[0] if len(around) else NONE
+    levels[index] = change.level
     if inside:
         return replace(problem, subgroups=replace(problem.subgroups, required=levels, pinned=pins))
     return replace(problem, gangs=replace(problem.gangs, required=levels, pinned=pins))

@@ -117,9 +117,9 @@ class ResidualProblem:
     def _first_pods(self, order: IntArray, need: int, chosen: IntArray) -> IntArray:
         """Choose `need` pods [C] in this order of classes, of those that are not chosen yet."""
         more = np.zeros(len(chosen), np.int64)
-        left = self.problem.classes.count[order] - chosen[order]
-        before = np.concatenate([[0], np.cumsum(left)[:-1]]) if len(left) else left
-        more[order] = np.clip(need - before, 0, left)
+        available = self.problem.classes.count[order] - chosen[order]
+        before = np.concatenate([[0], np.cumsum(available)[:-1]]) if len(available) else available
+        more[order] = np.clip(need - before, 0, available)
         return more
 
     @cached_property
@@ -251,11 +251,11 @@ class ResidualProblem:
             return False
         if self.missing_pods.any():
             return False
-        others = tuple(part for part in parts if not isinstance(part, QuotaChange))
-        if others and isinstance(others[-1], NodeChange) and self._counting_decides():
-            before = self.changed(others[:-1])
-            return before.fits_with_nodes(added_nodes(before.problem, others[-1]))
-        return self.changed(others)._is_placeable
+        other_parts = tuple(part for part in parts if not isinstance(part, QuotaChange))
+        if other_parts and isinstance(other_parts[-1], NodeChange) and self._counting_decides():
+            before = self.changed(other_parts[:-1])
+            return before.fits_with_nodes(added_nodes(before.problem, other_parts[-1]))
+        return self.changed(other_parts)._is_placeable
 
     def fitted_before(self, before: "ResidualProblem") -> bool:
         """Tell whether the gang fitted `before`, when nodes and quotas had more left.
@@ -346,8 +346,8 @@ class ResidualProblem:
             zip(quotas.free.tolist(), quotas.gangs.tolist(), strict=True)
         ):
             lacking = tuple(
-                max(0, amount - max(0, left)) if amount > 0 and left < UNLIMITED else 0
-                for amount, left in zip(request, free, strict=True)
+                max(0, amount - max(0, remaining)) if amount > 0 and remaining < UNLIMITED else 0
+                for amount, remaining in zip(request, free, strict=True)
             )
             gangs = int(counts_as_gang and gangs_left < 1)
             if gangs or any(lacking):

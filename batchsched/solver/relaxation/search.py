@@ -86,15 +86,15 @@ class AdmissionProbe:
         """Compute at most `most` answers with `admits`."""
         self._admits = admits
         self._answers: dict[Relaxation, bool] = {}
-        self.left = most
+        self.remaining = most
         """How many more answers may be computed."""
 
     def __call__(self, relaxation: Relaxation) -> bool:
         """Return whether the change admits the gang; False once no more answers may be computed."""
         if relaxation not in self._answers:
-            if self.left <= 0:
+            if self.remaining <= 0:
                 return False
-            self.left -= 1
+            self.remaining -= 1
             self._answers[relaxation] = self._admits(relaxation)
         return self._answers[relaxation]
 

@@ -148,17 +148,17 @@ class PoolSupply:
 
     def sizes(self, resource: int, classes: IntArray) -> IntArray:
         """Return the sizes that form slot rows for these classes: their distinct requests, and the common unit."""
-        found = np.unique(self.demand[classes, resource])
-        found = found[found > 0]
-        if len(found) > MAX_SLOT_SIZES:
-            found = found[np.unique(np.linspace(0, len(found) - 1, MAX_SLOT_SIZES).astype(np.int64))]
+        sizes = np.unique(self.demand[classes, resource])
+        sizes = sizes[sizes > 0]
+        if len(sizes) > MAX_SLOT_SIZES:
+            sizes = sizes[np.unique(np.linspace(0, len(sizes) - 1, MAX_SLOT_SIZES).astype(np.int64))]
         unit = self.units[resource]
-        return np.unique(np.append(found, unit)) if found.size else found
+        return np.unique(np.append(sizes, unit)) if sizes.size else sizes
 
     def of(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
         """Return Σ_n floor(free_n / s) over the nodes, for each size."""
-        found: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
-        return found
+        held: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
+        return held
 
     def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Yield every slot row of an area that can be violated at all.
@@ -203,18 +203,18 @@ class PoolSupply:
         both = demand[(demand[:, [first, second]] > 0).all(axis=1)]
         alone = both[~(both[:, self._devices] > 0).any(axis=1)]
         both = alone if len(alone) else both
-        ratio, at = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
+        ratio, first_row = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
         shapes = (
-            both[at[np.unique(np.linspace(0, len(ratio) - 1, MAX_MEMORY_RATIOS).astype(np.int64))]]
-            if len(at)
+            both[first_row[np.unique(np.linspace(0, len(ratio) - 1, MAX_MEMORY_RATIOS).astype(np.int64))]]
+            if len(first_row)
             else both
         )
         for size in self._smallest[first]:
             for shape in shapes:
-                beside = max(1, size * int(shape[second]) // int(shape[first]))
-                factors = np.minimum(demand[:, first] // size, demand[:, second] // beside)
+                paired_size = max(1, size * int(shape[second]) // int(shape[first]))
+                factors = np.minimum(demand[:, first] // size, demand[:, second] // paired_size)
                 right = np.minimum(
-                    self._free[first][nodes] // size, self._free[second][nodes] // beside
+                    self._free[first][nodes] // size, self._free[second][nodes] // paired_size
                 ).sum()
                 if int(factors @ most) > int(right):
                     yield SlotRow(factors, int(right), None)

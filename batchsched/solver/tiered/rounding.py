@@ -53,8 +53,8 @@ class GangEjection:
             if self._try_place(gang):
                 return ejected
         # In reverse, so that every gang finds the room that it left.
-        for gone in reversed(withdrawn):
-            self._packing.reinstate(gone)
+        for gangs_withdrawn in reversed(withdrawn):
+            self._packing.reinstate(gangs_withdrawn)
         return None
 
     def _try_place(self, gang: int) -> bool:
@@ -263,11 +263,11 @@ def _withdraw_broken(packing: Packing, gangs: list[int]) -> set[int]:
 
 def _meant(aggregate: TieredModel, values: IntArray, gang: int) -> IntArray | None:
     """The nodes where the plan has a gang, or None for anywhere."""
-    mine = np.flatnonzero((aggregate.owner == gang) & (aggregate.cell != NONE) & (aggregate.switch >= 0))
-    mine = mine[values[aggregate.switch[mine]] > 0]
+    loads = np.flatnonzero((aggregate.owner == gang) & (aggregate.cell != NONE) & (aggregate.switch >= 0))
+    loads = loads[values[aggregate.switch[loads]] > 0]
     return (
-        np.unique(np.concatenate([aggregate.cells[aggregate.cell[j]].nodes for j in mine]))
-        if mine.size
+        np.unique(np.concatenate([aggregate.cells[aggregate.cell[j]].nodes for j in loads]))
+        if loads.size
         else None
     )
 
@@ -345,9 +345,9 @@ def _settle(packing: Packing, order: _Order) -> bool:
 def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
     """Round a fractional split over pools to whole pods, largest remainders first; the largest shares come first."""
     down = np.floor(share + 1e-6).astype(np.int64)
-    left = pods - int(down.sum())
-    if left > 0:
-        rest = np.argsort(-(share - down), kind="stable")[: min(left, len(share))]
+    missing = pods - int(down.sum())
+    if missing > 0:
+        rest = np.argsort(-(share - down), kind="stable")[: min(missing, len(share))]
         down[rest] += 1
     order = np.argsort(-down, kind="stable")
     return [(int(p), int(down[p])) for p in order if down[p] > 0]

@@ -95,7 +95,7 @@ class TieredRounds:
                 bounded = True
             near = bounded and self.best.gap <= self._budget.gap
             idle, gained = gained and not better, gained or better
-            if near or idle or not realised.shortages or self._spending.left <= 0:
+            if near or idle or not realised.shortages or self._spending.remaining <= 0:
                 break
             self._learn(plan, realised)
         if done and not bounded:
@@ -180,12 +180,12 @@ class TieredRounds:
         loads = np.flatnonzero(on & (full.owner == gang))
         for load in loads.tolist():
             nodes = full.cells[int(full.cell[load])].nodes
-            here = [
+            overlapping = [
                 j
                 for j in np.flatnonzero(on).tolist()
                 if np.isin(full.cells[int(full.cell[j])].nodes, nodes).any()
             ]
-            switches = np.unique(full.switch[here])
+            switches = np.unique(full.switch[overlapping])
             full.add_sum(switches, 0, len(switches) - 1)
 
     # ------------------------------------------------------------------------------------ bounds

@@ -45,9 +45,9 @@ class TierSolver:
         self._scale, self._slack = np.ones(count_tiers(problem)), np.zeros(count_tiers(problem), np.int64)
         of_class = problem.gangs.tier[problem.classes.gang]
         for t in range(count_tiers(problem)):
-            mine = np.flatnonzero(of_class == t)
-            self._weights[mine], self._scale[t], slack = scale_weights(
-                problem.classes.weight[mine], problem.classes.count[mine]
+            classes = np.flatnonzero(of_class == t)
+            self._weights[classes], self._scale[t], slack = scale_weights(
+                problem.classes.weight[classes], problem.classes.count[classes]
             )
             self._slack[t] = slack
         self._of_class = of_class
@@ -84,7 +84,11 @@ class TierSolver:
         return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
 
     def _ascend(
-        self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None, given: IntArray | None
+        self,
+        hint: IntArray,
+        floors: list[IntArray],
+        ceiling: TieredSolution | None,
+        placed_above: IntArray | None,
     ) -> TieredSolution | None:
         """Maximise tier after tier; for bounds, hold every tier above at the value of `given` [C]."""
         aggregate = self.aggregate
@@ -98,26 +102,26 @@ class TierSolver:
             top = int(weights @ all_pods)
             if ceiling is not None:
                 top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
-            fixed = int(weights @ given) if given is not None else None
+            fixed = int(weights @ placed_above) if placed_above is not None else None
             worth = fixed if fixed is not None else int(weights @ aggregate.pods(values)) if sound else -1
             if worth < top - int(top * TIER_GAP) or (fixed is not None and ceiling is None and worth < top):
                 floor = max((int(weights @ other) for other in level), default=0)
-                least = MIN_BOUND_EFFORT if given is not None else 0.0
-                found, spread, reached = self._tier(weights, values, floor - int(self._slack[t]), least)
-                if found is None and given is None:
+                least = MIN_BOUND_EFFORT if placed_above is not None else 0.0
+                tier_values, spread, reached = self._tier(weights, values, floor - int(self._slack[t]), least)
+                if tier_values is None and placed_above is None:
                     self._release()
                     return None
-                if found is not None:
-                    values, split, sound = found, spread, spread.short == 0.0
+                if tier_values is not None:
+                    values, split, sound = tier_values, spread, spread.short == 0.0
                 top = min(top, reached)
                 worth = fixed if fixed is not None else int(weights @ aggregate.pods(values))
             bound[t] = max(top, worth) / self._scale[t]
-            if given is None:
+            if placed_above is None:
                 level = [other for other in level if int(weights @ other) + int(self._slack[t]) >= worth]
                 if ceiling is not None and worth < int(ceiling.bound[t] * self._scale[t] * (1 - TIER_GAP)):
                     ceiling = None  # below the looser model's peak, what it says of lower tiers is no limit
             self._hold(weights, worth - int(self._slack[t]))
-        if given is None:
+        if placed_above is None:
             values, split = self._ties(values, split)
         self._release()
         return TieredSolution(values, split, bound)
@@ -140,7 +144,7 @@ class TierSolver:
                 break
             values = answer.values
             split, fits = self.transport.split(values)
-            if fits or (self._budget.left <= 0 and not least):
+            if fits or (self._budget.remaining <= 0 and not least):
                 break
         if row is not None:
             aggregate.set_row(row, -HIGHEST, HIGHEST)
@@ -162,7 +166,7 @@ class TierSolver:
 
     def _maximise(self, objective: IntArray, hint: IntArray, most: float, least: float = 0.0) -> CpSatAnswer:
         """Maximise with at most `most` deterministic units, and `least` even if none remain."""
-        units = max(1e-4, least, min(most, self._budget.left))
+        units = max(1e-4, least, min(most, self._budget.remaining))
         return self._budget.maximise(self.aggregate, objective, units, gap=TIER_GAP, hint=hint)
 
     def _at_least(self, objective: IntArray, floor: int) -> int | None:

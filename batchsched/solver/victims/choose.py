@@ -13,7 +13,7 @@ from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSet
 from batchsched.solver.victims.model import VictimModel
-from batchsched.solver.victims.victim_state import VictimState, VictimTerms, place_without
+from batchsched.solver.victims.victim_state import VictimState, VictimTerms, place_after_eviction
 
 Greedy = Callable[[VictimTerms], VictimState | None]
 
@@ -21,10 +21,10 @@ Greedy = Callable[[VictimTerms], VictimState | None]
 def choose_by_unit(terms: VictimTerms) -> VictimState | None:
     """Evict unit after unit, in the order of what they free of the requested resources for their cost."""
     worth = np.zeros(terms.problem.units)
-    for c, demand in enumerate(terms.problem.wanted.classes.demand):
-        asked = demand > 0
-        if asked.any():
-            share = (terms.freed[:, asked] / demand[asked]).min(axis=1)
+    for c, demand in enumerate(terms.problem.pending.classes.demand):
+        requested = demand > 0
+        if requested.any():
+            share = (terms.freed[:, requested] / demand[requested]).min(axis=1)
             useful = terms.most[c, terms.site] > terms.now[c, terms.site]
             worth += np.bincount(terms.unit, share * useful, len(worth)) / max(1, terms.count[c])
     useful_units = np.flatnonzero(_helps(terms))
@@ -37,8 +37,8 @@ def choose_by_price(terms: VictimTerms) -> VictimState | None:
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
         price = np.maximum(price, cost_per_pod(terms, c))
-    some = np.flatnonzero(gain > 0)
-    order = some[np.argsort(price[some] / gain[some], kind="stable")]
+    gaining = np.flatnonzero(gain > 0)
+    order = gaining[np.argsort(price[gaining] / gain[gaining], kind="stable")]
     return _in_order(terms, (_units_on(terms, site) for site in order.tolist()))
 
 
@@ -47,13 +47,13 @@ def choose_by_node(terms: VictimTerms) -> VictimState | None:
     ground = VictimState(terms)
     gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
     open_sites = gain > 0
-    while not ground.enough():
-        left = np.flatnonzero(open_sites)
-        if not left.size:
+    while not ground.makes_room():
+        candidates = np.flatnonzero(open_sites)
+        if not candidates.size:
             return None
-        staying = np.where(ground.gone[terms.unit], 0.0, cost[terms.unit])
+        staying = np.where(ground.evicted[terms.unit], 0.0, cost[terms.unit])
         price = np.bincount(terms.site, staying, len(terms.sites))
-        site = int(left[np.argmin(price[left] / gain[left])])
+        site = int(candidates[np.argmin(price[candidates] / gain[candidates])])
         open_sites[site] = False
         ground.leave(_units_on(terms, site))
     return ground
@@ -68,12 +68,12 @@ def restore_unneeded(ground: VictimState) -> None:
     changed = True
     while changed:
         changed = False
-        gone = np.flatnonzero(ground.gone)
-        for unit in gone[np.argsort(-cost[gone], kind="stable")].tolist():
-            if ground.needed(unit):
+        evicted = np.flatnonzero(ground.evicted)
+        for unit in evicted[np.argsort(-cost[evicted], kind="stable")].tolist():
+            if ground.is_required(unit):
                 continue
             ground.restore(unit)
-            if ground.enough():
+            if ground.makes_room():
                 changed = True
             else:
                 ground.leave([unit])
@@ -136,19 +136,19 @@ def _helps(terms: VictimTerms) -> BoolArray:
     """[U] whether a unit is on a site where the gang can gain room, or counts against a quota of the gang."""
     more = np.asarray((terms.most > terms.now).any(axis=0))
     helps = np.bincount(terms.unit, more[terms.site], terms.problem.units) > 0
-    wanted = terms.problem.wanted
-    if len(wanted.quotas.gangs):
-        helps |= terms.problem.quota_unit[wanted.quotas.covers[:, 0]].any(axis=0)
+    pending = terms.problem.pending
+    if len(pending.quotas.gangs):
+        helps |= terms.problem.quota_unit[pending.quotas.covers[:, 0]].any(axis=0)
     return helps
 
 
 def _in_order(terms: VictimTerms, groups: Iterable[list[int]]) -> VictimState | None:
     """Evict groups of units one after the other until there is room."""
     ground = VictimState(terms)
-    if ground.enough():
+    if ground.makes_room():
         return ground
     for group in groups:
-        if ground.along(group) and ground.leave(group) and ground.enough():
+        if ground.with_required_units(group) and ground.leave(group) and ground.makes_room():
             return ground
     return None
 
@@ -181,12 +181,12 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     Raises:
       SolverFault: OR-Tools rejects a model as invalid.
     """
-    if not problem.wanted.gangs.allowed[0] or not required_pods(problem.wanted)[0]:
+    if not problem.pending.gangs.allowed[0] or not required_pods(problem.pending)[0]:
         return None
-    nobody = np.zeros(problem.units, np.bool_)
-    room = None if problem.cuts else place_without(problem, nobody)
+    none_evicted = np.zeros(problem.units, np.bool_)
+    room = None if problem.cuts else place_after_eviction(problem, none_evicted)
     if room is not None:
-        return _victims(problem, nobody, room)
+        return _victims(problem, none_evicted, room)
     search = _Search(budget, seed)
     ranked = sorted(
         ((bound_cost(terms), number, terms) for number, terms in enumerate(split_by_domain(problem))),
@@ -201,7 +201,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     if best is None:
         return None
     packing = _settled(best)
-    answer = _victims(problem, best.gone, packing)
+    answer = _victims(problem, best.evicted, packing)
     return replace(
         answer,
         bound=min([answer.cost, *bounds]),
@@ -220,18 +220,20 @@ def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
 
 
 def _domains(problem: VictimProblem) -> Iterator[VictimProblem]:
-    wanted = problem.wanted
-    level = int(wanted.gangs.required[0])
+    pending = problem.pending
+    level = int(pending.gangs.required[0])
     if level == NONE:
         yield problem
         return
-    at = wanted.nodes.levels[level]
-    pinned = int(wanted.gangs.pinned[0])
-    domains = [pinned] if pinned != NONE else np.unique(at[at >= 0]).tolist()
+    domain_of_node = pending.nodes.levels[level]
+    pinned = int(pending.gangs.pinned[0])
+    domains = [pinned] if pinned != NONE else np.unique(domain_of_node[domain_of_node >= 0]).tolist()
     for domain in domains:
         yield replace(
             problem,
-            wanted=replace(wanted, kinds=replace(wanted.kinds, mask=wanted.kinds.mask & (at == domain))),
+            pending=replace(
+                pending, kinds=replace(pending.kinds, mask=pending.kinds.mask & (domain_of_node == domain))
+            ),
         )
 
 
@@ -242,7 +244,7 @@ class _Search:
         self._budget = budget
         self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self.best: VictimState | None = None
-        self._known: dict[int, VictimState] = {}
+        self._best_by_terms: dict[int, VictimState] = {}
 
     @property
     def guard(self) -> bool:
@@ -251,14 +253,14 @@ class _Search:
 
     def greedy(self, terms: VictimTerms) -> None:
         """Try the greedies."""
-        for one in GREEDIES:
-            ground = one(terms)
+        for greedy in GREEDIES:
+            ground = greedy(terms)
             if ground is None:
                 continue
             restore_unneeded(ground)
-            known = self._known.get(id(terms))
-            if known is None or ground.cost < known.cost:
-                self._known[id(terms)] = ground
+            best = self._best_by_terms.get(id(terms))
+            if best is None or ground.cost < best.cost:
+                self._best_by_terms[id(terms)] = ground
             self._keep(ground)
 
     def _keep(self, ground: VictimState) -> None:
@@ -274,25 +276,25 @@ class _Search:
         model: VictimModel | None = None
         cut = bool(terms.problem.cuts)
         for _ in range(self._budget.rounds):
-            if self._spending.left <= 0:
+            if self._spending.remaining <= 0:
                 return bound
             model = model or VictimModel(terms)
             below = self.best.cost if self.best is not None else most
-            answer = model.solve(self._known.get(id(terms)), below, self._spending, self._budget.gap)
+            answer = model.solve(self._best_by_terms.get(id(terms)), below, self._spending, self._budget.gap)
             if not cut:  # cuts say what the greedy's hand cannot place: no bound may rest on them
                 bound = max(bound, below if answer.infeasible else -answer.bound)
             if answer.values is None:
                 return bound
-            gone = answer.values[: terms.problem.units] > 0
-            if self._fits(terms, gone):
+            evicted = answer.values[: terms.problem.units] > 0
+            if self._fits(terms, evicted):
                 return bound
-            model.cut(gone)
+            model.cut(evicted)
             cut = True
         return bound
 
-    def _fits(self, terms: VictimTerms, gone: BoolArray) -> bool:
+    def _fits(self, terms: VictimTerms, evicted: BoolArray) -> bool:
         ground = VictimState(terms)
-        if not ground.leave(np.flatnonzero(gone).tolist()) or not ground.enough():
+        if not ground.leave(np.flatnonzero(evicted).tolist()) or not ground.makes_room():
             return False
         restore_unneeded(ground)
         self._keep(ground)
@@ -302,44 +304,43 @@ class _Search:
 def _settled(ground: VictimState) -> Packing:
     """Place the gang and restore the units that its placement does not need; `ground` is updated."""
     problem = ground.problem
-    packing = place_without(problem, ground.gone)
+    packing = place_after_eviction(problem, ground.evicted)
     assert packing is not None  # a ground is the best only when it is enough
-    if len(
-        problem.wanted.quotas.gangs
-    ):  # units that are evicted for a quota only cannot be recognised on the nodes
+    # Units that are evicted for a quota only cannot be recognised on the nodes.
+    if len(problem.pending.quotas.gangs):
         return packing
     classes, nodes, counts = packing.room.triples()
-    asked = np.zeros_like(problem.free)
-    np.add.at(asked, nodes, problem.wanted.classes.demand[classes] * counts[:, np.newaxis])
+    requests = np.zeros_like(problem.free)
+    np.add.at(requests, nodes, problem.pending.classes.demand[classes] * counts[:, np.newaxis])
     free = problem.free.copy()
-    leaving = ground.gone[problem.unit]
+    leaving = ground.evicted[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
-    gone = np.flatnonzero(ground.gone)
-    left = gone[np.argsort(-problem.cost[gone], kind="stable")].tolist()
+    evicted = np.flatnonzero(ground.evicted)
+    candidates = evicted[np.argsort(-problem.cost[evicted], kind="stable")].tolist()
     while True:
-        idle = next((unit for unit in left if _idle(ground, unit, free, asked)), None)
+        idle = next((unit for unit in candidates if _idle(ground, unit, free, requests)), None)
         if idle is None:
             return packing
-        left.remove(idle)
+        candidates.remove(idle)
         ground.restore(idle)
-        if ground.wanting:
+        if ground.is_cut:
             ground.leave([idle])
             continue
-        mine = problem.unit == idle
-        free[problem.node[mine]] -= problem.freed[mine]
+        shares = problem.unit == idle
+        free[problem.node[shares]] -= problem.freed[shares]
 
 
-def _idle(ground: VictimState, unit: int, free: IntArray, asked: IntArray) -> bool:
+def _idle(ground: VictimState, unit: int, free: IntArray, requests: IntArray) -> bool:
     """Whether an evicted unit could stay on its nodes: the placement requests no more than remains."""
-    if ground.needed(unit):
+    if ground.is_required(unit):
         return False
     problem = ground.problem
-    mine = problem.unit == unit
-    at = problem.node[mine]
-    return bool(((asked[at] == 0) | (free[at] - problem.freed[mine] >= asked[at])).all())
+    shares = problem.unit == unit
+    nodes = problem.node[shares]
+    return bool(((requests[nodes] == 0) | (free[nodes] - problem.freed[shares] >= requests[nodes])).all())
 
 
-def _victims(problem: VictimProblem, gone: BoolArray, packing: Packing) -> VictimSet:
+def _victims(problem: VictimProblem, evicted: BoolArray, packing: Packing) -> VictimSet:
     classes, nodes, counts = packing.room.triples()
-    units = np.flatnonzero(gone).astype(np.int32)
-    return VictimSet(units, int(problem.cost[gone].sum()), 0, classes, nodes, counts)
+    units = np.flatnonzero(evicted).astype(np.int32)
+    return VictimSet(units, int(problem.cost[evicted].sum()), 0, classes, nodes, counts)

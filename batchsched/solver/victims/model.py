@@ -29,7 +29,7 @@ class VictimModel(LinearModel):
         units = terms.problem.units
         self._leave = self.add_booleans(units)
         self._cells = [_Cells(terms, c, self) for c in range(len(terms.count))]
-        self._wanting: dict[int, int] = {}
+        self._switches: dict[int, int] = {}
         self._pairwise()
         self._capacity()
         self._demand()
@@ -48,32 +48,32 @@ class VictimModel(LinearModel):
         objective = np.zeros(self.variables, np.int64)
         objective[: len(cost)] = -cost
         values = None if hint is None else self._values(hint)
-        return budget.maximise(self, objective, budget.left, gap=gap, hint=values)
+        return budget.maximise(self, objective, budget.remaining, gap=gap, hint=values)
 
-    def cut(self, gone: BoolArray) -> None:
+    def cut(self, evicted: BoolArray) -> None:
         """Forbid a set of units [U] and all its subsets: another unit has to be evicted."""
-        self.add_sum(self._leave[np.flatnonzero(~gone)], lower=1)
+        self.add_sum(self._leave[np.flatnonzero(~evicted)], lower=1)
 
     def _pairwise(self) -> None:
         """Rows x - (most - m)·v <= m, for each cell and each unit that blocks pods there."""
         for cells in self._cells:
             step = cells.most - cells.without
-            some = np.flatnonzero(step > 0)
-            width = cells.size[cells.cell[some]]
-            columns = np.stack([cells.x[cells.cell[some]], self._leave[cells.unit[some]]], 1)
-            factors = np.stack([np.ones(len(some), np.int64), -step[some] * width], 1)
+            pairs = np.flatnonzero(step > 0)
+            width = cells.size[cells.cell[pairs]]
+            columns = np.stack([cells.x[cells.cell[pairs]], self._leave[cells.unit[pairs]]], 1)
+            factors = np.stack([np.ones(len(pairs), np.int64), -step[pairs] * width], 1)
             self.add_rows(
-                np.arange(len(some) + 1) * 2,
+                np.arange(len(pairs) + 1) * 2,
                 columns.ravel(),
                 factors.ravel(),
-                np.full(len(some), -HIGHEST),
-                cells.without[some] * width,
+                np.full(len(pairs), -HIGHEST),
+                cells.without[pairs] * width,
             )
 
     def _capacity(self) -> None:
         """Σ demand·x <= free + Σ freed·v, resource by resource, on the sites that the pairwise rows do not describe."""
         terms, several = self._terms, len(self._terms.count) > 1
-        pending = terms.problem.wanted
+        pending = terms.problem.pending
         loose = np.ones(len(terms.sites), np.bool_)
         if not several:
             loose = ~self._cells[0].merged
@@ -86,7 +86,7 @@ class VictimModel(LinearModel):
         terms = self._terms
         columns, factors = [], []
         for c, cells in enumerate(self._cells):
-            demand = int(terms.problem.wanted.classes.demand[c, r])
+            demand = int(terms.problem.pending.classes.demand[c, r])
             if demand and cells.of_site[site] >= 0:
                 columns.append(int(cells.x[cells.of_site[site]]))
                 factors.append(demand)
@@ -104,20 +104,20 @@ class VictimModel(LinearModel):
 
     def _wants(self, site: int) -> int:
         """The boolean that must be 1 before a pod may be placed on a site."""
-        known = self._wanting.get(site)
-        if known is None:
-            known = int(self.add_booleans(1)[0])
-            self._wanting[site] = known
+        switch = self._switches.get(site)
+        if switch is None:
+            switch = int(self.add_booleans(1)[0])
+            self._switches[site] = switch
             for c, cells in enumerate(self._cells):
                 if cells.of_site[site] >= 0:
                     count = cells.x[cells.of_site[site] : cells.of_site[site] + 1]
-                    self.add_switched_sum(count, known, int(self._terms.most[c, site]), upper=0)
-        return known
+                    self.add_switched_sum(count, switch, int(self._terms.most[c, site]), upper=0)
+        return switch
 
     def _demand(self) -> None:
         """As many pods as the gang and each of its subgroups needs, and no more of a class than exist."""
         terms = self._terms
-        pending = terms.problem.wanted
+        pending = terms.problem.pending
         xs = [cells.x for cells in self._cells]
         for c, x in enumerate(xs):
             count = int(terms.count[c])
@@ -144,14 +144,14 @@ class VictimModel(LinearModel):
     def _quotas(self) -> None:
         """For a gang that needs all its pods: the amounts that its quotas lack must be freed there."""
         problem = self._terms.problem
-        pending = problem.wanted
+        pending = problem.pending
         if not len(pending.quotas.gangs) or not self._terms.rigid:
             return
-        asked, held = self._terms.count @ pending.classes.demand, problem.total()
+        requested, held = self._terms.count @ pending.classes.demand, problem.total()
         for q in np.flatnonzero(pending.quotas.covers[:, 0]).tolist():
             inside = problem.quota_unit[q]
-            for r in np.flatnonzero((asked > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():
-                lack = int(asked[r] - problem.quota_left[q, r])
+            for r in np.flatnonzero((requested > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():
+                lack = int(requested[r] - problem.quota_left[q, r])
                 self._free_at_least(np.flatnonzero(inside & (held[:, r] > 0)), held[:, r], lack)
             if pending.gangs.fresh[0]:
                 ends = np.flatnonzero(inside & problem.ends)
@@ -163,7 +163,7 @@ class VictimModel(LinearModel):
 
     def _values(self, ground: VictimState) -> IntArray:
         values = np.zeros(self.variables, np.int64)
-        values[: len(ground.gone)] = ground.gone
+        values[: len(ground.evicted)] = ground.evicted
         for c, cells in enumerate(self._cells):
             fit = np.bincount(
                 cells.of_site[cells.of_site >= 0],
@@ -171,9 +171,9 @@ class VictimModel(LinearModel):
                 len(cells.x),
             ).astype(np.int64)
             running = np.cumsum(fit)
-            left = np.maximum(0, self._terms.count[c] - (running - fit))
-            values[cells.x] = np.minimum(fit, left)
-        for site, wants in self._wanting.items():
+            missing = np.maximum(0, self._terms.count[c] - (running - fit))
+            values[cells.x] = np.minimum(fit, missing)
+        for site, wants in self._switches.items():
             cells_there = [cells.x[cells.of_site[site]] for cells in self._cells if cells.of_site[site] >= 0]
             values[wants] = int(values[cells_there].any())
         return values

@@ -59,11 +59,11 @@ class VictimTerms:
     @classmethod
     def of(cls, problem: VictimProblem) -> "VictimTerms":
         """Compute the terms of a problem."""
-        wanted = problem.wanted
-        gone = np.zeros_like(problem.free)
-        np.add.at(gone, problem.node, problem.freed)
-        mask = wanted.kinds.mask[wanted.classes.kind]
-        ever = _fits(wanted, problem.free + gone) * mask
+        pending = problem.pending
+        evictable = np.zeros_like(problem.free)
+        np.add.at(evictable, problem.node, problem.freed)
+        mask = pending.kinds.mask[pending.classes.kind]
+        ever = _fits(pending, problem.free + evictable) * mask
         sites = np.flatnonzero(ever.any(axis=0))
         place = np.full(len(problem.free), -1, np.int64)
         place[sites] = np.arange(len(sites))
@@ -72,29 +72,29 @@ class VictimTerms:
         inside = inside[np.argsort(problem.unit[inside], kind="stable")]
         site = place[problem.node[inside]]
         freed = problem.freed[inside]
-        at = sites[site]
-        minimum = int(required_pods(wanted)[0])
-        rigid = minimum == int(wanted.classes.count.sum())
+        nodes = sites[site]
+        minimum = int(required_pods(pending)[0])
+        rigid = minimum == int(pending.classes.count.sum())
         plain = (
-            len(wanted.classes.kind) == 1
-            and not wanted.rows
-            and not wanted.cuts
-            and not len(wanted.subgroups.gang)
-            and (rigid or not len(wanted.quotas.gangs))
-            and _one_domain(wanted, sites)
+            len(pending.classes.kind) == 1
+            and not pending.rows
+            and not pending.cuts
+            and not len(pending.subgroups.gang)
+            and (rigid or not len(pending.quotas.gangs))
+            and _one_domain(pending, sites)
         )
         return cls(
             problem,
             sites,
-            _fits(wanted, problem.free[sites]) * mask[:, sites],
+            _fits(pending, problem.free[sites]) * mask[:, sites],
             ever[:, sites],
             problem.unit[inside],
             site,
             group_positions(site, len(sites)),
             freed,
-            _fits(wanted, (problem.free + gone)[at] - freed) * mask[:, at],
+            _fits(pending, (problem.free + evictable)[nodes] - freed) * mask[:, nodes],
             minimum,
-            wanted.classes.count.astype(np.int64),
+            pending.classes.count.astype(np.int64),
             rigid,
             plain,
         )
@@ -105,21 +105,21 @@ class VictimTerms:
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
 
-def _fits(wanted: Problem, free: IntArray) -> IntArray:
+def _fits(problem: Problem, free: IntArray) -> IntArray:
     """[C, n] pods of each class that fit into each row of free [n, R]."""
-    counts = wanted.classes.count.tolist()
+    counts = problem.classes.count.tolist()
     return np.array(
         [
             pods_that_fit(request, free, count)
-            for request, count in zip(wanted.classes.demand, counts, strict=True)
+            for request, count in zip(problem.classes.demand, counts, strict=True)
         ]
     ).reshape(len(counts), len(free))
 
 
-def _one_domain(wanted: Problem, sites: IntArray) -> bool:
+def _one_domain(problem: Problem, sites: IntArray) -> bool:
     """Whether these nodes are in a single domain of the required level, or no level is required."""
-    level = int(wanted.gangs.required[0])
-    return level < 0 or len(np.unique(wanted.nodes.levels[level][sites])) <= 1
+    level = int(problem.gangs.required[0])
+    return level < 0 or len(np.unique(problem.nodes.levels[level][sites])) <= 1
 
 
 class VictimState:
@@ -128,7 +128,7 @@ class VictimState:
     def __init__(self, terms: VictimTerms) -> None:
         self.terms = terms
         self.problem = problem = terms.problem
-        self.gone = np.zeros(problem.units, np.bool_)
+        self.evicted = np.zeros(problem.units, np.bool_)
         self._free = problem.free[terms.sites].copy()
         self.fit = terms.now.copy()
         self._taken = np.zeros(len(problem.limit), np.int64)
@@ -144,22 +144,22 @@ class VictimState:
     @property
     def cost(self) -> int:
         """Cost of all evicted units."""
-        return int(self.problem.cost[self.gone].sum())
+        return int(self.problem.cost[self.evicted].sum())
 
-    def along(self, units: Iterable[int]) -> list[int]:
+    def with_required_units(self, units: Iterable[int]) -> list[int]:
         """Return units and those that must be evicted with them, less those evicted already, in no particular order."""
-        found: dict[int, None] = {}
+        closure: dict[int, None] = {}
         stack = list(units)
         while stack:
             unit = stack.pop()
-            if unit not in found and not self.gone[unit]:
-                found[unit] = None
+            if unit not in closure and not self.evicted[unit]:
+                closure[unit] = None
                 stack += self._needs[unit]
-        return list(found)
+        return list(closure)
 
     def leave(self, units: Iterable[int]) -> bool:
         """Evict units and those that must be evicted with them; False, without any change, if a limit forbids it."""
-        leaving = self.along(units)
+        leaving = self.with_required_units(units)
         for number, unit in enumerate(leaving):
             self._move(unit, 1)
             rows = [self.problem.limit_row[entry] for entry in self._limits[unit]]
@@ -173,59 +173,61 @@ class VictimState:
         """Restore a unit. No evicted unit may require its eviction."""
         self._move(unit, -1)
 
-    def needed(self, unit: int) -> bool:
+    def is_required(self, unit: int) -> bool:
         """Tell whether an evicted unit may be evicted only with this unit."""
-        return any(self.gone[other] for other in self._upon[unit])
+        return any(self.evicted[other] for other in self._upon[unit])
 
     def _move(self, unit: int, sign: int) -> None:
-        self.gone[unit] = sign > 0
+        self.evicted[unit] = sign > 0
         for entry in self._limits[unit]:
             self._taken[self.problem.limit_row[entry]] += sign * self.problem.limit_amount[entry]
         sites = self.terms.site[self._shares[unit]]
         self._free[sites] += sign * self.terms.freed[self._shares[unit]]
-        pending = self.problem.wanted
+        pending = self.problem.pending
         mask = pending.kinds.mask[pending.classes.kind][:, self.terms.sites[sites]]
         self.fit[:, sites] = _fits(pending, self._free[sites]) * mask
 
     @property
-    def wanting(self) -> bool:
+    def is_cut(self) -> bool:
         """Tell whether a cut says that the evicted units do not make room."""
-        return any(not np.delete(self.gone, cut).any() for cut in self.problem.cuts)
+        return any(not np.delete(self.evicted, cut).any() for cut in self.problem.cuts)
 
-    def enough(self) -> bool:
+    def makes_room(self) -> bool:
         """Tell whether the gang fits now."""
-        if not self.terms.suffices(self.fit) or (self.terms.rigid and not self._in_quota()) or self.wanting:
+        if not self.terms.suffices(self.fit) or (self.terms.rigid and not self._in_quota()) or self.is_cut:
             return False
-        return self.terms.plain or place_without(self.problem, self.gone) is not None
+        return self.terms.plain or place_after_eviction(self.problem, self.evicted) is not None
 
     def _in_quota(self) -> bool:
         """Whether the quotas admit the whole gang."""
-        wanted = self.problem.wanted
-        if not len(wanted.quotas.gangs):
+        pending = self.problem.pending
+        if not len(pending.quotas.gangs):
             return True
-        left, gangs = subtract_units(self.problem, self.gone)
-        asked = self.terms.count @ wanted.classes.demand
-        mine = wanted.quotas.covers[:, 0]
-        over = ((asked > left) & (asked > 0)).any(axis=1) | (int(wanted.gangs.fresh[0]) > gangs)
-        return not bool((over & mine).any())
+        quota_left, gangs = subtract_units(self.problem, self.evicted)
+        requested = self.terms.count @ pending.classes.demand
+        own = pending.quotas.covers[:, 0]
+        over = ((requested > quota_left) & (requested > 0)).any(axis=1) | (
+            int(pending.gangs.fresh[0]) > gangs
+        )
+        return not bool((over & own).any())
 
 
-def place_without(problem: VictimProblem, gone: BoolArray) -> Packing | None:
+def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing | None:
     """Place the gang's minimum without some units [U]; None if the packing finds no placement."""
     free = problem.free.copy()
-    leaving = gone[problem.unit]
+    leaving = evicted[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
-    wanted = replace(problem.wanted, nodes=replace(problem.wanted.nodes, free=np.maximum(free, 0)))
-    if len(wanted.quotas.gangs):
-        left, gangs = subtract_units(problem, gone)
-        wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))
-    packing = Packing(wanted)
+    pending = replace(problem.pending, nodes=replace(problem.pending.nodes, free=np.maximum(free, 0)))
+    if len(pending.quotas.gangs):
+        quota_left, gangs = subtract_units(problem, evicted)
+        pending = replace(pending, quotas=replace(pending.quotas, free=quota_left, gangs=gangs))
+    packing = Packing(pending)
     return packing if packing.try_gang(0) is not None else None
 
 
-def subtract_units(problem: VictimProblem, gone: BoolArray) -> tuple[IntArray, IntArray]:
+def subtract_units(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
     """Return what the quotas leave without some units [U]: amounts [Q, R] and gangs [Q]."""
-    back = problem.quota_unit[:, gone].astype(np.int64)
-    left = problem.quota_left + back @ problem.total()[gone]
-    gangs = problem.gangs_left + back @ problem.ends[gone].astype(np.int64)
-    return np.clip(left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)
+    back = problem.quota_unit[:, evicted].astype(np.int64)
+    quota_left = problem.quota_left + back @ problem.total()[evicted]
+    gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
+    return np.clip(quota_left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)

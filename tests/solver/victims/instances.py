@@ -24,7 +24,7 @@ def victims_of(
     ]
     wanted = problem_of(free, [gang], levels=levels)
     default: dict = dict(  # noqa: C408 - reads as the call it becomes
-        wanted=wanted,
+        pending=wanted,
         free=np.array(free, np.int64),
         cost=np.array([cost for cost, _ in units], np.int64),
         unit=np.array([unit for unit, _, _ in shares], np.int32),
@@ -59,7 +59,7 @@ def random_victims(seed: int, *, plain: bool = False) -> VictimProblem:
     )
     quotas = len(wanted.quotas.gangs)
     problem = VictimProblem(
-        wanted=wanted,
+        pending=wanted,
         free=free,
         cost=rng.integers(1, 30, units),
         unit=np.array([unit for unit, _ in pairs], np.int32),
@@ -111,7 +111,7 @@ def fits_without(problem: VictimProblem, chosen: tuple[int, ...]) -> bool:
     for unit, node, freed in zip(problem.unit, problem.node, problem.freed, strict=True):
         if unit in chosen:
             free[node] += freed
-    wanted = replace(problem.wanted, nodes=replace(problem.wanted.nodes, free=np.maximum(free, 0)))
+    wanted = replace(problem.pending, nodes=replace(problem.pending.nodes, free=np.maximum(free, 0)))
     if len(wanted.quotas.gangs):
         left, gangs = subtract_units(problem, np.isin(np.arange(problem.units), chosen))
         wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))

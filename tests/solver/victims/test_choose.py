@@ -156,9 +156,9 @@ def test_a_queue_at_its_limit_makes_room_for_its_own_however_empty_the_nodes_are
         [[8], [8]], {"pods": 1, "demand": [8]}, [(2, {0: [4]}), (1, {1: [4]}), (1, {1: [4]})]
     )
     wanted = replace(
-        problem.wanted,
+        problem.pending,
         quotas=replace(
-            problem.wanted.quotas,
+            problem.pending.quotas,
             covers=np.ones((1, 1), np.bool_),
             free=np.zeros((1, 1), np.int64),
             gangs=np.ones(1, np.int64),
@@ -166,7 +166,7 @@ def test_a_queue_at_its_limit_makes_room_for_its_own_however_empty_the_nodes_are
     )
     problem = replace(
         problem,
-        wanted=wanted,
+        pending=wanted,
         quota_left=np.array([[4]]),
         gangs_left=np.array([1]),
         quota_unit=np.array([[True, False, True]]),
@@ -194,10 +194,10 @@ def test_what_a_greedy_lets_leave_makes_room_and_keeps_bonds_and_limits(problem)
         for one in GREEDIES:
             ground = one(terms)
             if ground is not None:
-                assert ground.enough()
+                assert ground.makes_room()
                 restore_unneeded(ground)
-                assert ground.enough()
-                assert tuple(np.flatnonzero(ground.gone).tolist()) in allowed_sets(problem)
+                assert ground.makes_room()
+                assert tuple(np.flatnonzero(ground.evicted).tolist()) in allowed_sets(problem)
 
 
 @pytest.mark.properties
@@ -240,14 +240,14 @@ def test_nothing_cheaper_than_the_cheapest_is_infeasible_and_a_cut_asks_for_some
 def test_the_model_frees_in_a_queue_what_its_limit_lacks_and_no_more():
     problem = victims_of([[8], [8]], {"pods": 1, "demand": [8]}, [(1, {0: [4]}), (2, {0: [4]})])
     quotas = replace(
-        problem.wanted.quotas,
+        problem.pending.quotas,
         covers=np.ones((1, 1), np.bool_),
         free=np.zeros((1, 1), np.int64),
         gangs=np.ones(1, np.int64),
     )
     problem = replace(
         problem,
-        wanted=replace(problem.wanted, quotas=quotas),
+        pending=replace(problem.pending, quotas=quotas),
         quota_left=np.array([[4]]),
         gangs_left=np.array([1]),
         quota_unit=np.array([[True, True]]),
@@ -264,7 +264,7 @@ def test_counting_says_that_there_is_room_exactly_when_a_placement_is_found(prob
     for chosen in allowed_sets(problem):
         ground = VictimState(terms)
         assert ground.leave(chosen)
-        assert ground.enough() == fits_without(problem, chosen)
+        assert ground.makes_room() == fits_without(problem, chosen)
 
 
 @pytest.mark.properties
@@ -274,9 +274,11 @@ def test_units_that_come_back_leave_everything_as_it_was(problem):
         ground = VictimState(terms)
         before = ground.fit.copy()
         left = ground.leave(range(problem.units))
-        while left and ground.gone.any():
-            ground.restore(next(u for u in np.flatnonzero(ground.gone).tolist() if not ground.needed(u)))
-        assert not ground.gone.any()
+        while left and ground.evicted.any():
+            ground.restore(
+                next(u for u in np.flatnonzero(ground.evicted).tolist() if not ground.is_required(u))
+            )
+        assert not ground.evicted.any()
         assert np.array_equal(ground.fit, before)
 
 
@@ -292,6 +294,6 @@ def test_a_limit_that_forbids_one_of_them_keeps_all_of_them():
     )
     ground = VictimState(VictimTerms.of(problem))
     assert not ground.leave([0, 1])
-    assert not ground.gone.any()
+    assert not ground.evicted.any()
     assert ground.leave([1])
     assert ground.cost == 1

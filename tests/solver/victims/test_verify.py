@@ -72,9 +72,11 @@ def test_a_planted_fault_is_named(fields, said):
 
 def test_a_node_that_the_mask_refuses_is_named():
     problem, answer = sound()
-    mask = problem.wanted.kinds.mask.copy()
+    mask = problem.pending.kinds.mask.copy()
     mask[0, 0] = False
-    other = replace(problem, wanted=replace(problem.wanted, kinds=replace(problem.wanted.kinds, mask=mask)))
+    other = replace(
+        problem, pending=replace(problem.pending, kinds=replace(problem.pending.kinds, mask=mask))
+    )
     assert any("its mask refuses" in fault for fault in verify_victims(other, answer))
 
 
@@ -86,13 +88,15 @@ def test_a_cut_that_is_not_kept_is_named():
 
 def test_a_quota_that_is_not_kept_is_named():
     problem, answer = sound()
-    wanted = replace(problem.wanted, quotas=replace(problem.wanted.quotas, covers=np.ones((1, 1), np.bool_)))
+    wanted = replace(
+        problem.pending, quotas=replace(problem.pending.quotas, covers=np.ones((1, 1), np.bool_))
+    )
     wanted = replace(
         wanted, quotas=replace(wanted.quotas, free=np.zeros((1, 1), np.int64), gangs=np.zeros(1, np.int64))
     )
     other = replace(
         problem,
-        wanted=wanted,
+        pending=wanted,
         quota_left=np.array([[8]]),
         gangs_left=np.array([0]),
         quota_unit=np.zeros((1, 4), np.bool_),
