@@ -96,10 +96,13 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     objective = np.zeros(model.variables, np.int64)
     objective[: len(model.classes)] = integers[model.classes]
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
+    # No proof is needed when every pod that fits by itself is placed.
     ceiling = int(integers @ np.minimum(fit, problem.classes.count))
+    # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
     allowance = climb.allowance(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
     bound = climb.up(objective, ceiling, allowance)
     worth = float(tier_values(problem, model.classes, climb.values[: len(model.classes)])[tier])
+    # The next tiers may not cost this one anything, apart from the rounding of its weights.
     climb.fix(objective, slack)
     if bound is not None and bound <= int(objective @ climb.values):
         return worth
@@ -113,6 +116,7 @@ def polish(climb: _Incumbent) -> None:
     """Decide among equal values: most gangs, preferred levels, then scores and packing."""
     climb.values, objective, slack = add_preferences(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
+    # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.
     climb.up(objective, ceiling, climb.allowance(0.75))
     climb.fix(objective, slack)
     climb.values, objective = place_by_score(climb.model, climb.values)
@@ -168,6 +172,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
         of = problem.classes.gang == gang if sub == NONE else problem.classes.subgroup == sub
         member = of[model.classes]
         place = problem.nodes.levels[level][model.nodes]
+        # Domains in use already cost nothing, so only the others need a variable.
         candidates = np.setdiff1d(place[member], used).astype(np.int64)
         present = np.unique(place[member & (values[: len(place)] > 0)])
         opened = model.add_booleans(len(candidates))
@@ -178,6 +183,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
         parts.append(np.full(len(opened), -cost))
         extended.append(np.isin(candidates, present).astype(np.int64))
         if not used and len(opened):
+            # The first domain is free of cost: `first` may be 1 as soon as one domain is opened.
             model.add_switched_sum(opened, int(model.add_booleans(1)[0]), 1, lower=0)
             parts.append(np.array([cost]))
             extended.append(np.array([int(len(present) > 0)]))
@@ -211,6 +217,7 @@ def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArr
     score = problem.kinds.score[problem.classes.kind[model.classes], model.nodes].astype(np.int64)
     objective = np.zeros(model.variables, np.int64)
     objective[:counts] = score
+    # One node more or fewer outweighs every sum of scores: scores only break ties.
     price *= int(score.max(axis=0, initial=0)) * int(problem.classes.count.sum()) + 1
     objective[touched] = price if problem.spread else -price
     present = np.bincount(where, values[:counts], minlength=len(nodes)) > 0

@@ -56,6 +56,7 @@ def fill_packing(packing: Packing) -> None:
                 continue
             for gang in run:
                 packing.try_gang(gang)
+        # Surplus comes after all minimums of the tier, so that it takes no minimum its place.
         for gang in order[start:end]:
             packing.add_surplus(gang)
         start = end
@@ -69,6 +70,7 @@ def number_equal_gangs(room: FreeCapacity) -> list[int]:
     """
     problem = room.problem
     numbers_of_gangs = [-1] * len(problem.gangs.need)
+    # A row may count any pod, so that the order of the gangs would matter.
     if room.rows.rows:
         return numbers_of_gangs
     alone = (

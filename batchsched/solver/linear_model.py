@@ -116,6 +116,7 @@ class LinearModel:
         self._starts.append(begin + self._nonzeros)
         self._columns.append(np.asarray(columns, np.int64))
         self._coefficients.append(np.asarray(coefficients, np.int64))
+        # Sides beyond 2^62 are clipped: CP-SAT reads larger numbers as an overflow.
         self.row_lower.extend(np.maximum(np.asarray(lower, np.int64), -HIGHEST).tolist())
         self.row_upper.extend(np.minimum(np.asarray(upper, np.int64), HIGHEST).tolist())
         self._nonzeros += len(columns)
@@ -125,6 +126,7 @@ class LinearModel:
     ) -> None:
         """Set the bounds [n] of the variables at indices [n]."""
         low, high = self.bounds()
+        # Callers may hold the arrays that `bounds` returned.
         low, high = low.copy(), high.copy()
         low[indices], high[indices] = lower, upper
         self._lower, self._upper = [low], [high]
@@ -168,6 +170,7 @@ class LinearModel:
         if np.any(values < lower) or np.any(values > upper):
             return False
         starts, columns, coefficients = self.matrix()
+        # Sums of rows by differences of one running sum: rows may be empty, which `reduceat` cannot express.
         sums = np.diff(np.concatenate([[0], np.cumsum(coefficients * values[columns])])[starts])
         row_lower, row_upper, always = self.sides()
         for row, switch in self.when.items():
@@ -210,6 +213,7 @@ def scale_weights(
     distinct = np.unique(weights[heavy])
     total = float(np.sum(weights * counts))
     ratios = distinct / distinct[0]
+    # Weights are mostly small multiples of one share of the cluster. Then integers express them without an error.
     for divisor in range(1, _RATIOS + 1):
         multiples = ratios * divisor
         if np.all(np.abs(multiples - np.rint(multiples)) <= 1e-12 * multiples):

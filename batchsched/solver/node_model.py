@@ -103,6 +103,7 @@ class NodeModel(LinearModel):
             np.zeros(len(fresh), np.int64), problem.gangs.allowed[fresh].astype(np.int64)
         )
         totals = np.bincount(problem.classes.gang, problem.classes.count, minlength=len(self.needs))
+        # If the gang needs all its pods, an equation replaces the inequality: the relaxation becomes tighter.
         for index in range(len(problem.classes.gang)):
             gang, count = int(problem.classes.gang[index]), int(problem.classes.count[index])
             whole = self.needs[gang] == totals[gang]
@@ -168,6 +169,7 @@ class NodeModel(LinearModel):
         problem = self.problem
         for node, columns in enumerate(group_positions(self.nodes, len(problem.nodes.free))):
             asks = problem.classes.demand[self.classes[columns]]
+            # Resources that all pods together do not exhaust need no row.
             tight = asks.T @ self.upper[columns] > problem.nodes.free[node]
             for resource in np.flatnonzero(tight).tolist():
                 self._weigh(columns, asks[:, resource], int(problem.nodes.free[node, resource]))
@@ -184,6 +186,7 @@ class NodeModel(LinearModel):
         )
         tight = problem.quotas.covers.astype(np.float64) @ reach > limits
         fresh = problem.quotas.covers & (problem.gangs.fresh & (self.taken >= 0))
+        # Quotas that all gangs together keep need no row.
         many = fresh.sum(axis=1) > problem.quotas.gangs
         for quota in np.flatnonzero(tight.any(axis=1) | many).tolist():
             columns = np.flatnonzero(problem.quotas.covers[quota][self.gangs])
@@ -213,6 +216,7 @@ class NodeModel(LinearModel):
             right = int(row.right[domain]) - int(weight[self.taken < 0].sum())
             names = np.concatenate([columns, self.taken[switches]])
             factors = np.concatenate([factor[columns], weight[switches]])
+            # Placing nothing must satisfy the row, even if running pods violate it: the side is moved to 0.
             if len(names) and row.sense == Sense.AT_MOST:
                 self.add_row(names, factors, upper=max(0, right))
             elif len(names):

@@ -50,6 +50,7 @@ def least_requests(problem: Problem) -> IntArray:
         problem.classes.demand * problem.classes.count[:, None].astype(np.int64),
     )
     pods = np.bincount(problem.classes.gang, problem.classes.count, minlength=gangs)
+    # Which pods make the minimum is open: by resource, the smallest requests are a lower bound of any choice.
     for gang in np.flatnonzero(need < pods).tolist():
         members = np.flatnonzero(problem.classes.gang == gang)
         rows = np.repeat(problem.classes.demand[members], problem.classes.count[members], axis=0)
@@ -90,6 +91,7 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
 def compare_tiers(first: FloatArray, second: FloatArray) -> int:
     """Compare two rows of tier values [T] lexicographically: 1, 0 or -1 as the first is larger, equal or smaller."""
     for value, other in zip(first.tolist(), second.tolist(), strict=True):
+        # The first tier that differs decides: a lower tier never costs a higher one anything.
         if abs(value - other) > TIER_TOLERANCE * max(abs(value), abs(other)):
             return 1 if value > other else -1
     return 0

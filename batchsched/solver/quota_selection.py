@@ -126,6 +126,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
     subset = take_subset(merge_nodes(problem), contended)
     choice = subset.restored(solve_exact(subset.problem, most, seed))
+    # Without a proof, another selection may be better: the tiered model decides then.
     if compare_tiers(choice.bound, choice.objective):
         return None
     # Gangs that no limiting quota covers are all selected.
@@ -139,10 +140,12 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     )
     best = tier_values(problem, ALL_CLASSES, pods)
     answer = _place_selection(packing, chosen, floor).to_solution("quotas")
+    # Gangs that kept their nodes may block others: the second attempt places all of them again.
     if compare_tiers(answer.objective, best):
         answer = pack_greedily(chosen).to_solution("quotas")
     if compare_tiers(answer.objective, best) or compare_solutions(answer, floor) < 0:
         return None
+    # The relaxation has every placement of the session, so that its optimum bounds them all.
     return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard)
 
 

@@ -63,6 +63,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     with telemetry.stage("greedy"):
         packing = pack_greedily(problem)
         floor = packing.to_solution("greedy")
+    # In strict order no solve may take a later gang in place of an earlier one.
     if problem.ordered:
         return floor
     # Above this size the exact model does not end within its budget.
@@ -93,6 +94,7 @@ def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
     pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < pending).any()):
         return False
+    # Only the exact stage decides by node scores and preferred levels among equal values.
     flat = not small or bool((problem.kinds.score == problem.kinds.score[:, :1]).all())
     return flat and (not small or preferred_cost(problem, floor) <= 0.0)
 

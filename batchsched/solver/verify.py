@@ -219,6 +219,7 @@ def _quotas(problem: Problem, solution: Solution) -> Iterator[str]:
         return
     gangs = problem.classes.gang[solution.classes]
     requests = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
+    # Gangs that need nothing more were counted when they started.
     fresh = solution.taken & problem.gangs.fresh & (np.array(_minimum(problem), np.int64) > 0)
     by_gang = np.zeros((len(problem.gangs.need), requests.shape[1]), np.int64)
     np.add.at(by_gang, gangs, requests)
@@ -235,6 +236,7 @@ def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
     always = np.array(_minimum(problem), np.int64) == 0
     for number, row in enumerate(problem.rows):
         left_sides = _left_sides(problem, solution, row, solution.taken)
+        # A row that is violated before anything is placed must only not become more violated.
         nothing = np.zeros(len(row.right), np.int64)
         if len(row.gangs):
             nothing = row.gang_coefficients @ always[row.gangs].astype(np.int64)

@@ -61,6 +61,7 @@ class FreeCapacity:
             fit = each if fit is None else np.minimum(fit, each, out=fit)
         if fit is None:
             return np.where(mask, self.waiting[class_index], 0).astype(np.int64)
+        # Negative free amounts do not occur: a node that is overcommitted has 0 free in a `Problem`.
         fit *= mask
         return fit
 
@@ -79,6 +80,7 @@ class FreeCapacity:
         room = self.quotas.room(self._gang[class_index], self.slots.needs[class_index], want)
         if room <= 0 or (whole and room < want):
             return 0
+        # Lower limits first: pods beyond them must not take the room that another domain of the row still lacks.
         mark = self.mark()
         placed = self._place_minima(class_index, room, nodes) if class_index in self.rows.of_class else 0
         if placed < room:
@@ -206,6 +208,7 @@ class FreeCapacity:
             self.quotas.charge(entry.gang, self.slots.needs[entry.class_index], sign * entry.pods)
             if self.rows.rows:
                 self.rows.charge(entry.class_index, entry.nodes, entry.counts * sign)
+        # An undone entry has been removed from the trail by the caller.
         if sign > 0:
             self.trail.append(entry)
 
@@ -265,6 +268,7 @@ def _banned(problem: Problem) -> dict[int, BoolArray]:
 def _up_to(caps: IntArray, want: int) -> IntArray:
     """The first of these caps that sum to `want`, the last of them reduced; all caps if their sum is smaller."""
     running = caps.cumsum()
+    # The first position at which the running sum reaches `want`.
     last = int(running.searchsorted(want))
     if last == len(caps):
         return caps

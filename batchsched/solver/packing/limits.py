@@ -36,6 +36,7 @@ class QuotaLedger:
         self.remaining: list[list[int]] = problem.quotas.free.tolist()
         self.gangs_left: list[int] = problem.quotas.gangs.tolist()
         self._fresh = problem.gangs.fresh
+        # Only gangs under a quota that may refuse them ask for the least amounts.
         self._least = least_requests(problem).tolist() if self.binding.any() else []
         self._of_gang: list[list[int]] = [[] for _ in range(len(problem.gangs.need))]
         kept = self.binding[quota]
@@ -94,6 +95,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
     pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
     requests = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
     np.add.at(requests, problem.classes.gang, problem.classes.demand * pods[:, None])
+    # Sums of requests stay below 2^63: they are bounded by the pods of a session, not by UNLIMITED.
     together = np.zeros_like(problem.quotas.free)
     np.add.at(together, quota, requests[gang])
     fresh = problem.gangs.allowed & problem.gangs.fresh & (required_pods(problem) > 0)
@@ -167,6 +169,7 @@ class RowLedger:
         """Tell whether every row that concerns the gang is satisfied."""
         for i in self.touching.get(gang, ()):
             over = self.left_side[i] - self.right[i]
+            # Both senses are relative to `right`, which the constructor moved to what holds without placements.
             if (over > 0).any() if self.rows[i].sense is Sense.AT_MOST else (over < 0).any():
                 return False
         return True
@@ -175,6 +178,7 @@ class RowLedger:
 def _clip_to_domains(caps: IntArray, domain: IndexArray, room: IntArray) -> IntArray:
     """Caps reduced so that their sum in each domain is at most the domain's room; earlier nodes have priority."""
     order = np.argsort(domain, kind="stable")
+    # Sorted by domain, a running sum tells what earlier nodes of the same domain take.
     inside, sorted_caps = domain[order], caps[order]
     running = np.cumsum(sorted_caps)
     starts = np.flatnonzero(np.r_[True, inside[1:] != inside[:-1]])

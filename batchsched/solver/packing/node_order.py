@@ -113,6 +113,7 @@ class NodeOrder:
         if device >= 0:
             size = int(self.demand[class_index, device])
             for larger in self._larger[class_index]:
+                # The remainder modulo the larger size is what no whole larger slot contains.
                 yield np.minimum(fit, free[device][nodes] % larger // size)
         yield fit
 
@@ -146,9 +147,11 @@ class NodeOrder:
         if score is not None:
             key <<= SCORE_BITS
             key += score[nodes]
+        # One integer holds packing step, score rank and position: sorting it is faster than `lexsort` over three keys.
         key <<= INDEX_BITS
         key += np.arange(len(nodes))
         if most < len(nodes):
+            # Usually few of thousands of nodes are needed: a partition avoids sorting the rest.
             key.partition(most)
             key = key[:most]
         key.sort()
@@ -164,6 +167,7 @@ class NodeOrder:
             fullness = np.zeros(len(nodes))
         else:
             fullness = shares[0] if len(shares) == 1 else np.maximum(shares[0], shares[1])
+        # Coarse steps, so that nodes of nearly equal fullness are told apart by their scores.
         level: IntArray = np.minimum(fullness * (PACK_LEVELS / 4), PACK_LEVELS - 1).astype(np.int64)
         if self._problem.spread:
             emptiness = (free[device][nodes] if device >= 0 else 0) * PACK_LEVELS + level

@@ -155,6 +155,7 @@ class Packing:
         problem, room = self.problem, self.room
         if self.taken[gang] or not problem.gangs.allowed[gang]:
             return None
+        # The cheap tests first: most refusals of a full cluster are decided without a look at the nodes.
         if not room.quotas.admits(gang) or not room.quotas.suffices(gang):
             return None
         members = self.members(gang)
@@ -258,6 +259,7 @@ class Packing:
         """Place `need` pods, each part's own need among them, on the given nodes or on any."""
         room = self.room
         if need == members.pods:
+            # A gang that needs all its pods has no choice among classes: each must fit as a whole.
             return all(
                 room.place(c, room.waiting[c], nodes, whole=True) for c in members.classes if room.waiting[c]
             )
@@ -360,6 +362,7 @@ class Packing:
                     return True
         roomy = self._roomiest(members, level, cell)
         order = used + [d for d in roomy if d not in set(used)]
+        # Doubling the number of domains finds a small number in few attempts; the last attempt uses all nodes.
         share = max(len(used), 1)
         while share < len(order):
             if self._attempt(members, need, self._inside(level, order[:share], cell)):
@@ -405,6 +408,7 @@ class Packing:
         """Return the domains of a level that may hold a minimum by themselves, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
+        # With all pods needed, each class must fit as a whole; otherwise only the sum counts.
         rigid = need == members.pods
         for c in members.classes:
             waiting = self.room.waiting[c]
@@ -414,6 +418,7 @@ class Packing:
             within = np.minimum(capacity, waiting)
             total = within if total is None else total + within
             if rigid:
+                # Thousandths, so that the tightest fit is an exact comparison of integers.
                 multiple = np.where(capacity >= waiting, capacity * 1000 // waiting, -1)
                 spare = multiple if spare is None else np.minimum(spare, multiple)
         if total is None:

@@ -136,6 +136,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
     levels = (problem.subgroups.required if inside else problem.gangs.required).copy()
     pins = (problem.subgroups.pinned if inside else problem.gangs.pinned).copy()
     index = change.subgroup if inside else change.gang
+    # Running members keep the gang in the domain around them; without a level nothing is pinned.
     if change.level == NONE:
         pins[index] = NONE
     elif pins[index] != NONE:
@@ -153,6 +154,7 @@ def added_nodes(problem: Problem, change: NodeChange) -> Problem:
     size = problem.nodes.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
     mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)
     if change.passing != NONE:
+        # Which gangs a new node would admit is unknown; filters seldom tell gangs apart.
         mask[:] = True
     model, levels = like, change.level
     if levels != NONE and problem.nodes.levels[levels, like] != change.domain:
@@ -195,6 +197,7 @@ def _grown(row: Row, like: int, count: int) -> Row:
 def _quota(problem: Problem, change: QuotaChange) -> Problem:
     free, gangs = problem.quotas.free.copy(), problem.quotas.gangs.copy()
     more = np.array(change.amounts, np.int64)
+    # A quota below zero counts from 0: the change states what is missing beyond the usage.
     free[change.quota] = np.minimum(np.maximum(free[change.quota], 0) + more, UNLIMITED)
     if change.gangs:
         gangs[change.quota] = max(0, int(gangs[change.quota])) + change.gangs

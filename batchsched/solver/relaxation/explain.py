@@ -72,6 +72,7 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
     np.add.at(by_gang, problem.classes.gang[solution.classes], request)
     used = np.zeros_like(quotas.free)
     np.add.at(used, quota, by_gang[gang])
+    # Gangs with running members were counted when they started.
     counted = solution.taken & gangs.fresh & (required_pods(problem) > 0)
     taken = np.bincount(quota, counted[gang], minlength=len(quotas.gangs)).astype(np.int64)
     # A quota that is exceeded already leaves nothing; UNLIMITED stays UNLIMITED.
@@ -288,6 +289,7 @@ class RefusalExplainer:
         )
         first_cause: RefusalCause | None = None
         for family in propose_families(residual, self._node_types, self._wider, self._resolve is not None):
+            # A decisive cause is kept although another change admits the gang in the end.
             first_cause = first_cause or (family.cause if family.cause in _DECISIVE_CAUSES else None)
             change = find_smallest_change(family, quick)
             if self._resolve is not None:
@@ -316,6 +318,7 @@ class RefusalExplainer:
         """
         if quick is None and family.cause != RefusalCause.TOPOLOGY:
             return None
+        # Each thorough question solves the whole session: the quick answer saves most of them.
         if quick is not None and thorough(quick):
             smaller = halve(quick)
             if smaller is None or not thorough(smaller):

@@ -232,6 +232,7 @@ class ResidualProblem:
         """
         if np.any(self.missing_pods):
             return False
+        # Quota gaps are those of the smallest pods; with a choice of pods only the exact model decides.
         if self.quota_gaps:
             return self._has_choice and self._fits_exactly()
         return self._is_placeable
@@ -406,6 +407,7 @@ class ResidualProblem:
         )  # [R, N] by each resource alone
         for resource in np.flatnonzero(request).tolist():
             pods[resource] = self.problem.nodes.free[:, resource] // request[resource]
+        # A resource is scarce if it alone decides how many pods a node takes.
         fewest = pods.min(axis=0)
         # Without resource r a node takes as many pods as its next scarcest resource allows.
         without = (np.delete(pods, r, 0).min(axis=0, initial=UNLIMITED) for r in range(len(request)))

@@ -112,6 +112,7 @@ def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxa
         low, high = high, min(2 * high, family.limit)
         while not admits(family.make(high)):
             low, high = high, min(2 * high, family.limit)
+    # Invariant of the search: `high` admits the gang and `low` does not.
     # The start is a good guess: its predecessor decides most searches at once.
     if low == 0 and high > 1 and not admits(family.make(high - 1)):
         low = high - 1
@@ -290,6 +291,7 @@ def _estimates(
         return
     largest = problem.classes.demand[needed].max(axis=0)
     all_pass = np.asarray(passes[needed].all(axis=0))
+    # A node type that is too small for one pod is enlarged, since more of the same would not help.
     for nodes in node_types:
         passing = nodes[all_pass[nodes]]
         like = int(passing[0] if len(passing) else nodes[0])

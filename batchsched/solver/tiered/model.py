@@ -139,6 +139,7 @@ def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[
     if len(fitting) <= best + MAX_SCATTERED_DOMAINS:
         chosen = list(fitting)
     else:
+        # Knuth's multiplicative hash: scattered, and the same in every process.
         rest = sorted(fitting[best:], key=lambda d: ((d + 1) * 2654435761 + salt * 40503) % 2**32)
         chosen = fitting[:best] + rest[:MAX_SCATTERED_DOMAINS]
     if kept is not None and kept not in chosen:
@@ -231,6 +232,7 @@ class TieredModel(LinearModel):
     def _loads_of_gang(self, gang: int) -> Iterator[Load]:
         """Add the switches of one gang and yield its loads."""
         members, need = self.packing.members(gang), int(self.needs[gang])
+        # Fewer pods exist than the gang needs, so it cannot be taken.
         if members.pods < need:
             self._close(int(self.y[gang]))
         if not members.pods or members.pods < need:
@@ -286,6 +288,7 @@ class TieredModel(LinearModel):
         room = int((fit if cell == NONE else fit[self.cells[cell].nodes]).sum())
         count = int(self.problem.classes.count[class_index])
         if self.rigid[self.problem.classes.gang[class_index]]:
+            # A rigid gang has all its pods or none: one class without room closes the switch.
             if room < count:
                 self._close(switch)
             return class_index, switch, cell, switch, count
@@ -332,6 +335,7 @@ class TieredModel(LinearModel):
                 limit = max(0, int(problem.quotas.free[q, r])) // unit
                 self.row(loads, problem.classes.demand[self.class_index[loads], r] // unit, -HIGHEST, limit)
             if problem.quotas.gangs[q] < UNLIMITED:
+                # Gangs that need nothing more were counted against the quota when they started.
                 fresh = np.flatnonzero(member & problem.gangs.fresh & (self.needs > 0))
                 most = max(0, int(problem.quotas.gangs[q]))
                 self.add_sum(self.y[fresh], upper=most)
@@ -396,6 +400,7 @@ class TieredModel(LinearModel):
             if cell != NONE and not np.isin(first[class_index], self.cells[cell].nodes):
                 continue
             switch = int(self.switch[load])
+            # An inner switch may be 1 only with its outer one.
             while switch != OPEN:
                 values[switch] = 1
                 switch = self._outer.get(switch, OPEN)

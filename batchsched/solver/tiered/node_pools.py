@@ -59,6 +59,7 @@ def build_pools(packing: Packing) -> NodePools:
     problem, ledger = packing.problem, packing.room.rows
     labels = _labels(problem)
     split: list[int] = []
+    # A row over unions of pools is linear in the pools' counts; other rows are left to rounding and cuts.
     for i, domain in enumerate(ledger.domains):
         if len(ledger.rows[i].right) > MAX_SPLIT_POOLS // 4:
             continue
@@ -201,6 +202,7 @@ class PoolSupply:
             return
         first, second = sorted(plain[:2])
         both = demand[(demand[:, [first, second]] > 0).all(axis=1)]
+        # Pods with devices have composite rows of their own.
         alone = both[~(both[:, self._devices] > 0).any(axis=1)]
         both = alone if len(alone) else both
         ratio, first_row = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
@@ -233,6 +235,7 @@ class PoolSupply:
                     np.unique(np.linspace(1, len(along) - 1, MAX_COMPOSITE_AMOUNTS).astype(np.int64))
                 ]
                 factors = np.minimum(demand[:, device] // size, demand[:, r] // along[:, None])
+                # A sum of minima over nodes is tighter than the minimum of two sums.
                 right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
                 for i in np.flatnonzero(factors @ most > right).tolist():
                     yield SlotRow(factors[i], int(right[i]), None)

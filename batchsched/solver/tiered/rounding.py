@@ -134,6 +134,7 @@ def _cover(holders: IntArray, tier: IndexArray, held: IntArray, worth: FloatArra
       goal: the amount to cover.
     """
     enough = int(np.searchsorted(held[holders].cumsum(), goal)) + 1
+    # Every ejected gang has to find another place, so larger sets are not tried.
     if enough > min(MAX_EJECTED_GANGS, len(holders)):
         return []
     cover: list[int] = holders[:enough].tolist()
@@ -245,6 +246,7 @@ def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, 
     for _ in range(MAX_RESETTLED_GANGS):
         if not fallen:
             break
+        # Higher tiers first, and the more valuable gang first: what it ejects has a lower tier.
         gang = min(
             fallen, key=lambda g: (int(problem.gangs.tier[g]), -float(worth[g]), int(problem.gangs.rank[g]))
         )
@@ -344,6 +346,7 @@ def _settle(packing: Packing, order: _Order) -> bool:
 
 def _whole(share: FloatArray, pods: int) -> list[tuple[int, int]]:
     """Round a fractional split over pools to whole pods, largest remainders first; the largest shares come first."""
+    # The simplex returns 2.9999999 for 3: a plain floor would lose a pod.
     down = np.floor(share + 1e-6).astype(np.int64)
     missing = pods - int(down.sum())
     if missing > 0:

@@ -93,6 +93,7 @@ class TieredRounds:
             if not (bounded or self._open()):
                 self._bound_best()
                 bounded = True
+            # The gap is compared only with a bound for what this solution places in the tiers above.
             near = bounded and self.best.gap <= self._budget.gap
             idle, gained = gained and not better, gained or better
             if near or idle or not realised.shortages or self._spending.remaining <= 0:
@@ -131,6 +132,7 @@ class TieredRounds:
     def _among(self, top: TieredSolution, hint: IntArray, whole: bool) -> TieredSolution | None:
         """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
         full, y = self._full.aggregate, self._full.aggregate.y
+        # The bounds are restored below: the model is used again in the next round.
         lower, upper = (side.copy() for side in full.bounds())
         chosen = top.values[self._loose.aggregate.y]
         most = np.maximum(np.minimum(chosen, upper[y]), lower[y])

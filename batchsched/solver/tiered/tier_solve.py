@@ -75,6 +75,7 @@ class TierSolver:
         """
         model, local = self.aggregate, self.transport.local
         kept = self.transport.loosen()
+        # Local cuts came from tightened rows: they are no limit of the problem, and a bound must not rest on them.
         for row in local:
             model.set_row(row, -HIGHEST, HIGHEST)
         peak = self._ascend(np.zeros(model.variables, np.int64), [], ceiling, placed)
@@ -99,6 +100,7 @@ class TierSolver:
         all_pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
         for t in range(len(self._scale)):
             weights = np.where(self._of_class == t, self._weights, 0)
+            # The value if every pod of the tier were placed; a solve that starts there proves nothing more.
             top = int(weights @ all_pods)
             if ceiling is not None:
                 top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
@@ -146,6 +148,7 @@ class TierSolver:
             split, fits = self.transport.split(values)
             if fits or (self._budget.remaining <= 0 and not least):
                 break
+        # The floor holds for this tier only.
         if row is not None:
             aggregate.set_row(row, -HIGHEST, HIGHEST)
         return values, split, bound

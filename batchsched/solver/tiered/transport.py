@@ -282,6 +282,7 @@ class PoolTransport:
         cheapest[np.isinf(cheapest)] = 0.0
         worth = np.where(self._per_lot(pods) > 0, -duals[len(self._right) :], cheapest)
         over = np.maximum(0.0, worth[self.lot] - price)
+        # Rounding errors of the duals would enter the cut as terms of every load.
         over[over < 1e-12] = 0.0
         coefficient = np.zeros(aggregate.variables)
         np.add.at(coefficient, aggregate.variable, worth[self._lot[aggregate.class_index]] * aggregate.factor)
@@ -304,6 +305,7 @@ class PoolTransport:
         if int(whole @ values) <= limit:
             return False
         row = aggregate.add_row(used, whole[used], -HIGHEST, limit)
+        # Such a cut excludes choices that the problem allows, so that bounds leave it out.
         if self.tightened:
             self.local[row] = limit
         return True

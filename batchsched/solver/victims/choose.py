@@ -28,6 +28,7 @@ def choose_by_unit(terms: VictimTerms) -> VictimState | None:
             useful = terms.most[c, terms.site] > terms.now[c, terms.site]
             worth += np.bincount(terms.unit, share * useful, len(worth)) / max(1, terms.count[c])
     useful_units = np.flatnonzero(_helps(terms))
+    # The price includes units that must be evicted together, for the room that this unit frees.
     price = closure_cost(terms)[useful_units] / np.maximum(worth[useful_units], 1e-9)
     return _in_order(terms, ([unit] for unit in useful_units[np.argsort(price, kind="stable")].tolist()))
 
@@ -67,6 +68,7 @@ def restore_unneeded(ground: VictimState) -> None:
     cost = ground.problem.cost
     changed = True
     while changed:
+        # A unit may become unnecessary once another one is restored, so that the loop repeats until nothing changes.
         changed = False
         evicted = np.flatnonzero(ground.evicted)
         for unit in evicted[np.argsort(-cost[evicted], kind="stable")].tolist():
@@ -92,6 +94,7 @@ def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
     evicted for them.
     """
     gain = terms.most[class_index] - terms.now[class_index]
+    # The site gains nothing as long as this unit stays.
     barring = (terms.without[class_index] <= terms.now[class_index, terms.site]) & (gain[terms.site] > 0)
     unit, site = terms.unit[barring], terms.site[barring]
     held = np.bincount(unit, gain[site], terms.problem.units)
@@ -112,6 +115,7 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
     if lacking <= 0:
         return 0.0
     price = cost_per_pod(terms, class_index)
+    # The cheapest pods bound the cost from below: no choice of sites pays less for as many pods.
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])
     taken = np.minimum(gain[order], np.maximum(0, lacking - (running - gain[order])))
@@ -187,6 +191,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     room = None if problem.cuts else place_after_eviction(problem, none_evicted)
     if room is not None:
         return _victims(problem, none_evicted, room)
+    # Domains with the lowest bound first: a cheap set found early excludes the search in dear domains.
     search = _Search(budget, seed)
     ranked = sorted(
         ((bound_cost(terms), number, terms) for number, terms in enumerate(split_by_domain(problem))),
@@ -324,6 +329,7 @@ def _settled(ground: VictimState) -> Packing:
         candidates.remove(idle)
         ground.restore(idle)
         if ground.is_cut:
+            # A cut says that the set without this unit makes no room, whatever the packing finds.
             ground.leave([idle])
             continue
         shares = problem.unit == idle

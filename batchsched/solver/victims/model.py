@@ -37,6 +37,7 @@ class VictimModel(LinearModel):
         self._quotas()
         for cut in terms.problem.cuts:
             self.cut(np.isin(np.arange(units), cut))
+        # The row is written once and moved afterwards, since rows cannot be removed.
         self._cutoff: int | None = None
 
     def solve(self, hint: VictimState | None, below: int, budget: CpSatBudget, gap: float) -> CpSatAnswer:
@@ -59,6 +60,7 @@ class VictimModel(LinearModel):
         for cells in self._cells:
             step = cells.most - cells.without
             pairs = np.flatnonzero(step > 0)
+            # A variable for several equal sites takes the sum of their pods.
             width = cells.size[cells.cell[pairs]]
             columns = np.stack([cells.x[cells.cell[pairs]], self._leave[cells.unit[pairs]]], 1)
             factors = np.stack([np.ones(len(pairs), np.int64), -step[pairs] * width], 1)
@@ -99,6 +101,7 @@ class VictimModel(LinearModel):
             columns.append(self._wants(site))
             factors.append(-free)
             free = 0
+        # Bytes and milli-CPU have large common divisors: without them CP-SAT's sums come close to 2^62.
         divisor = int(np.gcd.reduce(np.array(factors, np.int64)))
         self.add_row(np.array(columns), np.array(factors, np.int64) // divisor, upper=free // divisor)
 
@@ -145,6 +148,7 @@ class VictimModel(LinearModel):
         """For a gang that needs all its pods: the amounts that its quotas lack must be freed there."""
         problem = self._terms.problem
         pending = problem.pending
+        # If the gang may choose its pods, the caller checks the quotas of the placement and adds a cut.
         if not len(pending.quotas.gangs) or not self._terms.rigid:
             return
         requested, held = self._terms.count @ pending.classes.demand, problem.total()

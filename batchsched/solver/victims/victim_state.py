@@ -74,6 +74,7 @@ class VictimTerms:
         freed = problem.freed[inside]
         nodes = sites[site]
         minimum = int(required_pods(pending)[0])
+        # If all pods are needed, each class counts by itself and the total adds nothing.
         rigid = minimum == int(pending.classes.count.sum())
         plain = (
             len(pending.classes.kind) == 1
@@ -160,6 +161,7 @@ class VictimState:
     def leave(self, units: Iterable[int]) -> bool:
         """Evict units and those that must be evicted with them; False, without any change, if a limit forbids it."""
         leaving = self.with_required_units(units)
+        # Limits are tested unit by unit, so that a failure undoes only what was moved.
         for number, unit in enumerate(leaving):
             self._move(unit, 1)
             rows = [self.problem.limit_row[entry] for entry in self._limits[unit]]
@@ -185,6 +187,7 @@ class VictimState:
         self._free[sites] += sign * self.terms.freed[self._shares[unit]]
         pending = self.problem.pending
         mask = pending.kinds.mask[pending.classes.kind][:, self.terms.sites[sites]]
+        # Only the sites of this unit change: a recount of all would dominate the greedies.
         self.fit[:, sites] = _fits(pending, self._free[sites]) * mask
 
     @property
@@ -196,6 +199,7 @@ class VictimState:
         """Tell whether the gang fits now."""
         if not self.terms.suffices(self.fit) or (self.terms.rigid and not self._in_quota()) or self.is_cut:
             return False
+        # Counting is exact for one class on nodes of one domain; otherwise the packing must find a placement.
         return self.terms.plain or place_after_eviction(self.problem, self.evicted) is not None
 
     def _in_quota(self) -> bool:
@@ -230,4 +234,5 @@ def subtract_units(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray
     back = problem.quota_unit[:, evicted].astype(np.int64)
     quota_left = problem.quota_left + back @ problem.total()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
+    # A packing reads quotas as amounts that are left: an exceeded one leaves nothing.
     return np.clip(quota_left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)
