@@ -42,6 +42,7 @@ from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import IndexArray, VictimProblem, VictimSet
+from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
 
 MAX_GANGS_PER_SESSION: Final = 32
