@@ -29,6 +29,7 @@ class EntityHeap:
         self._live[entity.identity] = self._serial
         heapq.heappush(self._heap, (key, entity.arrival, self._serial, entity))
         if len(self._heap) > 2 * len(self._live) + _SLACK:
+            # Rebuilding costs as much as the pushes since the last time, so `put` stays O(log n) on average.
             self._heap = [entry for entry in self._heap if self._live.get(entry[3].identity) == entry[2]]
             heapq.heapify(self._heap)
 
@@ -58,6 +59,7 @@ def backoff_end(entity: Entity) -> float | None:
     Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error, only errors count.
     """
     failures = entity.errors or entity.refusals
+    # Whole seconds, as in kube-scheduler, so that entities of one second can be ordered by priority.
     return float(math.floor(entity.queued + backoff_seconds(failures))) if failures else None
 
 

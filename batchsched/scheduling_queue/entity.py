@@ -126,6 +126,7 @@ class Entity:
         key, template = pod.key, template_of(pod)
         before = self._template_of.get(key)
         if before is not None and before != template:
+            # An empty template must disappear: `templates` returns one pod of each.
             self._leave(key, before)
         self.pods[key] = pod
         self._template_of[key] = template
@@ -158,6 +159,7 @@ class Entity:
 def template_of(pod: Pod) -> bytes:
     """Return a digest of a pod without name, uid and times. A volume claim that is named after the pod is included."""
     metadata = pod.metadata
+    # The claim of an ephemeral volume is named after the pod, so hints may answer differently for equal pods.
     ephemeral = any(volume.ephemeral for volume in pod.spec.volumes or ())
     own = (metadata.name, metadata.uid) if ephemeral else ()
     template = (pod.namespace, metadata.labels, metadata.annotations, metadata.owner_references)

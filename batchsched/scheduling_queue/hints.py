@@ -124,6 +124,7 @@ class InFlightEntities:
     def end(self, entity: Entity) -> Sequence[InFlightEvent] | None:
         """Return the events during the cycle of an entity, or None if it is not in flight."""
         entry = self._since.get(entity.identity)
+        # Another entity of the same gang may be in flight by now.
         if entry is None or entry[0] is not entity:
             return None
         del self._since[entity.identity]
@@ -167,6 +168,7 @@ class QueueingHints:
         """Return the hints of a plugin for an event. None among them means that the event helps unconditionally."""
         hints = self._hints_by_event.get((plugin, event))
         if hints is None:
+            # The "plugin" may be a reason of the session. Of an unknown one, any event may remove the cause.
             registered = self._registered.get(plugin, HELPS.get(plugin, EVERY_EVENT))
             hints = tuple(entry.hint for entry in registered if entry.event.includes(event))
             self._hints_by_event[plugin, event] = hints
@@ -179,6 +181,7 @@ class QueueingHints:
         try:
             answer: object = ask(plugin, "QueueingHint", hint, pod, occurrence.old, occurrence.new)
         except PluginError:
+            # A failed hint counts as Queue: one attempt in vain costs less than a pod that never starts.
             answer = None
         if isinstance(answer, Hint):
             return answer is Hint.QUEUE

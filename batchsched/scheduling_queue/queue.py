@@ -104,11 +104,13 @@ class SchedulingQueue:
             self.add_pod(pod, now)
             return
         entity = self._entities[identity]
+        # The events are computed from the old version, which the entity drops with `put`.
         old = entity.pods[pod.key]
         entity.put(pod)
         occurrences = [
             InFlightEvent(event, old, pod, identity) for event in events_of(Resource.TARGET_POD, old, pod)
         ]
+        # Before the hints: a new template must be in the index, and a new priority in the key of the heap.
         self._update_keys(entity)
         for occurrence in occurrences:
             self._flights.note(occurrence)
@@ -129,6 +131,7 @@ class SchedulingQueue:
         if entity.pods:
             self._update_keys(entity)
         elif entity.place is not QueueState.IN_FLIGHT:
+            # An entity in flight is dropped at the end of its cycle, which the session still reports.
             self._drop(entity)
         if pod.status.nominated_node_name and not placed:
             self._process_event(
@@ -201,6 +204,8 @@ class SchedulingQueue:
         """
         entity = self._active.first()
         if entity is None:
+            # Source: `popFromBackoffQ` of kube-scheduler. Entities with errors keep their backoff: an error such as a
+            # failing API server would repeat at once.
             entity = self._backoff.first() if early else None
             if entity is None:
                 return None
@@ -219,6 +224,7 @@ class SchedulingQueue:
         if entity is None:
             return
         self._flights.end(entity)
+        # Only the pods of the start of the cycle were placed. Pods that joined since then form a new entity.
         for pod in entity.popped:
             entity.take(pod.key)
             self._identity_of.pop(pod.key, None)
@@ -252,6 +258,7 @@ class SchedulingQueue:
         entity.refusals += bool(refused_by)
         entity.errors = 0 if refused_by else entity.errors + 1
         if events is None:
+            # Its cycle ended with `done`, and a binding failed later.
             self._return_after_cycle(entity, entity.popped if pods is None else tuple(pods), now)
         elif not entity.pods:
             self._drop(entity)
@@ -266,6 +273,7 @@ class SchedulingQueue:
             entity = self._entities[identity]
             if entity.place is QueueState.BACKOFF or entity.place in POOLED:
                 self._enter(entity, QueueState.ACTIVE, FORCE_ACTIVATE.label, now)
+            # An entity in flight is retried after its cycle, because the event helps unconditionally.
             self._flights.note(InFlightEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
@@ -275,6 +283,7 @@ class SchedulingQueue:
         if now - self._scanned < SCAN_INTERVAL_SECONDS:
             return
         self._scanned = now
+        # A hint that wrongly answers Skip delays an entity by five minutes at most, and never loses it.
         for entity in tuple(self._pool.entities()):
             if entity.place is QueueState.UNSCHEDULABLE and now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
                 self._requeue(entity, UNSCHEDULABLE_TIMEOUT.label, now)
@@ -403,6 +412,7 @@ class SchedulingQueue:
         """
         if entity.place is not place:
             check_move(entity.place, place)
+        # Plugin code comes first: if it raises, nothing has changed yet.
         key = self._key(entity) if place in (QueueState.ACTIVE, QueueState.BACKOFF) else None
         self._active.remove(entity)
         self._backoff.remove(entity)

@@ -17,7 +17,7 @@ async def test_the_clock_tells_the_time_waits_and_draws():
     assert 0 <= min(draws) < max(draws) < 1
 
 
-def test_waits_double_up_to_the_longest_and_begin_anew_after_a_success():
+def test_backoff_doubles_up_to_its_maximum_and_restarts_after_a_success():
     clock = Hurried(times=1e6)
     backoff = Backoff(clock, first=1, longest=5)
 
@@ -34,7 +34,7 @@ def test_waits_double_up_to_the_longest_and_begin_anew_after_a_success():
     assert clock.slept[-1] <= 1
 
 
-def test_what_the_server_asks_for_is_waited_at_least_and_not_by_all_together():
+def test_backoff_waits_at_least_retry_after_with_jitter():
     clock = Hurried(times=1e6)
 
     async def story():

@@ -29,7 +29,7 @@ async def test_a_request_is_made_as_the_kubeconfig_says_over_tls(plane):
     assert found["metadata"]["name"] == "default"
 
 
-async def test_a_refusal_says_what_the_server_said(plane):
+async def test_error_contains_the_message_of_the_server(plane):
     async with opened(plane) as connection:
         with pytest.raises(ApiError, match='404 NotFound: pods "nobody" not found') as caught:
             await connection.request("GET", "/api/v1/namespaces/default/pods/nobody")
@@ -63,7 +63,7 @@ async def test_a_page_of_a_load_balancer_is_a_refusal_too(plane, proxy):
     assert caught.value.status == 502
 
 
-async def test_the_time_that_a_server_asks_for_is_told(plane, proxy):
+async def test_error_contains_the_retry_after_of_the_server(plane, proxy):
     proxy.on(status(429, "TooManyRequests", retry_after=7))
     async with opened(plane, proxy) as connection:
         with pytest.raises(ApiError) as caught:
@@ -91,13 +91,13 @@ async def test_a_broken_connection_is_no_answer(plane, proxy, fault):
             await connection.request("POST", "/api/v1/namespaces/default/pods", body=b"{}")
 
 
-async def test_a_server_that_is_not_there_is_no_answer(tmp_path):
+async def test_refused_connection_is_reported_as_unreachable(tmp_path):
     async with Connection(Credentials(kubeconfig(tmp_path, token="x")), Hurried()) as connection:
         with pytest.raises(Unreachable):
             await connection.request("GET", PODS)
 
 
-async def test_a_token_that_is_taken_no_more_is_asked_for_again_once_for_all_requests(plane, proxy, tmp_path):
+async def test_rejected_token_is_renewed_once_for_all_requests(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
     async with Connection(Credentials(config), Hurried()) as connection:
         answers = await asyncio.gather(*(connection.request("GET", "/api/v1/nodes") for _ in range(20)))
@@ -105,7 +105,7 @@ async def test_a_token_that_is_taken_no_more_is_asked_for_again_once_for_all_req
     assert (tmp_path / "runs").read_text().count(".") == 2
 
 
-async def test_a_401_that_stays_is_told_after_one_more_attempt(plane, proxy, tmp_path):
+async def test_second_401_is_raised(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", "stale too"))
     async with Connection(Credentials(config), Hurried()) as connection:
         with pytest.raises(ApiError, match="401"):
@@ -113,7 +113,7 @@ async def test_a_401_that_stays_is_told_after_one_more_attempt(plane, proxy, tmp
     assert proxy.count("GET") == 2
 
 
-async def test_a_watch_whose_token_is_taken_no_more_has_another_for_the_next_attempt(plane, proxy, tmp_path):
+async def test_watch_with_a_rejected_token_renews_it_for_the_next_attempt(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
     async with Connection(Credentials(config), Hurried()) as connection:
         with pytest.raises(ApiError, match="401"):
@@ -122,7 +122,7 @@ async def test_a_watch_whose_token_is_taken_no_more_has_another_for_the_next_att
     assert proxy.count("GET") == 2
 
 
-async def test_a_kubeconfig_that_goes_away_is_no_reason_to_stop(plane, proxy, tmp_path):
+async def test_connection_keeps_its_credentials_if_the_kubeconfig_is_deleted(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, token="stale")
     async with Connection(Credentials(config), Hurried()) as connection:
         config.unlink()
@@ -130,7 +130,7 @@ async def test_a_kubeconfig_that_goes_away_is_no_reason_to_stop(plane, proxy, tm
             await connection.request("GET", PODS)
 
 
-async def test_a_kubeconfig_that_is_written_anew_is_picked_up_by_itself(plane, proxy, tmp_path):
+async def test_connection_reloads_a_changed_kubeconfig(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, token="of nobody")
     async with Connection(Credentials(config), Hurried(times=1000)) as connection:
         kubeconfig(tmp_path, proxy.url, token=ADMIN)
@@ -161,7 +161,7 @@ async def watched(connection, silence=5.0):
     return [line async for lines in connection.lines(PODS, {"watch": "true"}, silence) for line in lines]
 
 
-async def test_the_lines_of_a_watch_come_whole(plane, proxy):
+async def test_watch_yields_complete_lines(plane, proxy):
     proxy.on(says({"type": "ADDED"}, {"type": "DELETED"}))
     async with opened(plane, proxy) as connection:
         assert [json.loads(line)["type"] for line in await watched(connection)] == ["ADDED", "DELETED"]
@@ -183,9 +183,7 @@ async def test_a_watch_that_is_silent_too_long_counts_as_dead(plane, proxy, name
             await watched(connection, silence=0.3)
 
 
-async def test_a_watch_that_does_not_begin_counts_as_dead_long_before_one_that_is_quiet(
-    plane, proxy, monkeypatch
-):
+async def test_watch_that_does_not_start_is_lost_before_one_that_is_silent(plane, proxy, monkeypatch):
     monkeypatch.setattr("batchsched.kube.connection._OPENING_SECONDS", 0.3)
     proxy.on(hung())
     async with opened(plane, proxy) as connection:

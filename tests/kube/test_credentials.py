@@ -58,12 +58,12 @@ def plugin(folder, body):
     ],
     ids=["token", "password", "nobody"],
 )
-def test_a_kubeconfig_says_who_we_are(tmp_path, user, header):
+def test_kubeconfig_contains_server_and_identity(tmp_path, user, header):
     found = Credentials(kubeconfig(tmp_path, "http://127.0.0.1:1/", **user)).load()
     assert (found.server, found.authorization, found.tls) == ("http://127.0.0.1:1", header, None)
 
 
-def test_a_missing_kubeconfig_is_named_with_what_to_do(tmp_path):
+def test_missing_kubeconfig_is_named_with_a_remedy(tmp_path):
     with pytest.raises(UnusableInput, match=r"nowhere.*set KUBECONFIG or --kubeconfig"):
         Credentials(tmp_path / "nowhere").load()
 
@@ -95,13 +95,13 @@ def test_a_file_that_is_half_written_is_refused_and_read_again(tmp_path, text):
     assert ours.load().authorization == "Bearer new"
 
 
-def test_the_variable_names_the_kubeconfig_also_when_it_is_set_late(tmp_path, monkeypatch):
+def test_variable_names_the_kubeconfig_even_if_it_is_set_late(tmp_path, monkeypatch):
     first, second = kubeconfig(tmp_path, token="first"), tmp_path / "missing"
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, (first, second))))
     assert Credentials().load().authorization == "Bearer first"
 
 
-def test_a_token_file_is_read_again_when_it_changes(tmp_path):
+def test_changed_token_file_is_read_again(tmp_path):
     token = tmp_path / "token"
     token.write_text("old\n")
     ours = Credentials(kubeconfig(tmp_path, tokenFile="token"))
@@ -133,7 +133,7 @@ def test_in_a_cluster_the_service_account_speaks_and_its_token_is_read_again(tmp
     assert ours.load().authorization == "Bearer new"
 
 
-def test_an_exec_plugin_is_asked_once_and_again_when_the_server_wants_something_else(tmp_path):
+def test_exec_plugin_runs_once_and_again_after_a_401(tmp_path):
     answer = (
         '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t%s"}}'
     )
@@ -150,13 +150,13 @@ def test_an_exec_plugin_is_asked_once_and_again_when_the_server_wants_something_
     assert ours.load().authorization == "Bearer t2"
 
 
-def test_an_exec_plugin_that_fails_leaves_nobody_nameless(tmp_path):
+def test_failed_exec_plugin_is_an_error(tmp_path):
     ours = Credentials(kubeconfig(tmp_path, exec=plugin(tmp_path, "exit 1\n")))
     with pytest.raises(UnusableInput, match="exec plugin"):
         ours.load()
 
 
-def test_a_client_certificate_is_loaded_again_when_it_was_rotated_and_never_without_its_key(tmp_path):
+def test_rotated_client_certificate_is_loaded_with_its_key(tmp_path):
     key, certificate = authority()
     paths = {"client-certificate": tmp_path / "crt", "client-key": tmp_path / "key"}
     paths["client-certificate"].write_bytes(pem(certificate))
@@ -195,6 +195,6 @@ def key_pem(key):
     return key.private_bytes(*encodings, serialization.NoEncryption())
 
 
-def test_nothing_is_written_beside_the_kubeconfig(tmp_path):
+def test_no_file_is_written_next_to_the_kubeconfig(tmp_path):
     Credentials(kubeconfig(tmp_path, token="x")).load()
     assert [path.name for path in Path(tmp_path).iterdir()] == ["kubeconfig"]

@@ -49,7 +49,7 @@ def ask(port: int, seconds: float = 5.0) -> Reply:
     return HttpExtenders().ask(Endpoint(f"http://127.0.0.1:{port}/x/", seconds), "filter", b"{}")
 
 
-def test_answer_comes_as_it_was_sent_and_connections_are_kept():
+def test_response_is_returned_unchanged_and_connections_are_reused():
     ports = set()
 
     def noting(question):
@@ -66,7 +66,7 @@ def test_answer_comes_as_it_was_sent_and_connections_are_kept():
     assert ports == {1}
 
 
-def test_answer_that_comes_drop_by_drop_is_too_late():
+def test_response_that_trickles_in_exceeds_the_timeout():
     def dripping(connection):
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         for _ in range(100):
@@ -109,7 +109,7 @@ def test_prefix_that_leads_nowhere_is_a_fault(url):
     assert HttpExtenders().ask(Endpoint(url, 1.0), "filter", b"{}").fault.startswith("cannot be reached: ")
 
 
-def test_what_is_put_holds_nobody_up():
+def test_put_does_not_block_the_event_loop():
     async def both():
         def slow(question):
             time.sleep(0.3)

@@ -52,7 +52,7 @@ def spec(plane, name):
     return plane.admin.get(f"{LEASES}/{name}")["spec"]
 
 
-async def test_the_first_makes_the_lease_and_gives_it_back_and_the_next_one_need_not_wait(plane, name):
+async def test_released_lease_is_acquired_by_the_next_replica_at_once(plane, name):
     async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
         await ada.acquire()
         assert 0 < ada.remaining() <= 1
@@ -73,7 +73,7 @@ async def test_the_first_makes_the_lease_and_gives_it_back_and_the_next_one_need
         }
 
 
-async def test_who_leads_goes_on_leading_and_who_stops_is_followed_after_the_duration(plane, name):
+async def test_leader_keeps_the_lease_until_it_stops_renewing_it(plane, name):
     async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
         await ada.acquire()
         keeping = asyncio.create_task(ada.keep())
@@ -88,7 +88,7 @@ async def test_who_leads_goes_on_leading_and_who_stops_is_followed_after_the_dur
         assert ada.remaining() <= 0
 
 
-async def test_what_others_wrote_on_the_lease_stays(plane, name):
+async def test_labels_of_other_clients_on_the_lease_are_kept(plane, name):
     body = {"metadata": {"name": name, "labels": {"team": "ml"}}}
     plane.admin.create(LEASES, body)
     async with contender(plane, name, "ada") as ada:
@@ -98,7 +98,7 @@ async def test_what_others_wrote_on_the_lease_stays(plane, name):
 
 
 @pytest.mark.parametrize("fault", [hung(), page(502), status(403, "Forbidden")], ids=["hung", "502", "403"])
-async def test_who_cannot_renew_stops_in_time_and_says_so(plane, proxy, name, fault):
+async def test_leader_that_cannot_renew_stops_in_time(plane, proxy, name, fault):
     async with contender(plane, name, "ada", proxy) as ada:
         await ada.acquire()
         keeping = asyncio.create_task(ada.keep())
@@ -110,7 +110,7 @@ async def test_who_cannot_renew_stops_in_time_and_says_so(plane, proxy, name, fa
         await ada.release()
 
 
-async def test_one_fault_and_a_lost_answer_are_no_reason_to_stop(plane, proxy, name):
+async def test_leader_survives_single_faults_and_lost_answers(plane, proxy, name):
     async with contender(plane, name, "ada", proxy) as ada:
         proxy.on(lost(), method="POST", count=1)
         proxy.on(lost(), method="PUT", count=1, skip=1)
@@ -123,7 +123,7 @@ async def test_one_fault_and_a_lost_answer_are_no_reason_to_stop(plane, proxy, n
         keeping.cancel()
 
 
-async def test_a_leader_that_is_cut_off_is_out_before_the_next_one_is_in(plane, proxy, name):
+async def test_partitioned_leader_stops_before_the_next_replica_leads(plane, proxy, name):
     async with contender(plane, name, "ada", proxy) as ada, contender(plane, name, "bob") as bob:
         await ada.acquire()
         keeping = asyncio.create_task(ada.keep())
@@ -154,7 +154,7 @@ async def test_a_leader_that_sees_another_holder_stops_at_once_and_has_nothing_t
         assert proxy.count() == requests
 
 
-async def test_a_lease_that_is_deleted_is_left_to_its_holder_for_as_long_as_it_may_believe(plane, name):
+async def test_deleted_lease_is_not_acquired_before_its_holder_stops(plane, name):
     async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
         await ada.acquire()
         second = asyncio.create_task(bob.acquire())
@@ -251,7 +251,7 @@ async def life(lease, death):
 
 @pytest.mark.properties
 @given(contenders=CONTENDERS, seed=st.integers(0, 2**32))
-def test_two_never_lead_at_once_and_in_the_end_somebody_does(contenders, seed):
+def test_two_replicas_never_lead_at_once_and_one_leads_in_the_end(contenders, seed):
     async def story():
         server = Server()
         leases, tasks, alive = [], [], []

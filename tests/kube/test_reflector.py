@@ -122,7 +122,7 @@ async def settled(mirror, shelf, within=10.0):
     assert mirror.wrong == []
 
 
-async def test_a_long_list_comes_in_pages_and_is_told_as_one(plane, proxy, shelf):
+async def test_long_list_is_read_in_pages_and_passed_to_the_sink_as_one(plane, proxy, shelf):
     for number in range(7):
         shelf.put(number)
     async with following(plane, shelf, proxy, page=3) as (reflector, mirror):
@@ -132,7 +132,7 @@ async def test_a_long_list_comes_in_pages_and_is_told_as_one(plane, proxy, shelf
     assert proxy.count("GET", "limit=3", watch=False) == 3
 
 
-async def test_a_list_whose_next_page_has_expired_begins_anew(plane, proxy, shelf):
+async def test_list_restarts_if_its_next_page_has_expired(plane, proxy, shelf):
     for number in range(7):
         shelf.put(number)
     proxy.on(status(410, "Expired"), path="continue=", skip=1, count=1)
@@ -143,7 +143,7 @@ async def test_a_list_whose_next_page_has_expired_begins_anew(plane, proxy, shel
     assert proxy.count(watch=False) == 6
 
 
-async def test_what_changes_afterwards_is_told_as_it_happens(plane, shelf):
+async def test_sink_receives_changes_after_the_list(plane, shelf):
     shelf.put("kept")
     shelf.put("dropped")
     async with following(plane, shelf) as (reflector, mirror):
@@ -155,7 +155,7 @@ async def test_what_changes_afterwards_is_told_as_it_happens(plane, shelf):
         assert mirror.lists == 1
 
 
-async def test_objects_are_told_as_they_are_read_and_nothing_is_told_of_what_is_read_as_none(plane, shelf):
+async def test_sink_receives_decoded_objects_without_those_decoded_as_none(plane, shelf):
     shelf.put("old")
     shelf.put("hidden")
 
@@ -174,7 +174,7 @@ def version_of(exchange):
     return exchange.path.partition("resourceVersion=")[2].partition("&")[0]
 
 
-async def test_a_bookmark_moves_the_place_where_a_watch_goes_on(plane, proxy, shelf):
+async def test_watch_resumes_from_the_last_bookmark(plane, proxy, shelf):
     ahead = "999999999"
     mark = {"type": "BOOKMARK", "object": {"kind": "ConfigMap", "metadata": {"resourceVersion": ahead}}}
     proxy.on(says(mark), watch=True, count=1)
@@ -191,7 +191,7 @@ GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Ex
 
 
 @pytest.mark.parametrize("fault", [status(410, "Expired"), says(GONE)], ids=["status", "event"])
-async def test_a_version_that_is_too_old_is_listed_anew(plane, proxy, shelf, fault):
+async def test_expired_resource_version_causes_a_new_list(plane, proxy, shelf, fault):
     shelf.put("old")
     proxy.on(fault, watch=True, count=1)
     async with following(plane, shelf, proxy) as (_, mirror):
@@ -223,7 +223,7 @@ async def test_a_version_that_is_too_old_is_listed_anew(plane, proxy, shelf, fau
         *("error event", "unknown event", "no event"),
     ],
 )
-async def test_a_watch_that_fails_goes_on_where_it_was(plane, proxy, shelf, fault):
+async def test_failed_watch_resumes_from_its_last_version(plane, proxy, shelf, fault):
     shelf.put("old")
     rule = proxy.on(fault, watch=True, count=2)
     async with following(plane, shelf, proxy, silence=0.4) as (reflector, mirror):
@@ -250,7 +250,7 @@ async def test_a_watch_that_fails_goes_on_where_it_was(plane, proxy, shelf, faul
     ],
     ids=["500", "502", "refused", "lost", "cut", "truncated", "no list"],
 )
-async def test_a_list_that_fails_is_asked_for_again(plane, proxy, shelf, fault, failures):
+async def test_failed_list_is_retried(plane, proxy, shelf, fault, failures):
     shelf.put("old")
     rule = proxy.on(fault, watch=False, count=2)
     async with following(plane, shelf, proxy) as (reflector, mirror):
@@ -269,7 +269,7 @@ async def test_a_list_that_fails_is_asked_for_again(plane, proxy, shelf, fault, 
     ],
     ids=["502", "empty", "410 event", "410", "refused"],
 )
-async def test_whatever_fails_for_ever_is_tried_ever_more_rarely(plane, proxy, shelf, which, fault):
+async def test_repeated_failures_are_retried_with_backoff(plane, proxy, shelf, which, fault):
     proxy.on(fault, **which)
     clock = Hurried(times=1000)
     async with following(plane, shelf, proxy, clock):
@@ -280,7 +280,7 @@ async def test_whatever_fails_for_ever_is_tried_ever_more_rarely(plane, proxy, s
     assert proxy.count() <= 2 * len(clock.slept) + 2
 
 
-async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(plane, proxy, shelf):
+async def test_reflector_respects_retry_after(plane, proxy, shelf):
     proxy.on(status(429, "TooManyRequests", retry_after=7), count=1)
     clock = Hurried()
     async with following(plane, shelf, proxy, clock) as (reflector, _):
@@ -288,7 +288,7 @@ async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(plane, proxy, 
     assert max(clock.slept[1:]) >= 7
 
 
-async def test_whoever_is_up_to_date_knows_what_a_watch_that_fell_silent_never_told(plane, proxy, shelf):
+async def test_up_to_date_reads_changes_that_a_silent_watch_missed(plane, proxy, shelf):
     shelf.put("old")
     proxy.on(cut(0, Ending.STALL), watch=True, count=1)
     async with following(plane, shelf, proxy, silence=60.0) as (reflector, mirror):
@@ -308,7 +308,7 @@ async def test_whoever_is_up_to_date_knows_what_a_watch_that_fell_silent_never_t
     "fault", [status(500), refused(), says(), status(410)], ids=["500", "refused", "empty", "410"]
 )
 @pytest.mark.parametrize("watch", [False, True], ids=["read", "watch"])
-async def test_whoever_wants_to_be_up_to_date_waits_until_it_is(plane, proxy, shelf, fault, watch):
+async def test_up_to_date_waits_until_the_catch_up_is_complete(plane, proxy, shelf, fault, watch):
     async with following(plane, shelf, proxy) as (reflector, mirror):
         await until(lambda: proxy.count(watch=True) == 1)
         proxy.on(fault, watch=watch, count=2)
@@ -320,9 +320,7 @@ async def test_whoever_wants_to_be_up_to_date_waits_until_it_is(plane, proxy, sh
 FORBIDDEN = status(403, "Forbidden")
 
 
-async def test_a_right_that_is_missing_is_told_once_with_the_rule_and_asked_for_again(
-    plane, proxy, shelf, caplog
-):
+async def test_missing_permission_is_logged_once_with_its_rule_and_retried(plane, proxy, shelf, caplog):
     shelf.put(1)
     proxy.on(FORBIDDEN, count=8)
     async with following(plane, shelf, proxy) as (reflector, mirror):
@@ -335,7 +333,7 @@ async def test_a_right_that_is_missing_is_told_once_with_the_rule_and_asked_for_
     assert '{apiGroups: [""], resources: [configmaps], verbs: [list, watch]}; until then nothing' in told
 
 
-async def test_nobody_waits_for_what_can_be_done_without(plane, proxy, shelf, caplog):
+async def test_optional_kind_without_permission_counts_as_synced(plane, proxy, shelf, caplog):
     shelf.put(1)
     proxy.on(FORBIDDEN, count=30)
     async with following(plane, shelf, proxy, without="some wait") as (reflector, mirror):
@@ -355,7 +353,7 @@ async def test_a_refusal_or_two_are_no_missing_right(plane, proxy, shelf, caplog
     assert "the rule that gives it" not in caplog.text
 
 
-async def test_whoever_may_list_and_not_watch_goes_by_what_was_listed(plane, proxy, shelf, caplog):
+async def test_listed_objects_are_kept_if_watching_is_forbidden(plane, proxy, shelf, caplog):
     shelf.put(1)
     proxy.on(FORBIDDEN, watch=True, count=6)
     async with following(plane, shelf, proxy) as (reflector, mirror):
@@ -369,7 +367,7 @@ async def test_whoever_may_list_and_not_watch_goes_by_what_was_listed(plane, pro
     assert "until then the known objects are used" in caplog.text
 
 
-async def test_a_kind_that_is_not_installed_is_empty_and_is_seen_when_it_comes(plane, shelf):
+async def test_kind_that_is_installed_later_is_followed(plane, shelf):
     group, plural = "tests.batchsched.dev", f"things{next(NUMBERS)}"
     things = ApiResource(f"{group}/v1", plural, "Thing", namespaced=True)
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -455,7 +453,7 @@ def network(plane):
 
 @pytest.mark.properties
 @given(rules=RULES, steps=STEPS, page=st.integers(1, 4))
-def test_after_any_faults_a_mirror_is_what_the_api_server_has_and_heard_nothing_twice(
+def test_sink_equals_the_api_server_after_random_faults_without_repeated_events(
     plane, network, rules, steps, page
 ):
     shelf = Shelf(plane.admin)

@@ -59,7 +59,7 @@ def node_of(namespace, name="lone"):
     return namespace.get(name)["spec"].get("nodeName")
 
 
-async def test_a_pod_is_bound_and_binding_it_there_again_is_no_failure(plane, namespace, lone):
+async def test_second_binding_to_the_same_node_succeeds(plane, namespace, lone):
     async with writing(plane) as writer:
         await writer.bind(Binding.of(lone, "node-0"))
         await writer.bind(Binding.of(lone, "node-0"))
@@ -68,7 +68,7 @@ async def test_a_pod_is_bound_and_binding_it_there_again_is_no_failure(plane, na
     assert node_of(namespace) == "node-0"
 
 
-async def test_a_pod_that_is_gone_is_not_bound_nor_is_another_of_its_name(plane, namespace, lone):
+async def test_deleted_pod_and_another_pod_of_its_name_are_not_bound(plane, namespace, lone):
     plane.admin.delete(namespace.path("pods", "lone"))
     async with writing(plane) as writer:
         with pytest.raises(BindFailed, match="not found"):
@@ -80,7 +80,9 @@ async def test_a_pod_that_is_gone_is_not_bound_nor_is_another_of_its_name(plane,
 
 
 @pytest.mark.parametrize("ending", [Ending.RESET, Ending.STALL], ids=["reset", "hung"])
-async def test_a_bind_whose_answer_is_lost_is_looked_into(plane, proxy, namespace, lone, monkeypatch, ending):
+async def test_bind_without_an_answer_is_verified_by_a_read(
+    plane, proxy, namespace, lone, monkeypatch, ending
+):
     monkeypatch.setattr(module, "_DEADLINE_SECONDS", 0.5)
     proxy.on(lost(ending), **BINDING, count=1)
     async with writing(plane, proxy) as writer:
@@ -105,9 +107,7 @@ async def test_a_bind_that_was_not_carried_out_is_sent_again(
     assert proxy.count("POST", "/binding$") == 3
 
 
-async def test_a_bind_whose_lost_answer_cannot_be_looked_into_is_sent_again_and_is_there(
-    plane, proxy, namespace, lone
-):
+async def test_bind_is_sent_again_if_the_pod_cannot_be_read(plane, proxy, namespace, lone):
     proxy.on(lost(), **BINDING, count=1)
     proxy.on(page(502), method="GET", count=1)
     async with writing(plane, proxy) as writer:
@@ -118,7 +118,7 @@ async def test_a_bind_whose_lost_answer_cannot_be_looked_into_is_sent_again_and_
 @pytest.mark.parametrize(
     "fault", [refused(), status(500), status(403, "Forbidden")], ids=["refused", "500", "403"]
 )
-async def test_a_bind_that_was_carried_out_is_no_failure_however_long_nobody_can_tell(
+async def test_executed_bind_succeeds_even_if_the_pod_is_unreadable_for_long(
     plane, proxy, namespace, lone, fault
 ):
     """As when the API server ends in the middle of it, and refuses all at first when it comes back."""
@@ -160,9 +160,7 @@ async def test_a_bind_that_is_forbidden_fails_at_once(plane, proxy, lone):
 
 
 @pytest.mark.parametrize("code", [429, 503, 504])
-async def test_a_server_that_is_too_busy_is_left_alone_for_as_long_as_it_asks(
-    plane, proxy, namespace, lone, code
-):
+async def test_writer_respects_retry_after_of_a_busy_server(plane, proxy, namespace, lone, code):
     proxy.on(status(code, "TooManyRequests", retry_after=7), count=2)
     clock = Hurried()
     async with writing(plane, proxy, clock) as writer:
@@ -237,7 +235,7 @@ async def test_a_fence_that_falls_while_the_server_is_busy_ends_it(plane, proxy,
 # Other writes
 
 
-async def test_an_evicted_pod_goes_and_one_that_is_gone_or_another_is_no_failure(plane, namespace, lone):
+async def test_eviction_of_a_deleted_or_replaced_pod_succeeds(plane, namespace, lone):
     async with writing(plane) as writer:
         await writer.evict(lone, grace=0)
         assert gone(namespace, "lone")
@@ -254,7 +252,7 @@ def gone(namespace, name):
         return True
 
 
-async def test_a_budget_that_forbids_an_eviction_is_not_asked_again(plane, proxy, namespace, lone):
+async def test_eviction_forbidden_by_a_budget_is_not_retried(plane, proxy, namespace, lone):
     namespace.pod("guarded", labels={"app": "db"})
     namespace.bind("guarded", "node-0")
     eventually(lambda: namespace.get("guarded")["status"]["phase"] == "Running")
@@ -317,7 +315,7 @@ def claim(namespace, name):
     return namespace.api.create(namespace.path("persistentvolumeclaims"), body)["metadata"]["uid"]
 
 
-async def test_a_volume_is_given_to_one_claim_and_to_no_other(plane, namespace, volume):
+async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
     first, second = (
         VolumeBinding(volume, namespace.name, name, claim(namespace, name)) for name in ("one", "two")
     )
@@ -338,7 +336,7 @@ async def test_a_node_is_selected_for_a_claim(plane, namespace):
     assert found["metadata"]["annotations"][SELECTED_NODE] == "node-0"
 
 
-async def test_claims_are_waited_for_until_they_are_bound_or_it_takes_too_long(plane):
+async def test_claims_bound_waits_until_all_are_bound_or_the_timeout(plane):
     bound: set[str] = set()
     async with writing(plane) as writer:
         binder = ApiBinder(writer, bound.__contains__, poll=0.01)

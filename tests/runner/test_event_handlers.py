@@ -56,7 +56,7 @@ EACH = [
 
 
 @pytest.mark.parametrize("kind, manifest", EACH)
-def test_new_version_that_cannot_be_used_takes_the_old_one_away_and_says_why(kind, manifest):
+def test_object_that_becomes_invalid_is_removed_and_set_aside(kind, manifest):
     desk = Desk(kind)
     desk.intake.changed(desk.read(manifest))
     assert desk.keys == ["one"]
@@ -71,7 +71,7 @@ def test_new_version_that_cannot_be_used_takes_the_old_one_away_and_says_why(kin
 
 
 @pytest.mark.parametrize("kind, manifest", EACH)
-def test_what_cannot_be_used_is_forgotten_when_it_is_gone(kind, manifest):
+def test_deleted_invalid_object_is_no_longer_set_aside(kind, manifest):
     desk = Desk(kind)
     desk.intake.changed(desk.read(manifest))
     desk.intake.deleted(desk.read(broken(manifest)))
@@ -79,7 +79,7 @@ def test_what_cannot_be_used_is_forgotten_when_it_is_gone(kind, manifest):
 
 
 @pytest.mark.parametrize("kind, manifest", EACH)
-def test_list_says_anew_what_can_be_used_and_what_cannot(kind, manifest):
+def test_list_replaces_the_invalid_objects(kind, manifest):
     other = {**manifest, "metadata": {**manifest["metadata"], "name": "other"}}
     desk = Desk(kind)
     desk.intake.replaced([desk.read(broken(manifest)), desk.read(other, "v")])
@@ -90,14 +90,14 @@ def test_list_says_anew_what_can_be_used_and_what_cannot(kind, manifest):
     assert desk.intake.set_aside == {}
 
 
-def test_pod_of_the_same_name_that_is_younger_stays_when_the_old_one_goes_unreadable():
+def test_younger_pod_of_the_same_name_stays_if_the_deleted_one_is_invalid():
     desk = Desk("Pod")
     desk.intake.changed(desk.read(pod("one"), "young"))
     desk.intake.deleted(desk.read(broken(pod("one")), "old"))
     assert desk.keys == ["one"]
 
 
-def test_what_is_no_json_at_all_breaks_nothing():
+def test_text_that_is_not_json_is_set_aside():
     desk = Desk("Pod")
     desk.intake.seen(b"{")
     assert desk.keys == []
@@ -148,7 +148,7 @@ def test_heartbeat_of_a_kubelet_changes_nothing():
     assert desk.cache.generation == before
 
 
-def test_what_can_be_done_without_is_a_part_of_a_snapshot():
+def test_optional_kinds_are_fields_of_a_snapshot():
     assert OPTIONAL_KINDS.keys() <= {kind.field for kind in OBJECT_KINDS}
 
 
@@ -156,5 +156,5 @@ def test_what_can_be_done_without_is_a_part_of_a_snapshot():
     "field",
     ["nodes", "pods", "pod_groups", "queues", "namespaces", "pod_disruption_budgets", "csi_nodes"],
 )
-def test_nothing_is_decided_without_what_limits_a_decision(field):
+def test_kinds_that_limit_a_decision_are_not_optional(field):
     assert field not in OPTIONAL_KINDS

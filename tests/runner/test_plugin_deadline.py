@@ -85,7 +85,7 @@ POINTS = [
 
 @pytest.mark.parametrize("settings", WAYS)
 @pytest.mark.parametrize("point", POINTS)
-def test_plugin_that_hangs_fails_its_gang_and_is_asked_no_more(point, settings):
+def test_plugin_that_hangs_fails_its_gang_and_is_disabled(point, settings):
     HANGS.update(point=point, how=waiting)
     decision, overdue = run_with_deadline(lambda minder: decide_with(minder, settings), DEADLINE)
     (one,) = overdue
@@ -146,7 +146,7 @@ def test_calls_of_other_threads_than_that_of_the_session_have_no_deadline():
     assert keeper.watch("own", "Unreserve", lambda: keeper.current) is None
 
 
-def test_plugin_that_is_slow_within_its_deadline_is_heard():
+def test_slow_plugin_within_its_deadline_is_not_disabled():
     def slow(usual: Any) -> Any:
         time.sleep(0.1)
         return usual
@@ -157,7 +157,7 @@ def test_plugin_that_is_slow_within_its_deadline_is_heard():
     assert len(placed(decision)) == 5
 
 
-def test_what_breaks_the_work_comes_out_of_it():
+def test_exception_of_the_work_is_raised():
     with pytest.raises(ZeroDivisionError):
         run_with_deadline(lambda minder: 1 / 0, 1.0)
 
@@ -177,7 +177,7 @@ def test_two_plugins_that_hang_are_both_given_up():
     assert [one.call for one in overdue] == [1, 2]
 
 
-def test_session_that_was_given_up_ends_when_the_plugin_comes_back():
+def test_abandoned_session_ends_when_the_plugin_returns():
     minder = DeadlineKeeper()
     minder.abandoned = True
     with pytest.raises(DisabledPlugin):
@@ -192,7 +192,7 @@ def test_call_that_is_known_to_be_overdue_is_not_made():
     assert minder.overdue("slow") is not None
 
 
-def test_our_own_plugins_are_asked_directly():
+def test_built_in_plugins_have_no_deadline():
     chosen = profile(plugins={"disabled": ["PrioritySort"]})
     made = REGISTRY.pipeline(chosen, ExternalCalls(deadline=DeadlineKeeper())).plugins
     assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]

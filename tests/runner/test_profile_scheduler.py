@@ -21,7 +21,7 @@ from tests.state.objects import leaving
 FAULT = BindFailed("no")
 
 
-async def test_gang_is_bound_whole_and_one_that_does_not_fit_not_at_all():
+async def test_gang_is_bound_completely_or_not_at_all():
     town = Town(cluster(nodes(3, gpu=1), gang("bert", 2), gang("gpt", 4)))
     await town.turn()
     assert set(town.bound) == {"bert-0", "bert-1"}
@@ -37,7 +37,7 @@ async def test_gang_that_nothing_can_have_helped_rests():
     assert set(town.bound) == {"gpt-0", "gpt-1"}
 
 
-async def test_surplus_follows_when_there_is_room_and_asks_nobody_before():
+async def test_surplus_pods_are_bound_when_capacity_is_free():
     town = Town(cluster(nodes(1, gpu=3), gang("bert", 5, 2)))
     await town.turns(20)
     assert len(town.bound) == 3
@@ -47,7 +47,7 @@ async def test_surplus_follows_when_there_is_room_and_asks_nobody_before():
     assert len(town.bound) == 5
 
 
-async def test_gang_of_which_a_member_went_while_it_was_decided_is_bound_with_another():
+async def test_gang_is_bound_with_another_pod_if_one_is_deleted_during_the_session():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     planner = town.planner
     planner.sync(town.clock.now())
@@ -62,7 +62,7 @@ async def test_gang_of_which_a_member_went_while_it_was_decided_is_bound_with_an
     assert set(town.bound) == {"bert-1", "bert-2"}
 
 
-async def test_gang_whose_node_went_while_it_was_decided_is_bound_elsewhere():
+async def test_gang_is_bound_elsewhere_if_its_node_is_deleted_during_the_session():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     planner = town.planner
     planner.sync(town.clock.now())
@@ -96,7 +96,7 @@ class Licence:
         return self.answer
 
 
-async def test_held_gang_is_bound_when_it_is_allowed(monkeypatch):
+async def test_held_gang_is_bound_after_permit(monkeypatch):
     licence = Licence()
     with_plugin(monkeypatch, licence)
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
@@ -109,7 +109,7 @@ async def test_held_gang_is_bound_when_it_is_allowed(monkeypatch):
     assert town.planner.held == ()
 
 
-async def test_held_gang_keeps_its_room_and_gives_it_up_when_its_time_is_over(monkeypatch):
+async def test_held_gang_keeps_its_nodes_until_the_permit_timeout(monkeypatch):
     licence = Licence()
     with_plugin(monkeypatch, licence)
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
@@ -152,7 +152,7 @@ async def test_surplus_of_a_held_gang_is_not_forgotten_when_the_gang_is_allowed(
     assert len(town.bound) == 3
 
 
-async def test_pod_that_is_being_deleted_is_waited_for_by_nobody():
+async def test_terminating_pod_is_not_queued():
     town = Town(cluster(nodes(1, gpu=1)))
     one = pod("solo", gpu=9)
     town.make([one])
@@ -175,7 +175,7 @@ async def test_gang_without_its_pod_group_waits_for_another():
     assert set(town.bound) == {"bert-0", "bert-1"}
 
 
-async def test_scheduler_that_fell_behind_lists_who_waits_afresh():
+async def test_scheduler_behind_the_change_log_lists_pending_pods_again():
     town = Town(cluster(nodes(1, gpu=1), gang("gpt", 2)), journal=3)
     await town.turn()
     assert town.decisions[-1].refusals[0].pod_group == "team/gpt"
@@ -187,7 +187,7 @@ async def test_scheduler_that_fell_behind_lists_who_waits_afresh():
     assert town.planner.queue.get("team/gpt") is None
 
 
-async def test_what_a_session_was_decided_over_is_enough_to_decide_it_again():
+async def test_session_input_repeats_the_decision():
     town = Town(cluster(nodes(2, gpu=1), gang("gpt", 4), gang("bert", 2)))
     town.planner.recording = True
     await town.turn()
@@ -200,7 +200,7 @@ async def test_what_a_session_was_decided_over_is_enough_to_decide_it_again():
     assert to_json(without_telemetry(again)) == to_json(without_telemetry(town.decisions[-1]))
 
 
-async def test_gang_that_breaks_sessions_is_left_alone_and_the_others_go_on(monkeypatch):
+async def test_gang_that_fails_sessions_is_isolated(monkeypatch):
     usual = Session.decide
 
     def fragile(self, now, seed, among=None, *rest):
@@ -254,7 +254,7 @@ async def test_bindings_that_fail_make_no_hot_loop():
     assert len(town.decisions) < 15
 
 
-async def test_surplus_that_fails_to_bind_comes_back_while_more_of_it_waits():
+async def test_surplus_pods_with_failed_bindings_return_to_the_queue():
     town = Town(cluster(nodes(1, gpu=3), gang("bert", 4, 2)))
     town.fail("bert-2", FAULT)
     await town.turn()
@@ -264,7 +264,7 @@ async def test_surplus_that_fails_to_bind_comes_back_while_more_of_it_waits():
     assert town.planner.queue.pending() == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
 
 
-async def test_new_leader_binds_nothing_twice_and_finishes_what_was_begun():
+async def test_new_leader_completes_a_partly_bound_gang_without_repeated_bindings():
     town = Town(cluster(nodes(1, gpu=4), gang("bert", 4)))
     town.fail("bert-2", None)
     town.fail("bert-3", None)
@@ -300,7 +300,7 @@ def claiming(name: str, claim: str) -> Pod:
     return pod(name, spec={"volumes": (Volume(name="data", persistent_volume_claim=source),)})
 
 
-async def test_volume_that_was_promised_is_no_other_pods_after_the_tables_were_made_anew():
+async def test_assumed_volume_stays_reserved_after_the_tables_are_rebuilt():
     town = Town(cluster(nodes(1)))
     stored = [storage_class(provisioner="kubernetes.io/no-provisioner"), volume("disk")]
     stored += [claim(name, metadata={"namespace": "team"}) for name in ("data", "more")]

@@ -13,7 +13,7 @@ from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, nodes
 
 
-async def test_everybody_is_told_how_it_went():
+async def test_callback_receives_the_result_of_each_binding():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     town.fail("bert-1", FAULT)
     await town.turn()
@@ -31,7 +31,7 @@ async def test_pods_that_are_bound_stay_assumed_until_the_watch_shows_them():
     assert town.assumed == set()
 
 
-async def test_slow_member_delays_nobody_else():
+async def test_slow_pod_delays_no_other_pod():
     town = Town(cluster(nodes(1, gpu=4), gang("bert", 2)))
     town.fail("bert-0", None)
     await town.turn()
@@ -46,7 +46,7 @@ async def test_slow_member_delays_nobody_else():
     assert not town.cycles.busy("team/bert")
 
 
-async def test_what_fails_is_unreserved_in_the_next_turn_and_not_before(monkeypatch):
+async def test_failed_pod_is_unreserved_in_the_next_turn_and_not_before(monkeypatch):
     licence = Licence()
     licence.answer = PermitAnswer()
     with_plugin(monkeypatch, licence)
@@ -60,7 +60,7 @@ async def test_what_fails_is_unreserved_in_the_next_turn_and_not_before(monkeypa
     assert town.assumed == set()
 
 
-async def test_draining_waits_for_what_was_begun():
+async def test_draining_waits_for_bindings_in_flight():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     town.fail("bert-1", None)
     await town.turn()
@@ -73,7 +73,7 @@ async def test_draining_waits_for_what_was_begun():
     assert set(town.bound) == {"bert-0", "bert-1"}
 
 
-async def test_pod_that_is_deleted_as_it_is_bound_leaves_its_room_to_its_successor():
+async def test_pod_deleted_during_its_binding_frees_its_node():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     town.fail("bert-1", None)
     await town.turn()

@@ -15,7 +15,7 @@ from tests.service.town import Town
 from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
 
 
-async def test_it_goes_on_after_a_turn_that_broke(monkeypatch):
+async def test_loop_continues_after_a_failed_turn(monkeypatch):
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     broken = 2
 
@@ -58,7 +58,7 @@ async def test_nothing_is_touched_while_a_session_is_decided():
     assert "bert-1" not in town.assumed
 
 
-async def test_chores_are_done_about_once_a_second_also_when_the_clock_is_set_back(monkeypatch):
+async def test_periodic_tasks_run_about_once_a_second_even_if_the_clock_is_set_back(monkeypatch):
     town = Town(cluster(nodes(1)))
     times: list[float] = []
     monkeypatch.setattr(town.expiry, "turn", times.append)
@@ -70,7 +70,7 @@ async def test_chores_are_done_about_once_a_second_also_when_the_clock_is_set_ba
     assert times[-1] == town.clock.now()
 
 
-async def test_other_planners_take_over_between_sessions_also_what_is_being_bound():
+async def test_new_schedulers_take_over_between_sessions_with_bindings_in_flight():
     town = Town(cluster(nodes(2, gpu=2), gang("bert", 2), alone(1, gpu=1)))
     town.fail("bert-1", None)
     await town.turn()
@@ -85,7 +85,7 @@ async def test_other_planners_take_over_between_sessions_also_what_is_being_boun
     assert set(town.bound) == {"bert-0", "bert-1", "solo-0"}
 
 
-async def test_other_planner_knows_what_queues_used_lately():
+async def test_new_scheduler_keeps_the_usage_history():
     settings = profile(queuePolicy={"name": "decayed-usage"})
     town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)), settings)
     await town.turns(3)
@@ -99,7 +99,7 @@ async def test_other_planner_knows_what_queues_used_lately():
     assert ("default", GPU) in {(one.queue, one.resource) for one in other.session_input.snapshot.usage}
 
 
-async def test_planner_whose_plugin_hung_is_made_anew_without_it():
+async def test_scheduler_with_a_hung_plugin_is_replaced_by_one_without_it():
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     runner = SessionRunner(profile(), (ExceededDeadline("Slow", "Filter", 0, 1.0),))
     runner.hung = True  # as its last session leaves it
@@ -111,14 +111,14 @@ async def test_planner_whose_plugin_hung_is_made_anew_without_it():
     assert set(town.bound) == {"solo-0"}
 
 
-async def test_news_wake_at_once():
+async def test_event_wakes_the_loop_at_once():
     alarm = Wakeup(SystemClock())
     alarm.ring()
     async with asyncio.timeout(60):
         await alarm.wait(3600)
 
 
-async def test_without_news_the_wait_is_over_in_time():
+async def test_wait_without_events_ends_after_its_maximum():
     await Wakeup(SystemClock()).wait(0.01)
 
 
@@ -135,7 +135,7 @@ async def test_a_flood_is_waited_out_and_forgotten():
 
 
 @pytest.mark.parametrize("later", range(5))
-async def test_an_end_that_comes_together_with_news_is_heard(later):
+async def test_cancellation_together_with_an_event_is_not_lost(later):
     """A leader that lost its Lease has to leave: its bindings fail, which is news all the time."""
     alarm = Wakeup(SystemClock())
 

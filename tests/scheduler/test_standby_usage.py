@@ -34,7 +34,7 @@ def chronicle(cache: ClusterState, clock: Clock) -> StandbyUsage:
     return StandbyUsage(cache, clock, lambda: (PROFILE,), lambda: False)
 
 
-async def test_half_of_what_is_used_for_a_half_life_counts():
+async def test_usage_of_one_half_life_counts_half():
     clock = Clock()
     one = chronicle(running(), clock)
     for _ in range(61):
@@ -52,7 +52,7 @@ async def test_nothing_is_remembered_where_no_policy_asks_for_it():
     assert one.past(PROFILE).usage == {}
 
 
-async def test_it_looks_until_we_lead():
+async def test_sampling_ends_when_the_replica_leads():
     clock = Clock()
     leads: list[bool] = []
     one = StandbyUsage(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
@@ -67,7 +67,7 @@ async def test_it_looks_until_we_lead():
     looking.result()
 
 
-async def test_whoever_leads_then_goes_on_from_there():
+async def test_new_leader_continues_with_the_sampled_history():
     planner = ProfileScheduler(PROFILE, running())
     planner.recall(UsageHistory({"team": {GPU: 7.0}}, HOUR))
     planner.recording = True

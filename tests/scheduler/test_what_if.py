@@ -55,7 +55,7 @@ OWNERS = {
 
 
 @pytest.mark.parametrize("made, sizes", OWNERS.values(), ids=OWNERS)
-def test_owner_brings_its_pods_in_its_gangs(suppose, made, sizes):
+def test_owner_adds_its_pods_in_gangs(suppose, made, sizes):
     supposed = suppose(made)
     groups = {one.key: one for one in supposed.service.cache.snapshot().pod_groups}
     assert sorted(groups) == supposed.gangs()
@@ -70,12 +70,12 @@ def test_owner_brings_its_pods_in_its_gangs(suppose, made, sizes):
     assert not supposed.warnings
 
 
-def test_pod_alone_is_a_gang_of_its_own(suppose):
+def test_single_pod_is_a_gang_of_one(suppose):
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x-"}, **TEMPLATE}
     assert suppose(made, made).gangs() == ["default/x-0", "default/x-1"]
 
 
-def test_pod_that_runs_somewhere_is_looked_at_as_if_it_were_new(suppose):
+def test_bound_pod_is_added_as_pending(suppose):
     spec = {**TEMPLATE["spec"], "nodeName": "n1"}
     made = {
         "apiVersion": "v1",
@@ -90,18 +90,18 @@ def test_pod_that_runs_somewhere_is_looked_at_as_if_it_were_new(suppose):
     assert not pod.finished
 
 
-def test_suspended_owner_brings_nothing_and_it_is_said(suppose):
+def test_suspended_owner_adds_no_pods_and_causes_a_warning(suppose):
     with pytest.raises(UnusableInput, match="no pod, PodGroup or owner"):
         suppose(job(2, suspend=True))
 
 
-def test_object_that_cannot_be_used_is_named(suppose):
+def test_invalid_object_is_named(suppose):
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": 5}}
     with pytest.raises(InvalidInput, match="Pod default/x"):
         suppose(made)
 
 
-def test_what_is_none_of_ours_is_passed_over(suppose):
+def test_unrelated_kinds_are_ignored_with_a_warning(suppose):
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
     (warning,) = suppose(job(2), config).warnings
     assert "ConfigMap is passed over" in warning

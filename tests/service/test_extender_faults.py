@@ -75,7 +75,7 @@ def test_scores_of_extenders_are_added_in_their_scale(settings):
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_extender_sees_the_pod_itself_and_pods_that_differ_in_anything_are_asked_about(settings):
+def test_extender_receives_each_pod_that_differs(settings):
     one, other = (pod(name, labels={"tier": name}, cpu=1) for name in ("one", "other"))
     with extender(
         filter=lambda question: {"NodeNames": ["n1" if "one" in str(question["Pod"]) else "n0"]}
@@ -111,7 +111,7 @@ def test_other_nodes_are_looked_at_when_an_extender_refuses_the_nominated_one():
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_pod_without_a_managed_resource_is_none_of_an_extenders_business(settings):
+def test_pod_without_a_managed_resource_is_not_sent_to_the_extender(settings):
     both = (pod("plain", cpu=1), pod("shared", **cast(Any, {SHARE: 2})))
     with extender(filter=keeping("n1")) as server:
         managed = stated(server.url, managedResources=[{"name": SHARE, "ignoredByScheduler": True}])
@@ -160,7 +160,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("settings", WAYS)
 @pytest.mark.parametrize("answer, message", [one[1:] for one in FAULTS], ids=[one[0] for one in FAULTS])
-def test_fault_fails_the_pods_it_was_asked_about_with_the_extender_named(answer, message, settings):
+def test_fault_of_an_extender_fails_the_pods_of_the_request(answer, message, settings):
     wish = pod("shared", **cast(Any, {SHARE: 1}))
     with extender(filter=answer) as server:
         faulty = stated(server.url, httpTimeout=patience(answer), managedResources=[{"name": SHARE}])
@@ -174,7 +174,7 @@ def test_fault_fails_the_pods_it_was_asked_about_with_the_extender_named(answer,
 
 @pytest.mark.parametrize("settings", WAYS)
 @pytest.mark.parametrize("answer, message", [one[1:] for one in FAULTS], ids=[one[0] for one in FAULTS])
-def test_fault_that_may_be_ignored_costs_nothing_and_is_told(answer, message, settings):
+def test_fault_of_an_ignorable_extender_is_reported_and_refuses_no_pod(answer, message, settings):
     with extender(filter=answer) as server:
         faulty = stated(server.url, httpTimeout=patience(answer), ignorable=True)
         decision = decided(CLUSTER, faulty, **settings)
@@ -205,7 +205,7 @@ def test_slow_answer_within_the_time_is_an_answer(settings):
 
 @pytest.mark.parametrize("settings", WAYS)
 @pytest.mark.parametrize("answer", [500, b"[", [{"Host": "n0", "Score": 2**40}], {"Host": "n0"}])
-def test_fault_over_scores_is_told_and_costs_only_the_wish(answer, settings):
+def test_fault_of_prioritize_is_reported_and_refuses_no_pod(answer, settings):
     with extender(prioritize=answer) as server:
         wishing = stated(server.url, filterVerb="", prioritizeVerb="prioritize", weight=1)
         decision = decided(CLUSTER, wishing, **settings)
@@ -213,7 +213,7 @@ def test_fault_over_scores_is_told_and_costs_only_the_wish(answer, settings):
     assert told(decision)[0][1].startswith("Score: ")
 
 
-def test_ignorable_extenders_are_asked_last():
+def test_ignorable_extenders_are_called_last():
     with extender(a=keeping("n0", "n1"), b=keeping("n0")) as server:
         decided(
             cluster(nodes(2), alone(1, cpu=1)),
@@ -223,7 +223,7 @@ def test_ignorable_extenders_are_asked_last():
     assert server.verbs() == ["b", "a"]
 
 
-def test_extender_that_failed_three_times_is_asked_no_more_in_that_session():
+def test_extender_is_not_called_after_three_failures_in_a_session():
     pods = [pod(f"p{at}", labels={"at": str(at)}, cpu=1) for at in range(8)]
     with extender(filter=500) as server:
         decision = decided(cluster(nodes(2), pods=tuple(pods)), stated(server.url), solver={"enabled": False})
@@ -289,7 +289,7 @@ def test_question_that_was_not_recorded_has_no_answer(tmp_path):
     assert "the recorded session did not ask this" in decision.refusals[0].message
 
 
-def test_scheduler_that_runs_on_reaches_extenders_only_where_there_are_some():
+def test_runner_calls_extenders_only_if_the_profile_has_some():
     assert SessionRunner(profile()).outside.deadline is None
     with extender(filter=keeping("n1")) as server:
         chosen = profile(extenders=[stated(server.url)])
@@ -303,7 +303,7 @@ def test_without_a_shell_extenders_are_out_of_reach():
     assert "extenders are not asked here" in decision.refusals[0].message
 
 
-def test_resources_kept_by_an_extender_need_the_plugin_to_be_one_of_ours():
+def test_managed_resources_are_ignored_by_the_built_in_plugin():
     chosen = profile(extenders=[stated("u", managedResources=[{"name": SHARE, "ignoredByScheduler": True}])])
     assert chosen.arguments("NodeResourcesFit") == {"ignoredResources": [SHARE]}
     with pytest.raises(InvalidInput, match="no plugin is named"):

@@ -80,7 +80,7 @@ async def test_file_that_is_replaced_as_kubelet_replaces_a_config_map_is_taken_u
     assert one.applied == [20]
 
 
-async def test_whoever_asks_has_the_file_read_again_also_when_nothing_changed(tmp_path):
+async def test_requested_reload_reads_an_unchanged_file(tmp_path):
     async with followed(tmp_path) as one:
         one.reload.ask()
         await one.settle(1)
@@ -92,7 +92,7 @@ async def test_whoever_asks_has_the_file_read_again_also_when_nothing_changed(tm
     ["profiles: 5\n", "profiles: [", "profiles: [{schedulerName: batchsched, sesionWindow: 3}]\n"],
     ids=["of another type", "no YAML", "misspelt"],
 )
-async def test_bad_file_is_refused_and_a_good_one_after_it_taken_up(tmp_path, text, caplog):
+async def test_invalid_file_is_refused_and_a_later_valid_one_applied(tmp_path, text, caplog):
     async with followed(tmp_path) as one:
         one.file.write_text(text)
         await one.settle(1)
@@ -111,14 +111,14 @@ async def test_profile_that_cannot_be_built_is_refused(tmp_path):
         assert (one.told, one.window) == ([False], 10)
 
 
-async def test_file_that_is_gone_for_a_moment_changes_nothing(tmp_path):
+async def test_missing_file_changes_nothing(tmp_path):
     async with followed(tmp_path) as one:
         one.file.unlink()
         await one.settle(0)
         assert (one.applied, one.told) == ([], [])
 
 
-async def test_what_only_a_start_looks_at_is_named_each_time_and_the_rest_taken_up(tmp_path, caplog):
+async def test_fields_read_only_at_the_start_are_named_and_the_others_applied(tmp_path, caplog):
     text = "serving: {securePort: 0, authorizationAlwaysAllowPaths: [/metrics]}\nsessionsKept: 3\n"
     async with followed(tmp_path) as one:
         before = one.reload.configuration
@@ -135,7 +135,7 @@ async def test_what_only_a_start_looks_at_is_named_each_time_and_the_rest_taken_
     assert [each.fields for each in warnings] == [{"fields": ["serving.securePort"]}] * 2
 
 
-def test_what_changes_without_a_start_is_a_part_of_the_configuration():
+def test_reloadable_fields_exist_in_the_configuration():
     every = set(paths(BatchSchedulerConfiguration()))
     assert every >= RELOADABLE_FIELDS
 

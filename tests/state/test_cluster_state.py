@@ -111,7 +111,7 @@ def test_pod_that_has_ended_frees_its_room_and_does_not_come_back(phase: str):
     assert cache.snapshot().pods == ()
 
 
-def test_queue_without_its_parent_is_set_aside_until_the_parent_comes():
+def test_queue_without_its_parent_is_set_aside_until_the_parent_is_added():
     cache = cache_of(queue("child", parent="org"))
     snapshot = cache.snapshot()
     assert snapshot.queues == ()
@@ -125,7 +125,7 @@ def test_queue_without_its_parent_is_set_aside_until_the_parent_comes():
 # Order of events
 
 
-def test_event_that_is_older_than_what_is_known_is_passed_over():
+def test_event_older_than_the_known_version_is_ignored():
     cache = cache_of(pod("a", 5, labels={"v": "new"}))
     cache.put(pod("a", 4, labels={"v": "old"}))
     assert cache.snapshot().pods[0].labels == {"v": "new"}
@@ -144,14 +144,14 @@ def test_objects_without_a_resource_version_are_known_by_their_last_event():
     assert cache.snapshot().pod_groups[0].min_member == 3
 
 
-def test_update_that_comes_after_the_deletion_raises_no_ghost():
+def test_update_after_the_deletion_is_ignored():
     cache = cache_of(pod("a", 1, "ua"))
     cache.remove(pod("a", 3, "ua"))
     cache.put(pod("a", 2, "ua", labels={"late": "yes"}))
     assert cache.snapshot().pods == ()
 
 
-def test_tombstone_with_a_stale_state_deletes_all_the_same():
+def test_delete_event_with_an_outdated_object_deletes_it():
     cache = cache_of(node("n0"), pod("a", 9, "ua", on="n0"))
     cache.remove(pod("a", 3, "ua"))
     assert cache.snapshot().pods == ()
@@ -165,7 +165,7 @@ def test_deletion_of_an_elder_leaves_the_younger_of_its_name():
     assert [one.metadata.uid for one in cache.snapshot().pods] == ["younger"]
 
 
-def test_deleting_what_was_never_there_changes_nothing():
+def test_deletion_of_an_unknown_object_changes_nothing():
     cache = cache_of()
     cache.remove(node("n0"))
     assert (cache.generation, cache.snapshot()) == (0, Snapshot())
@@ -182,7 +182,7 @@ def test_pod_may_come_before_its_node_and_stay_after_it():
     assert again.metadata.uid == "u2"
 
 
-def test_list_is_the_truth_what_it_does_not_name_is_gone():
+def test_list_deletes_objects_that_it_does_not_contain():
     cache = cache_of(node("n0"), pod("a", 1, "ua"), pod("b", 2, "ub", on="n0"), pod("c", 3, "uc"))
     cache.remove(pod("c", 3, "uc"))
     cache.replace(Pod, [pod("a", 9, "other"), pod("c", 8, "uc"), pod("d", 7, "ud")])
@@ -196,7 +196,7 @@ def test_list_is_the_truth_what_it_does_not_name_is_gone():
     assert "b" not in places(cache.snapshot())
 
 
-def test_list_may_be_older_than_what_is_known_when_the_api_was_restored():
+def test_list_with_older_versions_replaces_newer_objects():
     cache = cache_of(node("n0", 90, cpu=1))
     cache.replace(Node, [node("n0", 5, cpu=2)])
     cache.put(node("n0", 6, cpu=3))
@@ -240,7 +240,7 @@ def test_pod_is_assumed_once():
     assert places(cache.snapshot()) == {"a": "n0"}
 
 
-def test_pod_whose_binding_failed_waits_again_as_the_very_same_object():
+def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     cache = cache_of(node("n0"), pod("a"))
     waiting = cache.snapshot().pods[0]
     generation = cache.generation
@@ -274,13 +274,13 @@ def test_confirmation_that_says_nothing_new_changes_nothing():
     assert cache.snapshot() is before
 
 
-def test_where_the_api_bound_a_pod_counts_more_than_where_it_was_assumed():
+def test_binding_of_the_api_server_replaces_the_assumed_node():
     cache = assumed()
     cache.put(pod("a", 4, "ua", on="n1"))
     assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": "n1"})
 
 
-def test_update_of_an_assumed_pod_leaves_it_on_its_node():
+def test_update_of_an_assumed_pod_keeps_its_node():
     cache = assumed()
     cache.put(pod("a", 4, "ua", labels={"v": "2"}))
     (shown,) = cache.snapshot().pods
@@ -313,7 +313,7 @@ def test_list_confirms_keeps_and_drops_assumed_pods():
     assert places(cache.snapshot()) == {"a": "n0", "b": "n0"}
 
 
-def test_assumed_pod_stays_when_its_node_goes():
+def test_assumed_pod_stays_when_its_node_is_deleted():
     cache = assumed()
     cache.remove(node("n0", 1))
     assert places(cache.snapshot()) == {"a": "n0"}

@@ -42,7 +42,7 @@ def test_pods_that_do_not_count_are_not_missed():
     assert compare(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).none
 
 
-def test_every_field_that_differs_is_told_with_both_values():
+def test_every_differing_field_is_reported_with_both_values():
     cached = cluster([node("n0", cpu=4)], Snapshot(pods=(pod("a", 1),), pod_groups=(group("g", 2),)))
     listed = cluster([node("n0", cpu=8)], Snapshot(pods=(pod("a", 9, on="n0"),), pod_groups=(group("g", 3),)))
     found = compare(cached, listed, NAMES)
@@ -54,7 +54,7 @@ def test_every_field_that_differs_is_told_with_both_values():
     assert 'different: Pod team/a: spec.nodeName: cached nothing, listed "n0"' in found.text()
 
 
-def test_pod_that_is_assumed_is_no_drift_until_it_has_been_for_too_long():
+def test_assumed_pod_is_a_difference_only_after_its_time():
     cache = ClusterState(ttl_seconds=600)
     for one in (node("n0"), pod("a"), pod("b")):
         cache.put(one)
@@ -71,7 +71,7 @@ def test_pod_that_is_assumed_is_no_drift_until_it_has_been_for_too_long():
 
 
 @given(snapshot=clusters())
-def test_cache_that_was_told_everything_has_no_drift(snapshot: Snapshot):
+def test_state_with_all_events_has_no_differences(snapshot: Snapshot):
     cache = ClusterState()
     for kind in OBJECT_KINDS:
         for one in getattr(snapshot, kind.field):
@@ -79,7 +79,7 @@ def test_cache_that_was_told_everything_has_no_drift(snapshot: Snapshot):
     assert compare(cache.listed(), snapshot, NAMES).none
 
 
-def test_dump_shows_nodes_with_their_pods_and_what_they_take():
+def test_dump_contains_nodes_with_their_pods_and_requests():
     cache = ClusterState()
     for one in (node("n0", memory="1Gi"), pod("b", on="n0"), pod("a"), pod("c", cpu=2), pod("d", on="gone")):
         cache.put(one)

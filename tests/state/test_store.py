@@ -12,7 +12,7 @@ from tests.state.objects import ended, node, pod
 
 
 @given(moves=st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
-def test_frozen_objects_are_those_that_are_there_by_key(moves: list[tuple[str, bool]]):
+def test_frozen_objects_are_sorted_by_key(moves: list[tuple[str, bool]]):
     shelf: Store[int] = Store()
     there: dict[str, int] = {}
     for at, (key, put) in enumerate(moves):
@@ -66,12 +66,12 @@ def test_spec_status_and_other_metadata_do():
     assert not alike(node("n0"), node("n0", cpu=1))
 
 
-def test_status_of_a_custom_resource_makes_none_its_spec_does():
+def test_custom_resources_differ_by_their_spec_and_not_by_their_status():
     assert alike(group("g"), group("g").model_copy(update={"status": PodGroupStatus(placed=1)}))
     assert not alike(group("g", 1), group("g", 2))
 
 
-def test_changes_of_one_object_are_told_as_one():
+def test_changes_of_one_object_are_merged():
     journal = ChangeLog()
     first, second = pod("a"), pod("a", on="n0")
     journal.note(Change("pods", "team/a", None, first))
@@ -87,7 +87,7 @@ def test_changes_of_one_object_are_told_as_one():
     assert journal.since(3) == ()
 
 
-def test_what_came_and_went_is_not_told():
+def test_addition_and_removal_cancel_out():
     journal = ChangeLog()
     one = pod("a")
     journal.note(Change("pods", "team/a", None, one))
@@ -95,7 +95,7 @@ def test_what_came_and_went_is_not_told():
     assert journal.since(0) == ()
 
 
-def test_who_is_too_far_behind_or_ahead_is_told_so():
+def test_reader_too_far_behind_or_ahead_gets_none():
     journal = ChangeLog(2)
     for at in range(3):
         journal.note(Change("pods", f"team/{at}", None, pod(str(at))))
@@ -104,7 +104,7 @@ def test_who_is_too_far_behind_or_ahead_is_told_so():
     assert journal.since(4) is None
 
 
-def test_change_names_the_nodes_that_it_concerns():
+def test_change_names_the_nodes_that_it_affects():
     assert Change("nodes", "n0", None, node("n0")).nodes == ("n0",)
     assert Change("pods", "team/a", pod("a"), pod("a", on="n1")).nodes == ("n1",)
     assert Change("pods", "team/a", pod("a", on="n0"), pod("a", on="n1")).nodes == ("n0", "n1")
