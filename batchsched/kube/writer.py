@@ -31,14 +31,6 @@ class WriteFence(Protocol):
         ...
 
 
-class NoFence:
-    """The fence of a single replica without leader election."""
-
-    def remaining(self) -> float:
-        """Return infinity."""
-        return float("inf")
-
-
 class _Ref(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
@@ -58,7 +50,7 @@ class Writer:
     Args:
       connection: to the API server.
       clock: waits.
-      fence: limits the deadline of each request.
+      fence: limits the deadline of each request; None for a single replica without leader election.
       in_flight: the number of concurrent requests.
     """
 
@@ -67,7 +59,7 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._fence = fence or NoFence()
+        self._fence = fence
         self._slots = asyncio.Semaphore(in_flight)
 
     async def bind(self, binding: Binding) -> None:
@@ -226,7 +218,7 @@ class Writer:
             await backoff.wait(retry_after)
 
     def _allowed(self) -> float:
-        remaining = self._fence.remaining()
+        remaining = _DEADLINE_SECONDS if self._fence is None else self._fence.remaining()
         if remaining <= 0:
             raise NotLeading("the write was not sent: this replica may have lost the Lease")
         return min(_DEADLINE_SECONDS, remaining)

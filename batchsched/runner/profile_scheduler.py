@@ -83,7 +83,7 @@ class ProfileScheduler:
         self._seed = seed
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
-        self._generation = 0
+        self._changes = cache.subscribe()
         self._window = profile.session_window
         self._promised = AssumedVolumes()
         self._feed = self._new_feed()
@@ -116,8 +116,7 @@ class ProfileScheduler:
 
     def sync(self, now: float) -> None:
         """Pass the changes of the cluster to the scheduling queue. Call it between sessions only."""
-        changes = self._cache.changes(self._generation)
-        self._generation = self._cache.generation
+        changes = self._changes.read()
         if changes is None:
             self._list(now)
         else:

@@ -312,6 +312,10 @@ class ClusterState:
         """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
         return self._change_log.since(since)
 
+    def subscribe(self) -> "ChangeReader":
+        """Return a reader of changes, from the first one on."""
+        return ChangeReader(self)
+
     def size(self, field: str) -> int:
         """Return the number of objects in a field of Snapshot."""
         return len(self._stores[field])
@@ -358,6 +362,27 @@ class ClusterState:
         if status is None or known_uid != uid:
             return {}
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class ChangeReader:
+    """Follows the changes of a cluster state.
+
+    Args:
+      state: The cluster state.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._generation = 0
+
+    def read(self) -> tuple[Change, ...] | None:
+        """Return the changes since the last call; None if there were too many, so that the reader must start again.
+
+        A reader starts from `ClusterState.snapshot()`, which contains all changes that were read.
+        """
+        changes = self._state.changes(self._generation)
+        self._generation = self._state.generation
+        return changes
 
 
 def _address(changed: Any) -> tuple[str, str]:

@@ -54,7 +54,7 @@ class Feed:
         self._many = many
         self._followed = 0
         self._scheduler: Scheduler | None = None
-        self._generation = 0
+        self._changes = cache.subscribe()
         self._resources = Resources()
 
     def scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
@@ -64,8 +64,10 @@ class Feed:
           held: the gangs that wait at Permit; the cluster state does not contain them.
         """
         cache = self._cache
-        changes = cache.changes(self._generation)
+        changes = self._changes.read()
         if self._scheduler is None or changes is None or not self._can_follow_all(changes):
+            # If `make` raises, the next call starts again: the changes of this call were read.
+            self._scheduler = None
             snapshot = cache.snapshot()
             self._resources = Resources(snapshot)
             self._scheduler = self._make(snapshot)
@@ -74,7 +76,6 @@ class Feed:
             nodes_changed = any(change.field == NODES and self._is_read(change) for change in changes)
             self._scheduler.apply(_collected(changes, cache, cache.every(NODES) if nodes_changed else None))
             self._followed += len(changes)
-        self._generation = cache.generation
         self._scheduler.set_held_gangs(held)
         return self._scheduler
 

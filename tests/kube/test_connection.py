@@ -1,4 +1,4 @@
-"""Requests end in time, with an answer or with an error that says of which kind."""
+"""Requests end in time, with an answer or with an error that states the cause."""
 
 import asyncio
 import json

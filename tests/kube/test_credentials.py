@@ -1,4 +1,4 @@
-"""Who we are, wherever it is written, and what becomes of it when it is written anew."""
+"""Credentials from a kubeconfig, a service account or an exec plugin, and their rotation."""
 
 import datetime as dt
 import os

@@ -1,4 +1,4 @@
-"""The network's own faults: what the adapter makes of them, and that it keeps its connections and its deadline."""
+"""Faults of the network to an extender, reuse of connections, and the deadline of a call."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Of several who want to lead one does, however their clocks go and whatever the network does."""
+"""At most one replica leads, whatever the clocks and the network do."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""A reflector loses nothing and repeats nothing, whatever the network does, and is never in a hurry."""
+"""A reflector loses no event and repeats none, whatever the network does."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Writes are carried out once, as fast as the server lets us, and not a moment longer than we lead."""
+"""A write is carried out once, and only while this replica leads."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Time that passes only when everybody waits, and clocks that go wrong."""
+"""Virtual time that passes only when all tasks wait, and clocks that are wrong."""
 
 import asyncio
 import random

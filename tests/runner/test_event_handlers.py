@@ -1,4 +1,4 @@
-"""What reflectors see goes into the cache, and what cannot be used does not stay there in an older version."""
+"""Objects of reflectors reach the state; an invalid version removes the valid one before it."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Planning: who takes part, what is assumed, and what becomes of gangs that were overtaken, held, or placed in part."""
+"""Which gangs take part, which pods are assumed, and how gangs return that were overtaken, held or placed in part."""
 
 from dataclasses import replace
 

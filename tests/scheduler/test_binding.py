@@ -1,4 +1,4 @@
-"""Binding cycles: many at once, in the background, and what fails is taken back between two sessions."""
+"""Binding cycles run concurrently in the background; failed placements return between two sessions."""
 
 import asyncio
 

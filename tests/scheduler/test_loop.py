@@ -1,4 +1,4 @@
-"""The loop: news wakes it, it survives what breaks, and chores are done about once a second."""
+"""Events wake the loop, it survives failures, and periodic tasks run about once a second."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A replica that waits knows what queues used lately, as far as it saw."""
+"""A standby replica samples the usage of queues."""
 
 import asyncio
 

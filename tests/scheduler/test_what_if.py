@@ -1,4 +1,4 @@
-"""What if: owners of pods bring the pods that they would make, in the gangs that they would be."""
+"""What-if questions: an owner adds the pods that its controller would create, in gangs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The queue against a model that shares nothing with it: nobody moves without a reason, and nobody is lost."""
+"""The queue equals a model without indexes: entities move only for a reason, and none is lost."""
 
 from dataclasses import dataclass, field
 from random import Random

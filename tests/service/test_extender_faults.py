@@ -1,4 +1,4 @@
-"""Extenders in a session: what they refuse and wish for, what their faults cost, and that a replay needs none."""
+"""Extenders in a session: refusals, scores, faults, and a replay without extenders."""
 
 import subprocess
 import sys

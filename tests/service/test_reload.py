@@ -1,4 +1,4 @@
-"""The configuration is read again when it changes and when one asks; a bad one changes nothing."""
+"""The configuration is read again when its file changes or on request; an invalid file changes nothing."""
 
 import asyncio
 from contextlib import asynccontextmanager

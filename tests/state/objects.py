@@ -1,4 +1,4 @@
-"""Objects as a watch tells them: with a uid and a resourceVersion."""
+"""Objects as in watch events: with a uid and a resourceVersion."""
 
 from typing import Any, TypeVar
 

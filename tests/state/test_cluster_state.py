@@ -1,4 +1,4 @@
-"""The cache, event by event: what kube-scheduler's cache holds of, and where events come late, twice or never."""
+"""The cluster state, event by event, with events that are late, repeated or missing."""
 
 import msgspec
 import pytest

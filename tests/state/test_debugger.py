@@ -1,4 +1,4 @@
-"""Drift: what a cache has wrong is found, named and written down."""
+"""Differences between the state and the API server are found and reported; the dump shows the state."""
 
 import msgspec
 from hypothesis import given

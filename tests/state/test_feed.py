@@ -1,4 +1,4 @@
-"""A scheduler that is fed knows what a fresh one would."""
+"""A scheduler that follows changes equals a new one."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The index of gangs and the tally of queues: kept event by event, they are what a fresh count says."""
+"""The index of gangs and the tally of queues, kept event by event, equal a fresh count."""
 
 from collections import Counter
 from typing import Any

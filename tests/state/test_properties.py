@@ -1,4 +1,4 @@
-"""What holds of the cache whatever happens in whatever order: no pod lost, none counted twice."""
+"""Invariants of the cluster state in any order of events: no pod is lost, and none is counted twice."""
 
 import random
 from collections import deque

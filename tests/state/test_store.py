@@ -1,4 +1,4 @@
-"""Shelves freeze in the order of keys, and copy only what changed."""
+"""Stores are read in the order of keys, and the change log merges changes."""
 
 import pytest
 from hypothesis import given
