@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -239,12 +240,12 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     if not missing_count:
         print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
         return
-    stopwatch = Stopwatch()
-    try:
-        with workers(address, min(processes, missing_count)) as crew, stopwatch.stage("sweep"):
-            made = sweep(runs, folder, crew, lambda done, total: stopwatch.progress(done, total, "runs"))
-    finally:
-        stopwatch.close()
+    with (
+        closing(Stopwatch()) as stopwatch,
+        workers(address, min(processes, missing_count)) as crew,
+        stopwatch.stage("sweep"),
+    ):
+        made = sweep(runs, folder, crew, lambda done, total: stopwatch.progress(done, total, "runs"))
     kept = len(runs) - made
     kept_text = f", {kept} were finished before" if kept else ""
     print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{kept_text}", file=sys.stderr)
@@ -257,15 +258,11 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     from batchsched.lab.tuning import TuningResources, tune
     from batchsched.lab.workers import workers
 
-    stopwatch = Stopwatch()
-    try:
-        with workers(address, processes) as crew:
-            resources = TuningResources(
-                folder, crew, lambda done, total: stopwatch.progress(done, total, "settings")
-            )
-            result = tune(scenario, resources)
-    finally:
-        stopwatch.close()
+    with closing(Stopwatch()) as stopwatch, workers(address, processes) as crew:
+        resources = TuningResources(
+            folder, crew, lambda done, total: stopwatch.progress(done, total, "settings")
+        )
+        result = tune(scenario, resources)
     write_report(folder / "tuning.html", f"{scenario.name}, {result.policy} tuned", result.outcomes)
     return result
 

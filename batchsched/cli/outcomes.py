@@ -157,19 +157,15 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 
 def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: Output) -> None:
     """Print the means of each policy per workload, and the differences from the first policy."""
-    from batchsched.lab.pairs import by_policy, compare_pairs
+    from batchsched.lab.pairs import by_workload, compare_pairs
 
-    workloads = list(dict.fromkeys(outcome.workload for outcome in outcomes))
-    parts = [
-        (workload, by_policy([outcome for outcome in outcomes if outcome.workload == workload]))
-        for workload in workloads
-    ]
+    parts = by_workload(outcomes)
     if output is Output.TABLE:
-        for workload, policies in parts:
+        for workload, policies in parts.items():
             _print_policies(f"{name}: {workload}", policies)
         return
     records = []
-    for workload, policies in parts:
+    for workload, policies in parts.items():
         base = next(iter(policies))
         for policy, policy_outcomes in policies.items():
             differences = compare_pairs(policies[base], policy_outcomes) if policy != base else ()

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -347,15 +348,11 @@ def _outcomes(runs: Sequence["Run"], drawn: str | None, processes: int) -> list[
     from batchsched.lab.simulation import execute
     from batchsched.lab.workers import workers
 
-    stopwatch = Stopwatch()
     outcomes: dict[int, Outcome] = {}
-    try:
-        with workers(None, min(processes, len(runs))) as pool:
-            for index, outcome in execute(partial(_outcome, drawn=drawn), runs, pool):
-                outcomes[index] = outcome
-                stopwatch.progress(len(outcomes), len(runs), "runs")
-    finally:
-        stopwatch.close()
+    with closing(Stopwatch()) as stopwatch, workers(None, min(processes, len(runs))) as pool:
+        for index, outcome in execute(partial(_outcome, drawn=drawn), runs, pool):
+            outcomes[index] = outcome
+            stopwatch.progress(len(outcomes), len(runs), "runs")
     return [outcomes[index] for index in range(len(runs))]
 
 

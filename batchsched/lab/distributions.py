@@ -37,34 +37,23 @@ def size_class(units: int, bounds: Sequence[int]) -> str:
     return str(bounds[index]) if lowest >= bounds[index] else f"{lowest}–{bounds[index]}"
 
 
-def wait_by_size(trials: Sequence[Trial]) -> Figure:
-    """Draw the wait of gangs by size."""
-    return _boxes(
-        trials, _waits, _sizes(trials), Figure("wait-by-size", "Wait by gang size", _WAITS, (), _WAIT)
+def waits_and_slowdowns_by_size(trials: Sequence[Trial]) -> tuple[Figure, Figure]:
+    """Draw the waits and the bounded slowdowns of gangs by size."""
+    return _figures(trials, _sizes(trials), "size", "gang size")
+
+
+def waits_and_slowdowns_by_queue(trials: Sequence[Trial]) -> tuple[Figure, Figure]:
+    """Draw the waits and the bounded slowdowns of gangs by queue."""
+    return _figures(trials, _queues(trials), "queue", "queue")
+
+
+def _figures(trials: Sequence[Trial], classes: "_Classes", key: str, label: str) -> tuple[Figure, Figure]:
+    wait = Figure(f"wait-by-{key}", f"Wait by {label}", _WAITS, (), _WAIT)
+    slowdown = Figure(f"slowdown-by-{key}", f"Bounded slowdown by {label}", _SLOWDOWNS, (), _SLOWDOWN)
+    return (
+        _boxes(trials, lambda trial: np.maximum(trial.wait, 1.0), classes, wait),
+        _boxes(trials, lambda trial: trial.slowdown, classes, slowdown),
     )
-
-
-def slowdown_by_size(trials: Sequence[Trial]) -> Figure:
-    """Draw the bounded slowdown of gangs by size."""
-    figure = Figure("slowdown-by-size", "Bounded slowdown by gang size", _SLOWDOWNS, (), _SLOWDOWN)
-    return _boxes(trials, lambda trial: trial.slowdown, _sizes(trials), figure)
-
-
-def wait_by_queue(trials: Sequence[Trial]) -> Figure:
-    """Draw the wait of gangs by queue."""
-    return _boxes(
-        trials, _waits, _queues(trials), Figure("wait-by-queue", "Wait by queue", _WAITS, (), _WAIT)
-    )
-
-
-def slowdown_by_queue(trials: Sequence[Trial]) -> Figure:
-    """Draw the bounded slowdown of gangs by queue."""
-    figure = Figure("slowdown-by-queue", "Bounded slowdown by queue", _SLOWDOWNS, (), _SLOWDOWN)
-    return _boxes(trials, lambda trial: trial.slowdown, _queues(trials), figure)
-
-
-def _waits(trial: Trial) -> Floats:
-    return np.maximum(trial.wait, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

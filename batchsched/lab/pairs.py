@@ -64,6 +64,15 @@ def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
     return {name: tuple(runs) for name, runs in outcomes_by_policy.items()}
 
 
+def by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[Outcome, ...]]]:
+    """Return the outcomes by workload and policy, in order."""
+    workloads = dict.fromkeys(outcome.workload for outcome in outcomes)
+    return {
+        workload: by_policy([outcome for outcome in outcomes if outcome.workload == workload])
+        for workload in workloads
+    }
+
+
 def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[PairedComparison, ...]:
     """Compare two policies on the workloads and seeds that both ran; empty if there are none.
 

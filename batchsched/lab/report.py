@@ -7,7 +7,7 @@ from typing import Final
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import show
-from batchsched.lab.distributions import slowdown_by_queue, slowdown_by_size, wait_by_queue, wait_by_size
+from batchsched.lab.distributions import waits_and_slowdowns_by_queue, waits_and_slowdowns_by_size
 from batchsched.lab.document import Cell, Document, Line, Section, Table, nonempty_sections
 from batchsched.lab.figure import SERIES, Figure, axis, duration, series
 from batchsched.lab.gantt import gantts
@@ -15,7 +15,7 @@ from batchsched.lab.measures import FOOTNOTE, Measure, Outcome, best_of, summari
 from batchsched.lab.pairs import (
     Mean,
     PairedComparison,
-    by_policy,
+    by_workload,
     compare_pairs,
     difference_text,
     nonzero_measures,
@@ -99,7 +99,7 @@ def render_simulation(
         sections=nonempty_sections(
             (
                 Section("Over time", _over_time(runs)),
-                Section("By gang size", (wait_by_size(runs), slowdown_by_size(runs))),
+                Section("By gang size", waits_and_slowdowns_by_size(runs)),
                 Section("Gangs on nodes", gantts(runs, nodes)),
             )
         ),
@@ -126,29 +126,25 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
 
 def render_sweep(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
     """Return the HTML of the report of a sweep, with links to other pages; equal outcomes give equal bytes."""
-    workloads = list(dict.fromkeys(outcome.workload for outcome in outcomes))
-    parts = [
-        (workload, by_policy([outcome for outcome in outcomes if outcome.workload == workload]))
-        for workload in workloads
-    ]
+    parts = by_workload(outcomes)
     several = len(parts) > 1
     bars: list[Figure] = []
     sections: list[Section] = []
-    for number, (workload, policies) in enumerate(parts):
+    for number, (workload, policies) in enumerate(parts.items()):
         bars.extend(_mean_bars(number, workload if several else "", policies))
         sections.extend(_sections(number, workload if several else "", policies))
     return Document(
         title=f"batchsched lab: {name}",
         facts=tuple(_facts(outcomes, parts)),
-        tables=tuple(_table(workload if several else "", policies) for workload, policies in parts),
+        tables=tuple(_table(workload if several else "", policies) for workload, policies in parts.items()),
         bars=Section(_BARS, tuple(bars)),
         sections=tuple(sections),
         links=links,
     ).render()
 
 
-def _facts(outcomes: Sequence[Outcome], parts: Sequence[tuple[str, Policies]]) -> Iterator[tuple[str, str]]:
-    for workload, policies in parts:
+def _facts(outcomes: Sequence[Outcome], parts: Mapping[str, Policies]) -> Iterator[tuple[str, str]]:
+    for workload, policies in parts.items():
         runs = next(iter(policies.values()), ())
         gangs = sorted({len(outcome.result.gangs) for outcome in runs})
         span = duration(sum(map(arrivals_end, runs)) / max(1, len(runs)))
@@ -220,8 +216,8 @@ def _sections(number: int, workload: str, policies: Policies) -> tuple[Section, 
     sections = (
         Section(f"{prefix}Fairness over time", (error_over_time(policies), jain_over_time(policies))),
         Section(f"{prefix}Share against entitlement{of_seed}", stacks),
-        Section(f"{prefix}Waits and slowdowns by queue", (wait_by_queue(pooled), slowdown_by_queue(pooled))),
-        Section(f"{prefix}Waits and slowdowns by size", (wait_by_size(pooled), slowdown_by_size(pooled))),
+        Section(f"{prefix}Waits and slowdowns by queue", waits_and_slowdowns_by_queue(pooled)),
+        Section(f"{prefix}Waits and slowdowns by size", waits_and_slowdowns_by_size(pooled)),
         Section(f"{prefix}Use over time{of_seed}", _over_time(drawn)),
     )
     return nonempty_sections([_with_suffix(section, number) for section in sections])

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -200,8 +201,7 @@ def read_philly(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dic
     Raises:
       InvalidInput: The trace cannot be used.
     """
-    period = philly.Period(_seconds(source.first, float("-inf")), _seconds(source.last, float("inf")))
-    rows = _read_philly(source.trace, period)
+    rows = _read_philly(source.trace, _seconds(source.first, -inf), _seconds(source.last, inf))
     queue_of = _queues(source.teams, sorted({row.queue for row in rows}))
     return tuple(row for row in rows if row.queue in queue_of), queue_of
 
@@ -254,5 +254,5 @@ def read_swf(path: Path) -> swf.Swf:
 
 
 @lru_cache(maxsize=4)
-def _read_philly(path: Path, period: philly.Period) -> tuple[philly.PhillyRow, ...]:
-    return philly.read(path, period)
+def _read_philly(path: Path, first: float, last: float) -> tuple[philly.PhillyRow, ...]:
+    return philly.read(path, first, last)

@@ -28,7 +28,6 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
-from batchsched.errors import InvalidInput
 from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, pods_of_gang, rigid
 
 IntArray = NDArray[np.int64]
@@ -72,7 +71,7 @@ def zipf_shares(count: int) -> tuple[tuple[str, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Parameters of a generated workload.
+    """Parameters of a generated workload; the schema of scenarios checks their ranges.
 
     Args:
       gangs: number of gangs.
@@ -80,7 +79,6 @@ class Recipe:
       load: requested device seconds ÷ available device seconds; above 1 the queue grows.
       swing: amplitude of the daily cycle, 0 (none) to below 1.
       overestimate: an estimate is the run time times 1 + an exponential of this mean; 0: exact.
-      sizes: devices of a gang and their weights.
       shares: queues and their shares of the gangs.
     """
 
@@ -90,28 +88,7 @@ class Recipe:
     load: float = 0.9
     swing: float = 0.5
     overestimate: float = 0.0
-    sizes: tuple[tuple[int, float], ...] = SIZES
     shares: tuple[tuple[str, float], ...] = zipf_shares(4)
-
-    def __post_init__(self) -> None:
-        """Check the parameters.
-
-        Raises:
-          InvalidInput: a number is out of range.
-        """
-        for name in ("gangs", "node_count", "gpus_per_node"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("expected 1 or more", object="workload", field=name)
-        if not self.load > 0:
-            raise InvalidInput("expected more than 0", object="workload", field="load")
-        if not 0 <= self.swing < 1:
-            raise InvalidInput("expected 0 or more, and less than 1", object="workload", field="swing")
-        if self.overestimate < 0:
-            raise InvalidInput("expected 0 or more", object="workload", field="overestimate")
-        if any(not share > 0 for _, share in self.shares):
-            raise InvalidInput("expected more than 0", object="workload", field="shares")
-        if not any(size <= self.node_count * self.gpus_per_node for size, _ in self.sizes):
-            raise InvalidInput("every gang is larger than the cluster", object="workload", field="sizes")
 
 
 def generate(recipe: Recipe, seed: int) -> Workload:
@@ -121,7 +98,7 @@ def generate(recipe: Recipe, seed: int) -> Workload:
     """
     draw = np.random.default_rng(seed)
     capacity = recipe.node_count * recipe.gpus_per_node
-    fitting = [(size, weight) for size, weight in recipe.sizes if size <= capacity]
+    fitting = [(size, weight) for size, weight in SIZES if size <= capacity]
     sizes = np.array([size for size, _ in fitting], np.int64)
     weights = np.array([weight for _, weight in fitting])
     gpus = draw.choice(sizes, recipe.gangs, p=weights / weights.sum())

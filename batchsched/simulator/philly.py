@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -43,26 +44,19 @@ class PhillyRow:
     queue: str
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """The period of arrivals to include: two times in seconds since 1970, both included."""
-
-    first: float = float("-inf")
-    last: float = float("inf")
-
-
-def read(path: Path, period: Period = Period()) -> tuple[PhillyRow, ...]:
+def read(path: Path, first: float = -inf, last: float = inf) -> tuple[PhillyRow, ...]:
     """Read a trace, sorted by submission, then duration, then size. The file itself is not sorted.
 
     Args:
       path: the CSV, optionally gzipped.
-      period: the arrivals to include.
+      first: the first second of arrivals to include, since 1970.
+      last: the last second of arrivals to include.
 
     Raises:
       InvalidInput: a column is missing, or a line is invalid.
     """
     with open_text(path) as text:
-        rows = [row for row in _rows(text, str(path)) if period.first <= row.submit <= period.last]
+        rows = [row for row in _rows(text, str(path)) if first <= row.submit <= last]
     return tuple(sorted(rows))
 
 

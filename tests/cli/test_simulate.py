@@ -1,4 +1,3 @@
-import json
 import re
 
 import pytest
@@ -146,14 +145,6 @@ def test_examples_of_the_help_name_arguments_that_policies_take(command, trace):
     assert policies
     for policy in sorted(policies):
         assert command("simulate", "swf", trace, "--policy", policy, "-o", "json").code == 0
-
-
-def test_a_report_is_written(command, tmp_path):
-    file = tmp_path / "report.html"
-    result = command("simulate", "generate", "--gangs", "12", "--nodes", "4", "--report", file, "-o", "json")
-    assert result.code == 0
-    assert "</html>" in file.read_text("utf-8")
-    assert json.loads(result.out)["policies"][0]["gangs"] == 12
 
 
 def test_a_cluster_of_manifests_runs_until_its_gangs_have_finished(command, cluster):

@@ -1,6 +1,6 @@
 import pytest
 
-from batchsched.lab.distributions import size_bounds, size_class, slowdown_by_size, wait_by_size
+from batchsched.lab.distributions import size_bounds, size_class, waits_and_slowdowns_by_size
 from batchsched.lab.trial import trials
 from tests.lab.runs import played
 
@@ -18,7 +18,7 @@ def test_the_largest_gang_has_a_class():
 
 def test_boxes_hold_quartiles_and_the_worst_but_no_samples():
     run = trials([played("a", gangs=300)])
-    for figure in (wait_by_size(run), slowdown_by_size(run)):
+    for figure in waits_and_slowdowns_by_size(run):
         box = figure.data[0]
         assert len(box["x"]) == len(box["median"]) == len(box["y"])
         for low, first, middle, third, high, worst in zip(
@@ -28,9 +28,11 @@ def test_boxes_hold_quartiles_and_the_worst_but_no_samples():
 
 
 def test_a_wait_of_nothing_can_be_drawn_on_a_log_scale():
-    assert min(wait_by_size(trials([played("a", nodes=512)])).data[0]["lowerfence"]) == 1.0
+    waits, _ = waits_and_slowdowns_by_size(trials([played("a", nodes=512)]))
+    assert min(waits.data[0]["lowerfence"]) == 1.0
 
 
 def test_size_classes_stand_in_ascending_order():
-    order = wait_by_size(trials([played("a", gangs=300)])).layout["xaxis"]["categoryarray"]
+    waits, _ = waits_and_slowdowns_by_size(trials([played("a", gangs=300)]))
+    order = waits.layout["xaxis"]["categoryarray"]
     assert order == sorted(order, key=lambda name: int(name.split("–")[0]))

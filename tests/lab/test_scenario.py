@@ -28,13 +28,24 @@ def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
     "change, complaint",
     [
         ({"workloads": [{"name": "w"}]}, "exactly one of swf, philly"),
+        ({"workloads": [{"name": "w", "generate": {"gangs": 0}}]}, "gangs: expected"),
+        ({"workloads": [{"name": "w", "generate": {"swing": 1.0}}]}, "swing: expected"),
         ({"seeds": [1, 1]}, "different numbers"),
         ({"seeds": 0}, "seeds: expected a number of seeds from 1 on"),
         ({"policies": [{"name": "x"}, {"name": "x"}]}, "two of them are named 'x'"),
         ({"polices": []}, "polices"),
         ({"queues": [{"metadata": {"name": "q"}, "spec": {"wieght": 2}}]}, "did you mean weight"),
     ],
-    ids=["no source", "twice a seed", "no seed", "twice a name", "misspelt", "misspelt in a queue"],
+    ids=[
+        "no source",
+        "no gang",
+        "full swing",
+        "twice a seed",
+        "no seed",
+        "twice a name",
+        "misspelt",
+        "misspelt in a queue",
+    ],
 )
 def test_a_scenario_that_cannot_be_used_says_what_to_change(tmp_path, change, complaint):
     with pytest.raises(InvalidInput, match=complaint):

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 from batchsched.api.core.metadata import seconds
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.api.decision import Assignment, Decision, Eviction, Nomination
 from batchsched.simulator.cluster import Kubelet, SimulatedCluster
-from batchsched.simulator.workload import Arrival, GangShape, pod_spec, rigid
+from batchsched.simulator.workload import GangShape, pod_spec, rigid
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 
 
@@ -15,19 +17,28 @@ def evicting(*pods):
     )
 
 
-def started(rows, minimum=None):
+def elastic(rows, minimum):
+    """A workload of one gang that needs only `minimum` of its pods."""
     workload = gangs_of(rows)
-    if minimum is not None:
-        first = workload.arrivals[0]
-        group = PodGroup(metadata=first.group.metadata, spec=PodGroupSpec(min_member=minimum))
-        workload = type(workload)(
-            "elastic", workload.cluster, (Arrival(first.time, first.runtime, group, first.pods),)
-        )
+    (first,) = workload.arrivals
+    group = PodGroup(metadata=first.group.metadata, spec=PodGroupSpec(min_member=minimum))
+    return replace(workload, arrivals=(replace(first, group=group),))
+
+
+def started(rows, minimum=None):
+    workload = gangs_of(rows) if minimum is None else elastic(rows, minimum)
     cluster = SimulatedCluster(workload, FirstComeScheduler)
     for gang in cluster.gangs:
         cluster.arrive(gang, 0)
     cluster.bind(cluster.scheduler.decide(0.0, 0), 0)
     return cluster
+
+
+def usage_of_queue(cluster):
+    """The CPU that the queue of the last row has allocated and requested."""
+    cluster.recorder.sample(4, 0, 0)
+    series = cluster.recorder.queue_series()
+    return series.held[-1][0], series.wanted[-1][0]
 
 
 def test_a_gang_that_loses_a_member_is_killed_whole_and_waits_again():
@@ -39,6 +50,8 @@ def test_a_gang_that_loses_a_member_is_killed_whole_and_waits_again():
     assert list(gang.pending) == ["default/g0-0", "default/g0-1", "default/g0-2"]
     assert all(not pod.node for pod in gang.pending.values())
     assert set(cluster.scheduler.free.values()) == {1}
+    assert (gang.evicted, gang.lost) == (3, 4)
+    assert usage_of_queue(cluster) == (0, 3000)
 
 
 def test_a_gang_that_keeps_its_minimum_loses_that_pod_only_and_runs_on():
@@ -48,6 +61,8 @@ def test_a_gang_that_keeps_its_minimum_loses_that_pod_only_and_runs_on():
     assert (cluster.running, gang.restarts, gang.started) == (1, 0, 0)
     assert list(gang.pending) == ["default/g0-1"]
     assert cluster.has_pending_pods
+    assert (gang.evicted, gang.lost) == (1, 0)
+    assert usage_of_queue(cluster) == (2000, 3000)
 
 
 def test_a_decision_without_evictions_changes_nothing():
@@ -68,12 +83,7 @@ def test_a_nomination_is_written_to_the_pod_and_removed_again():
 
 
 def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
-    workload = gangs_of([(0, 10, 3)])
-    first = workload.arrivals[0]
-    group = PodGroup(metadata=first.group.metadata, spec=PodGroupSpec(min_member=2))
-    cluster = SimulatedCluster(
-        type(workload)("elastic", workload.cluster, (Arrival(0, 10, group, first.pods),)), FirstComeScheduler
-    )
+    cluster = SimulatedCluster(elastic([(0, 10, 3)], 2), FirstComeScheduler)
     cluster.arrive(cluster.gangs[0], 0)
     places = [Assignment(namespace="default", pod=f"g0-{at}", node=f"node-{at}") for at in range(3)]
     assert cluster.bind(Decision(assignments=tuple(places[:2])), 1) == [cluster.gangs[0]]

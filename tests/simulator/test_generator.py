@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.requests import requests
-from batchsched.errors import InvalidInput
 from batchsched.simulator.generator import (
     DAY,
     FIRST_MONDAY_SECONDS,
@@ -82,17 +81,3 @@ def test_estimates_are_exact_unless_said_otherwise():
     over = generate(Recipe(gangs=50, overestimate=1.0), 1)
     assert all(stated(one) >= one.runtime for one in over.arrivals)
     assert any(stated(one) > 2 * one.runtime for one in over.arrivals)
-
-
-@pytest.mark.parametrize(
-    "field, value",
-    [("gangs", 0), ("node_count", 0), ("load", 0.0), ("swing", 1.0), ("overestimate", -1.0)],
-)
-def test_a_number_out_of_range_is_named(field, value):
-    with pytest.raises(InvalidInput, match=field):
-        Recipe(**{field: value})
-
-
-def test_sizes_that_all_exceed_the_cluster_are_refused():
-    with pytest.raises(InvalidInput, match="larger than the cluster"):
-        Recipe(node_count=1, sizes=((16, 1.0),))

@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.api.core.requests import requests
 from batchsched.errors import InvalidInput
-from batchsched.simulator.philly import GPU, Period, PhillyRow, read, read_queues, workload
+from batchsched.simulator.philly import GPU, PhillyRow, read, read_queues, workload
 
 TRACE = """timestamp,duration,num_gpus,gpu_time,cluster
 1970-01-01 00:01:40,30.9,12,370.8,aa
@@ -32,41 +32,32 @@ def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
 
 
 def test_only_rows_of_the_period_are_read(trace):
-    assert read(trace, Period(60, 100)) == (PhillyRow(100, 30, 12, "aa"),)
+    assert read(trace, 60, 100) == (PhillyRow(100, 30, 12, "aa"),)
 
 
-def test_queues_are_the_first_column(tmp_path):
+def test_queues_are_the_first_column_and_a_file_without_any_is_refused(tmp_path):
     file = tmp_path / "queues.csv"
     file.write_text("vc,node num\naa,4\nbb,2\n")
     assert read_queues(file) == ("aa", "bb")
-
-
-def test_a_file_without_queues_is_refused(tmp_path):
-    file = tmp_path / "queues.csv"
     file.write_text("vc,node num\n")
     with pytest.raises(InvalidInput, match=r"queues.csv"):
         read_queues(file)
 
 
-def test_a_missing_column_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "lines, complaint",
+    [
+        ("timestamp,duration,cluster\n", ".*no column num_gpus"),
+        (TRACE.replace("30.9", "long"), ":2.*long"),
+        ("timestamp,num_gpus,duration,cluster\n2017-10-01,1\n", ":2.*cannot be read"),
+        ("timestamp,num_gpus,duration,cluster\n2017-10-01,1,inf,aa\n", ":2.*cannot be read"),
+    ],
+    ids=["column", "text", "short", "endless"],
+)
+def test_a_trace_that_cannot_be_read_is_named_with_the_line(tmp_path, lines, complaint):
     file = tmp_path / "philly.csv"
-    file.write_text("timestamp,duration,cluster\n")
-    with pytest.raises(InvalidInput, match=r"no column num_gpus"):
-        read(file)
-
-
-def test_a_line_that_cannot_be_read_is_named(tmp_path):
-    file = tmp_path / "philly.csv"
-    file.write_text(TRACE.replace("30.9", "long"))
-    with pytest.raises(InvalidInput, match=r"philly.csv:2.*long"):
-        read(file)
-
-
-@pytest.mark.parametrize("line", ["2017-10-01,1", "2017-10-01,1,inf,aa"], ids=["short", "endless"])
-def test_a_line_without_a_usable_duration_is_named_with_its_whole_path(tmp_path, line):
-    file = tmp_path / "philly.csv"
-    file.write_text(f"timestamp,num_gpus,duration,cluster\n{line}\n")
-    with pytest.raises(InvalidInput, match=f"{re.escape(str(file))}:2.*cannot be read"):
+    file.write_text(lines)
+    with pytest.raises(InvalidInput, match=re.escape(str(file)) + complaint):
         read(file)
 
 

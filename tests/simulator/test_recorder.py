@@ -2,13 +2,12 @@ from dataclasses import replace
 
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.simulator.cluster import Kubelet, SimulatedCluster
+from batchsched.simulator.cluster import Kubelet
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import QueueSeries
 from batchsched.simulator.run import RunSettings, run
 from batchsched.simulator.workload import GangShape, Outage, nodes, pod_spec, rigid
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
-from tests.simulator.test_cluster import evicting, started
 
 GPUS = {"cpu": "4", "nvidia.com/gpu": "2"}
 CPU = pod_spec({"cpu": "1"})
@@ -115,23 +114,3 @@ def test_a_gang_on_a_failed_node_loses_its_work_and_finishes_later():
     result = run(workload, FirstComeScheduler, RunSettings("fcfs"))
     assert rows(result.queues)[-1][2:] == ((0,), (0,))
     assert (result.gangs[0].restarts, result.gangs[0].lost, result.gangs[0].evicted) == (1, 4, 0)
-
-
-def test_all_pods_of_a_gang_that_falls_below_its_minimum_count_as_evicted():
-    cluster = started([(0, 10, 3)])
-    cluster.bind(evicting("g0-1"), 4)
-    assert (cluster.gangs[0].evicted, cluster.gangs[0].lost) == (3, 4)
-    assert held(cluster) == (0, 3000)
-
-
-def test_an_evicted_surplus_pod_costs_no_work_of_the_gang():
-    cluster = started([(0, 10, 3)], minimum=2)
-    cluster.bind(evicting("g0-1"), 4)
-    assert (cluster.gangs[0].evicted, cluster.gangs[0].lost) == (1, 0)
-    assert held(cluster) == (2000, 3000)
-
-
-def held(cluster: SimulatedCluster) -> tuple[int, int]:
-    cluster.recorder.sample(4, 0, 0)
-    series = cluster.recorder.queue_series()
-    return series.held[-1][0], series.wanted[-1][0]

@@ -23,45 +23,32 @@ def trace(tmp_path):
     return file
 
 
-def test_a_row_is_a_gang_of_its_processors_with_the_requested_time_as_estimate(trace):
-    assert read(trace).rows[0] == SwfRow(1, 100, 50, 4, 60)
+def test_rows_have_requested_values_in_place_of_missing_ones_and_rows_that_never_ran_are_skipped(trace):
+    assert read(trace).rows == (
+        SwfRow(1, 100, 50, 4, 60),
+        SwfRow(2, 130, 8, 2, 8),  # requested processors, seconds rounded up
+        SwfRow(4, 150, 9, 1, 9),  # the run time as estimate
+    )
 
 
-def test_without_a_requested_time_the_run_time_is_the_estimate(trace):
-    assert read(trace).rows[2] == SwfRow(4, 150, 9, 1, 9)
-
-
-def test_requested_processors_stand_in_for_allocated_ones_and_seconds_are_rounded_up(trace):
-    assert read(trace).rows[1] == SwfRow(2, 130, 8, 2, 8)
-
-
-def test_rows_that_never_ran_are_passed_over(trace):
-    assert [row.number for row in read(trace).rows] == [1, 2, 4]
-
-
-def test_the_header_states_processors_and_they_go_before_nodes(trace):
+def test_the_header_states_processors_which_precede_nodes(trace):
     assert read(trace).processors == 16
 
 
-def test_a_line_that_is_no_numbers_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "lines, complaint",
+    [
+        ("1 100 -1 50 4\n2 abc -1 50 4\n", "2.*numbers"),
+        ("1 nan -1 50 4\n", "1.*finite"),
+        ("1 inf -1 50 4\n", "1.*finite"),
+        ("1 1e400 -1 50 4\n", "1.*finite"),
+        ("1 100 -1\n", "1.*18 fields"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named_with_its_file(tmp_path, lines, complaint):
     file = tmp_path / "bad.swf"
-    file.write_text("1 100 -1 50 4\n2 abc -1 50 4\n")
-    with pytest.raises(InvalidInput, match=r"bad.swf:2.*numbers"):
-        read(file)
-
-
-@pytest.mark.parametrize("number", ["nan", "inf", "1e400"])
-def test_a_line_with_a_number_that_is_none_is_named(tmp_path, number):
-    file = tmp_path / "bad.swf"
-    file.write_text(f"1 {number} -1 50 4\n")
-    with pytest.raises(InvalidInput, match=f"{re.escape(str(file))}:1.*finite"):
-        read(file)
-
-
-def test_a_line_with_too_few_fields_is_named(tmp_path):
-    file = tmp_path / "short.swf"
-    file.write_text("1 100 -1\n")
-    with pytest.raises(InvalidInput, match=r"short.swf:1.*18 fields"):
+    file.write_text(lines)
+    with pytest.raises(InvalidInput, match=f"{re.escape(str(file))}:{complaint}"):
         read(file)
 
 
