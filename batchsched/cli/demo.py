@@ -10,7 +10,7 @@ from batchsched.cli.options import check_writable
 from batchsched.config.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
-    from batchsched.simulator.generator import Recipe
+    from batchsched.simulator.generator import GeneratorSettings
     from batchsched.simulator.result import RunResult
     from batchsched.simulator.workload import Workload
 
@@ -185,11 +185,11 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 
 
-def recipe(gangs: int) -> "Recipe":
+def recipe(gangs: int) -> "GeneratorSettings":
     """Return the generator's parameters: 64 nodes with 8 GPUs each, and the given number of gangs."""
-    from batchsched.simulator.generator import Recipe
+    from batchsched.simulator.generator import GeneratorSettings
 
-    return Recipe(
+    return GeneratorSettings(
         gangs,
         node_count=64,
         gpus_per_node=8,

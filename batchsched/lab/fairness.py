@@ -37,14 +37,14 @@ class Fairness:
       resource: The resource that was measured.
       queues: [Q] names of the queues with demand, sorted.
       times: [T] seconds since 1970, ascending.
-      held, wanted, fair: [T, Q] fractions of the capacity; only `wanted` may exceed 1.
+      held, requested, fair: [T, Q] fractions of the capacity; only `requested` may exceed 1.
     """
 
     resource: str
     queues: tuple[str, ...]
     times: Floats
     held: Floats
-    wanted: Floats
+    requested: Floats
     fair: Floats
 
     @property
@@ -56,7 +56,7 @@ class Fairness:
     @property
     def jain(self) -> Floats:
         """[T] Jain's index; 1 if no queue has demand."""
-        wants = self.wanted > _EPSILON
+        wants = self.requested > _EPSILON
         got = np.where(wants, self.held / np.maximum(self.fair, _EPSILON), 0.0)
         count = wants.sum(axis=1)
         squares = (got**2).sum(axis=1)
@@ -87,7 +87,7 @@ def measure(result: RunResult, queues: Sequence[Queue], resource: str | None = N
         rows, columns, [row[resource_index] for row in series.held], (len(times), len(names))
     )
     demand = _hold_samples(
-        rows, columns, [row[resource_index] for row in series.wanted], (len(times), len(names))
+        rows, columns, [row[resource_index] for row in series.requested], (len(times), len(names))
     )
     capacity = _capacity(result, chosen, times)
     fair = _Tree(queues, names, chosen).divide(demand, capacity)
@@ -98,7 +98,7 @@ def measure(result: RunResult, queues: Sequence[Queue], resource: str | None = N
 def _most_wanted(result: RunResult) -> str:
     series = result.queues
     peaks = dict.fromkeys(series.resources, 0)
-    for row in series.wanted:
+    for row in series.requested:
         for name, amount in zip(series.resources, row, strict=True):
             peaks[name] = max(peaks[name], amount)
     devices = [name for name in series.resources if name.endswith("/gpu") and peaks[name]]

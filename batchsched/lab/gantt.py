@@ -22,7 +22,7 @@ MAX_BARS_PER_POLICY = 3000
 
 
 @dataclass(frozen=True, slots=True)
-class GangBar:
+class _Bar:
     """A gang on adjacent lanes, from `start` to `end` in seconds."""
 
     gang: int
@@ -110,7 +110,7 @@ def _peaks(trial: Trial) -> dict[str, int]:
     return peak
 
 
-def lay_out(trial: Trial, drawn: Rows) -> list[GangBar]:
+def lay_out(trial: Trial, drawn: Rows) -> list[_Bar]:
     """Assign lanes to each gang on the drawn nodes while it runs; adjacent lanes form one bar.
 
     Returns:
@@ -128,7 +128,7 @@ def lay_out(trial: Trial, drawn: Rows) -> list[GangBar]:
             if name in drawn.lanes:
                 node = drawn.lanes[name]
                 taken += lanes.take(node, min(units, len(node)), start, end)
-        bars += [GangBar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
+        bars += [_Bar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
     return bars
 
 
@@ -181,9 +181,9 @@ class _Colours:
         return self.names.index(size_class(int(trial.units[gang]), self.bounds))
 
 
-def _gantt(trial: Trial, drawn: Rows, bars: Sequence[GangBar], colours: _Colours, until: float) -> Figure:
+def _gantt(trial: Trial, drawn: Rows, bars: Sequence[_Bar], colours: _Colours, until: float) -> Figure:
     unit = time_unit(until)
-    groups: list[list[GangBar]] = [[] for _ in colours.names]
+    groups: list[list[_Bar]] = [[] for _ in colours.names]
     for bar in bars:
         groups[colours.index(trial, bar.gang)].append(bar)
     data = [
@@ -217,7 +217,7 @@ def _gantt(trial: Trial, drawn: Rows, bars: Sequence[GangBar], colours: _Colours
     )
 
 
-def _trace(trial: Trial, group: Sequence[GangBar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
+def _trace(trial: Trial, group: Sequence[_Bar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",

@@ -240,7 +240,7 @@ def _rows(fairness: Fairness) -> dict[str, Any]:
         "time": np.repeat(times.astype(np.int64), len(fairness.queues)),
         "queue": list(fairness.queues) * len(times),
         "held": fairness.held[kept].astype(np.float32).ravel(),
-        "wanted": fairness.wanted[kept].astype(np.float32).ravel(),
+        "wanted": fairness.requested[kept].astype(np.float32).ravel(),
         "fair": fairness.fair[kept].astype(np.float32).ravel(),
     }
 
@@ -248,12 +248,12 @@ def _rows(fairness: Fairness) -> dict[str, Any]:
 def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
     queues = tuple(dict.fromkeys(rows["queue"].to_pylist()))
     shape = (-1, max(1, len(queues)))
-    held, wanted, fair = (
+    held, requested, fair = (
         np.asarray(rows[name].to_numpy(zero_copy_only=False), np.float64).reshape(shape)
         for name in ("held", "wanted", "fair")
     )
     times = np.asarray(rows["time"].to_numpy(zero_copy_only=False), np.float64)[:: shape[1]]
-    return Fairness(resource, queues, times, held, wanted, fair)
+    return Fairness(resource, queues, times, held, requested, fair)
 
 
 def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:

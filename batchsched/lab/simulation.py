@@ -32,7 +32,7 @@ from batchsched.queues.usage_history import UsageHistory
 from batchsched.record.file import read as read_session
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
-from batchsched.simulator.generator import Recipe, generate
+from batchsched.simulator.generator import GeneratorSettings, generate
 from batchsched.simulator.result import RunResult
 from batchsched.simulator.run import Progress, RunSettings
 from batchsched.simulator.run import run as run_workload
@@ -183,7 +183,7 @@ def _from_source(run: Run) -> Workload:
 def _generate(spec: WorkloadSpec, run: Run) -> Workload:
     source = spec.generate
     assert source is not None  # a workload has exactly one source
-    recipe = Recipe(
+    recipe = GeneratorSettings(
         gangs=source.gangs,
         node_count=run.cluster.nodes,
         gpus_per_node=run.cluster.gpus_per_node,

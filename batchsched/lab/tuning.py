@@ -121,7 +121,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     (before,) = _values(scenario, [base], measure, resources)
     tried = _search(scenario, tuning, base, resources)
     sign = -1.0 if maximised else 1.0
-    best = min(tried, key=lambda one: sign * one.value)
+    best = min(tried, key=lambda setting: sign * setting.value)
     seeds = held_out(scenario, tuning)
     chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
     outcomes_by_policy = _outcomes(scenario, [base, chosen], seeds, resources)

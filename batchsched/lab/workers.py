@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any, Final, Protocol, TypeVar
@@ -105,33 +106,32 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Workers]:
+    distributed = _import("distributed", "Dask", "dask")
     try:
-        import distributed
-    except ImportError as error:
-        raise InvalidInput(
-            "Dask is not installed here; pip install 'batchsched[dask]'", object="--address"
-        ) from error
-    try:
-        client: Any = _untyped(distributed).Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
+        client = distributed.Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except OSError as error:
         raise Unreachable(f"no Dask scheduler answers at {address}: {error}") from error
     with client:
         yield client.get_executor(pure=False)
 
 
-def _untyped(module: Any) -> Any:
-    """Return a module as `Any`: the annotations of `distributed` are incomplete."""
-    return module
+def _import(module: str, product: str, extra: str) -> Any:
+    """Import an optional client library, without its incomplete annotations.
+
+    Raises:
+      InvalidInput: It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InvalidInput(
+            f"{product} is not installed here; pip install 'batchsched[{extra}]'", object="--address"
+        ) from error
 
 
 @contextmanager
 def _ray(address: str) -> Iterator[Workers]:
-    try:
-        import ray
-    except ImportError as error:
-        raise InvalidInput(
-            "Ray is not installed here; pip install 'batchsched[ray]'", object="--address"
-        ) from error
+    ray = _import("ray", "Ray", "ray")
     try:
         ray.init(address, log_to_driver=False)
     except (ConnectionError, RuntimeError) as error:

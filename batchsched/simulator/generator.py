@@ -70,7 +70,7 @@ def zipf_shares(count: int) -> tuple[tuple[str, float], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class GeneratorSettings:
     """Parameters of a generated workload; the schema of scenarios checks their ranges.
 
     Args:
@@ -91,7 +91,7 @@ class Recipe:
     shares: tuple[tuple[str, float], ...] = zipf_shares(4)
 
 
-def generate(recipe: Recipe, seed: int) -> Workload:
+def generate(recipe: GeneratorSettings, seed: int) -> Workload:
     """Generate a workload; equal parameters and seed give the same workload.
 
     Gangs are never larger than the cluster.

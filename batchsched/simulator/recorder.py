@@ -107,7 +107,7 @@ class UsageRecorder:
             times=tuple(time for time, _ in self._queue_rows),
             queues=tuple(queue for _, queue in self._queue_rows),
             held=tuple(allocated for allocated, _ in self._queue_rows.values()),
-            wanted=tuple(requested for _, requested in self._queue_rows.values()),
+            requested=tuple(requested for _, requested in self._queue_rows.values()),
         )
 
     def _add_to_queue(

@@ -94,14 +94,14 @@ class QueueSeries:
       times: [S] seconds since 1970, ascending.
       queues: [S] the queue of each row.
       held: [S, R] requests of its bound pods, in base units.
-      wanted: [S, R] requests of all its pods, bound or pending.
+      requested: [S, R] requests of all its pods, bound or pending.
     """
 
     resources: tuple[str, ...] = ()
     times: tuple[int, ...] = ()
     queues: tuple[str, ...] = ()
     held: tuple[tuple[int, ...], ...] = ()
-    wanted: tuple[tuple[int, ...], ...] = ()
+    requested: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

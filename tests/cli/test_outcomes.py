@@ -8,7 +8,7 @@ from batchsched.cli.outcomes import print_summary, split_columns
 from batchsched.cli.simulate import profiles_of_policies
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.lab.simulation import assess, simulate
-from batchsched.simulator.generator import Recipe, generate
+from batchsched.simulator.generator import GeneratorSettings, generate
 from batchsched.simulator.run import RunSettings
 
 BASE = Profile(policy=PolicySettings(name="headroom", args={"share": 0.5}))
@@ -36,7 +36,9 @@ def outcomes(policy, *seeds):
     profile = Profile.model_validate({"selection": "ordered", "policy": {"name": policy}})
     runs = []
     for seed in seeds:
-        result = simulate(generate(Recipe(gangs=15, node_count=3), seed), profile, RunSettings(policy))
+        result = simulate(
+            generate(GeneratorSettings(gangs=15, node_count=3), seed), profile, RunSettings(policy)
+        )
         runs.append(assess(replace(result, workload=f"seed-{seed}"), (), seed))
     return runs
 

@@ -38,7 +38,7 @@ def test_an_outcome_comes_back_as_it_went_in(tmp_path, outcome):
     stored = replace(outcome, result=replace(outcome.result, gangs=gangs, queues=QueueSeries()))
     assert replace(read, fairness=outcome.fairness) == stored
     assert (read.fairness.queues, read.fairness.resource) == (("a", "b"), "nvidia.com/gpu")
-    for name in ("times", "held", "wanted", "fair"):
+    for name in ("times", "held", "requested", "fair"):
         assert np.allclose(getattr(read.fairness, name), getattr(outcome.fairness, name), atol=1e-6)
 
 

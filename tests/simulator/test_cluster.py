@@ -38,7 +38,7 @@ def usage_of_queue(cluster):
     """The CPU that the queue of the last row has allocated and requested."""
     cluster.recorder.sample(4, 0, 0)
     series = cluster.recorder.queue_series()
-    return series.held[-1][0], series.wanted[-1][0]
+    return series.held[-1][0], series.requested[-1][0]
 
 
 def test_a_gang_that_loses_a_member_is_killed_whole_and_waits_again():

@@ -20,7 +20,7 @@ def bound(spec, *places):
 
 
 def rows(series):
-    return list(zip(series.times, series.queues, series.held, series.wanted, strict=True))
+    return list(zip(series.times, series.queues, series.held, series.requested, strict=True))
 
 
 def test_units_are_devices_if_a_gang_requests_any():
