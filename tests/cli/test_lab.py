@@ -36,7 +36,7 @@ def test_policies_stand_side_by_side_with_how_they_differ(results):
 
 
 def test_what_is_nothing_under_every_policy_takes_no_line(results):
-    assert "Pods evicted" not in lab("run", results[1], "--to", results[0]).stdout
+    assert "Gangs not finished" not in lab("run", results[1], "--to", results[0]).stdout
 
 
 @pytest.mark.parametrize("output, read", [("json", json.loads), ("yaml", yaml.safe_load)])

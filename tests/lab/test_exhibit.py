@@ -48,7 +48,7 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
     for run in plan(scenario()):
         assert f'href="/runs/{run.key}.parquet"' in page
     assert "Mean wait" in page
-    assert "Pods evicted" not in page
+    assert "Gangs not finished" not in page
     assert "http-equiv" not in page
 
 
