@@ -33,7 +33,7 @@ UNKNOWN: Final = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """A column of the list.
 
     Args:
@@ -63,7 +63,7 @@ class ListedKind:
     kind: str
     names: tuple[str, ...]
     namespaced: bool
-    columns: tuple[Column, ...]
+    columns: tuple[ListColumn, ...]
 
 
 def value_at(content: Any, *path: str) -> Any:
@@ -119,22 +119,22 @@ def _start(content: Object, now: float) -> str:
     return f"in {duration(start - now)}" if start > now else "now"
 
 
-AGE: Final = Column("AGE", _age)
+AGE: Final = ListColumn("AGE", _age)
 POD_GROUPS: Final = ListedKind(
     "podgroups",
     "PodGroup",
     ("podgroups", "podgroup", "pg"),
     namespaced=True,
     columns=(
-        Column("PHASE", _text("status", "phase", missing=UNKNOWN)),
-        Column("MIN", _min_member),
-        Column("PLACED", _text("status", "placed", missing="0")),
-        Column("RUNNING", _text("status", "running", missing="0")),
-        Column("QUEUE", _text("spec", "queue", missing="default")),
+        ListColumn("PHASE", _text("status", "phase", missing=UNKNOWN)),
+        ListColumn("MIN", _min_member),
+        ListColumn("PLACED", _text("status", "placed", missing="0")),
+        ListColumn("RUNNING", _text("status", "running", missing="0")),
+        ListColumn("QUEUE", _text("spec", "queue", missing="default")),
         AGE,
-        Column("POSITION", _text("status", "queuePosition"), wide=True),
-        Column("START", _start, wide=True),
-        Column("SCHEDULED", _condition("Scheduled", "reason", "message"), wide=True),
+        ListColumn("POSITION", _text("status", "queuePosition"), wide=True),
+        ListColumn("START", _start, wide=True),
+        ListColumn("SCHEDULED", _condition("Scheduled", "reason", "message"), wide=True),
     ),
 )
 QUEUES: Final = ListedKind(
@@ -143,15 +143,15 @@ QUEUES: Final = ListedKind(
     ("queues", "queue", "bq"),
     namespaced=False,
     columns=(
-        Column("PARENT", _text("spec", "parent")),
-        Column("WEIGHT", _text("spec", "weight", missing="1")),
-        Column("PENDING", _text("status", "pending", missing="0")),
-        Column("ALLOCATED", _amounts("status", "allocated")),
+        ListColumn("PARENT", _text("spec", "parent")),
+        ListColumn("WEIGHT", _text("spec", "weight", missing="1")),
+        ListColumn("PENDING", _text("status", "pending", missing="0")),
+        ListColumn("ALLOCATED", _amounts("status", "allocated")),
         AGE,
-        Column("GUARANTEE", _amounts("spec", "guarantee"), wide=True),
-        Column("LIMIT", _amounts("spec", "limit"), wide=True),
-        Column("FAIR-SHARE", _amounts("status", "fairShare"), wide=True),
-        Column("ACTIVE", _condition("Active", "reason", "message"), wide=True),
+        ListColumn("GUARANTEE", _amounts("spec", "guarantee"), wide=True),
+        ListColumn("LIMIT", _amounts("spec", "limit"), wide=True),
+        ListColumn("FAIR-SHARE", _amounts("status", "fairShare"), wide=True),
+        ListColumn("ACTIVE", _condition("Active", "reason", "message"), wide=True),
     ),
 )
 KINDS: Final = (POD_GROUPS, QUEUES)

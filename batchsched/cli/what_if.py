@@ -30,7 +30,7 @@ batchsched what-if -f podgroup.yaml -f pods.yaml -o json
 """
 
 
-class Outcome(msgspec.Struct, frozen=True, rename="camel"):
+class WhatIfOutcome(msgspec.Struct, frozen=True, rename="camel"):
     """Predicted results for the added objects, and their effect on other pods and gangs.
 
     Args:
@@ -74,7 +74,7 @@ def what_if(
     placed = placed_pods(before.decision, before.snapshot).keys()
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()
     evicted_before = {(eviction.namespace, eviction.pod) for eviction in before.decision.evictions}
-    outcome = Outcome(
+    outcome = WhatIfOutcome(
         tuple(explain_gang(after, key) for key in gangs),
         tuple(
             eviction
@@ -89,7 +89,7 @@ def what_if(
         print_data(outcome, output)
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: WhatIfOutcome) -> None:
     out = console()
     for explanation in outcome.gangs:
         print_explanation(explanation)
