@@ -20,8 +20,7 @@ from batchsched.solver.tiered.model import (
 )
 from batchsched.solver.tiered.node_pools import PoolSupply, build_pools
 from batchsched.solver.tiered.rounding import round_to_nodes
-from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds
-from batchsched.solver.tiered.tier_solve import TierSolver
+from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds, TierSolver
 from batchsched.solver.tiered.transport import PoolTransport
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate
