@@ -29,7 +29,7 @@ def test_a_small_pod_steps_aside_for_a_big_one():
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
-def test_nobody_moves_to_a_node_that_its_mask_forbids():
+def test_no_pod_moves_to_a_node_that_its_mask_forbids():
     packing = split_small(mask=np.array([[True, True], [True, False]]), kind=np.array([0, 1], np.int32))
     assert LocalSearch(packing).make_room(1, 1, None) == 1
     assert packing.room.trail[-1].nodes.tolist() == [0]
@@ -38,7 +38,7 @@ def test_nobody_moves_to_a_node_that_its_mask_forbids():
     assert LocalSearch(fixed).make_room(1, 1, None) == 0
 
 
-def test_nobody_leaves_the_domain_of_his_gang():
+def test_no_pod_leaves_the_domain_of_its_gang():
     gangs = [{"pods": 2, "demand": [2], "required": 0}, {"pods": 1, "demand": [4]}]
     packing = Packing(problem_of([[4], [4], [2]], gangs, levels=[[0, 0, 1]]))
     packing.room.take(0)
@@ -97,14 +97,14 @@ def test_several_exchanges_bring_what_one_does_not():
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
-def test_nobody_is_exchanged_to_a_node_that_its_mask_forbids():
+def test_no_pod_is_exchanged_to_a_node_that_its_mask_forbids():
     mask = np.array([[True, True], [True, False]])
     packing = crossed(gain=200, mask=mask, kind=np.array([1, 0, 0], np.int32))
     assert LocalSearch(packing).make_room(2, 1, None) == 0
     assert packing.room.waiting[2] == 1
 
 
-def test_nobody_bound_to_a_domain_is_exchanged():
+def test_no_pod_of_a_required_domain_is_exchanged():
     packing = crossed(gain=200)
     bound = problem_of(
         [[600, 650], [400, 800]],
@@ -171,7 +171,7 @@ def test_those_give_way_that_cost_least_and_hold_enough_together():
     assert eject_for(packing, 3) in ([1, 2], [2, 1])
 
 
-def test_nobody_gives_way_who_is_not_needed_beside_the_others():
+def test_no_gang_is_ejected_that_the_other_ejected_gangs_make_unnecessary():
     gangs = [
         {"pods": 1, "demand": [1], "tier": 1, "weight": 0.1},
         {"pods": 4, "demand": [1], "tier": 1, "weight": 1.0},

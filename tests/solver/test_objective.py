@@ -97,7 +97,7 @@ def test_the_least_that_a_gang_asks_for_is_its_smallest_pods():
     assert least_requests(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
 
 
-def test_who_asks_for_more_than_a_quota_leaves_is_beyond_it_and_who_takes_nothing_of_it_is_not():
+def test_a_gang_is_beyond_a_quota_only_if_it_requests_more_than_the_quota_leaves():
     gangs = [
         {"pods": 3, "demand": [1, 0]},
         {"pods": 3, "need": 2, "demand": [1, 0]},

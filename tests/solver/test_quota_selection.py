@@ -38,7 +38,7 @@ def limited(free: list[list[int]], gangs: list[dict], most: int) -> Problem:
 THREE = [{"pods": 3, "demand": [1]}, {"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
 
 
-def test_who_shares_a_limit_is_chosen_by_weight_and_not_by_rank():
+def test_gangs_that_share_a_limit_are_selected_by_weight_and_not_by_rank():
     problem = limited([[4], [4]], THREE, 4)
     assert solve_greedy(problem).taken.tolist() == [True, False, False]
     solution = solve(problem, Budget(exact_variables=0))

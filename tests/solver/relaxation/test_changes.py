@@ -60,7 +60,7 @@ def test_new_nodes_are_empty_and_bear_the_labels_of_their_domain(problem: Proble
     assert more.kinds.mask.shape == more.kinds.score.shape == (1, 5)
 
 
-def test_new_nodes_pass_the_filters_of_whom_they_are_for(problem: Problem):
+def test_new_nodes_pass_the_filters_of_the_gang_that_they_are_added_for(problem: Problem):
     barred = replace(problem, kinds=replace(problem.kinds, mask=np.zeros((1, 3), np.bool_)))
     assert not apply_change(barred, NodeChange(1, like=0)).kinds.mask[0, 3]
     assert apply_change(barred, NodeChange(1, like=0, passing=0)).kinds.mask[0, 3]

@@ -111,7 +111,7 @@ def test_only_the_resource_that_stops_the_pods_is_missing():
     assert found.missing.tolist() == [4, 0]
 
 
-def test_a_gang_that_fits_at_a_coarser_level_is_told_so():
+def test_a_gang_that_fits_at_a_coarser_level_gets_that_level_proposed():
     levels = [[0, 0, 0, 0, 1], [0, 0, 1, 1, 2], [0, 1, 2, 3, 4]]
     problem = problem_of([[8]] * 5, [{"pods": 3, "demand": [8], "required": 1}], levels=levels)
     found = evidence(problem, 0)
@@ -192,7 +192,7 @@ def test_a_gang_that_was_refused_beforehand_gets_no_advice():
     assert (found.cause, found.relaxation) == (RefusalCause.NOT_ALLOWED, None)
 
 
-def test_a_gang_that_lost_to_others_is_told_so():
+def test_a_gang_that_other_gangs_displaced_is_reported_as_outbid():
     gangs = [{"pods": 2, "demand": [4], "weight": 9.0}, {"pods": 2, "demand": [4]}]
     found = evidence(problem_of([[8]], gangs), 1)
     assert found.outbid

@@ -249,7 +249,7 @@ def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(probl
 
 @pytest.mark.properties
 @given(problems())
-def test_who_fits_on_what_is_left_fitted_when_more_was(problem: Problem):
+def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         before = GangProblems(problem).isolate(gang).problem
         if before.rows:

@@ -68,7 +68,7 @@ def test_no_victim_that_could_stay_is_evicted(problem):
 
 @pytest.mark.properties
 @given(victim_problems())
-def test_nothing_that_no_set_of_victims_makes_fit_evicts_anybody(problem):
+def test_no_unit_is_evicted_for_a_gang_that_no_set_of_victims_makes_fit(problem):
     answer = choose_victims(problem, BUDGET)
     if cheapest(problem) is None:
         assert answer is None or not fits_without(problem, tuple(answer.units.tolist()))
@@ -80,7 +80,7 @@ def test_equal_problems_have_equal_answers():
     assert repr(first) == repr(second)
 
 
-def test_who_fits_already_drives_nobody_away():
+def test_a_gang_that_fits_already_evicts_no_unit():
     answer = choose_victims(victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [0]})]), BUDGET)
     assert answer is not None
     assert (answer.units.tolist(), answer.stage) == ([], "room")
@@ -226,7 +226,7 @@ def test_the_model_by_itself_finds_the_cheapest_set(problem):
         assert (None if answer.values is None else -answer.objective) == best
 
 
-def test_nothing_cheaper_than_the_cheapest_is_infeasible_and_a_cut_asks_for_somebody_else():
+def test_a_set_cheaper_than_the_cheapest_is_infeasible_and_a_cut_requires_another_unit():
     problem = victims_of([[0]] * 2, {"pods": 1, "demand": [8]}, [(1, {0: [8]}), (2, {1: [8]})])
     terms = next(split_by_domain(problem))
     model = VictimModel(terms)
