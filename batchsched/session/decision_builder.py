@@ -68,6 +68,7 @@ class DecisionBuilder:
         self.placements += placements
         if self.head is not None:
             self.head.count(placements)
+            # Once the head is placed, its room needs no more protection.
             if any(placement.gang.members is self.head.gang.members for placement in placements):
                 self.head = None
 
@@ -114,6 +115,7 @@ class DecisionBuilder:
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard
+        # A gang for which pods are evicted is still refused: it starts once its victims have left.
         self.refusals = [victims.annotate(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
@@ -124,6 +126,7 @@ class DecisionBuilder:
           queue_set_aside: fields of Queues that could not be used.
         """
         refusals = list(self.refusals)
+        # Incomplete PodGroups have no pending pod, so that no proposer has seen them.
         if not self.brief:
             refusals += [refuse_incomplete(members) for members in tables.incomplete.values()]
         names = tables.node_table.names

@@ -129,6 +129,7 @@ def _afterwards(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
     for pod in snapshot.pods:
         if pod.key in evicted:
             continue
+        # The gang itself stays pending, so that the report says where it fits at all.
         node = nodes.get(pod.key)
         if node is not None and identity_of(pod).removeprefix(SINGLE_POD_PREFIX) != key:
             spec = msgspec.structs.replace(pod.spec, node_name=node)
@@ -145,6 +146,7 @@ def _part(tables: SessionTables, gang: PendingGang, part: GangPart) -> PartFeasi
     room = np.clip(
         (free[:, requested] // requests[requested]).min(axis=1, initial=np.iinfo(np.int64).max), 0, None
     )
+    # A PreFilter refusal has no verdict for single nodes: it holds for all of them.
     room = np.where(scan.fits, room, 0) if scan.status.ok else np.zeros_like(room)
     reasons = dict.fromkeys(scan.status.reasons, len(table.nodes)) if not scan.status.ok else {}
     return PartFeasibility(

@@ -133,6 +133,7 @@ class _Tree:
         gangs = [tables.pending_gang(members) for members in line.members]
         orders = PolicyOrders(line.columns, line.partially_bound, order, now)
         turns = FairShareOrder(self._standing, gangs, orders)
+        # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
         self._turns = [gang for gang in turns if not gang.follows]
         self._entitles = tables.queues.entitles or profile.queue_policy is not None
         self._running: Counter[str] = Counter()

@@ -59,6 +59,7 @@ class RefusalMessages:
 
     def message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence: the binding constraint, and how much is missing."""
+        # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
         lost = "; gangs of a higher priority or more weight took the room" if evidence.outbid else ""
         return f"{self._constraint(evidence)}{lost}"
 
@@ -92,6 +93,7 @@ class RefusalMessages:
     def _quota(self, evidence: RefusalEvidence) -> str:
         limit = self._formulation.quotas.limits[evidence.quota]
         name = f"{limit.name} for user {limit.user}" if limit.user else limit.name
+        # A kept guarantee is no limit of the gang's own queue: it reserves room for another one.
         if limit.kept:
             return f"what {name} does not lend is kept free; missing beside it: {self._amounts(self.missing(evidence))}"
         if evidence.missing_gangs:
@@ -158,6 +160,7 @@ class RefusalMessages:
     def _limit(self, quota: int, amounts: Sequence[int], gangs: int) -> str:
         """Return by how much the limits of a queue would have to rise, including present usage above them."""
         quotas = self._formulation.quotas
+        # A limit that was lowered below the usage has to rise by the excess first.
         limit, over = quotas.limits[quota], np.maximum(0, -quotas.balance[quota]).tolist()
         more = {
             resource: amount + above
@@ -196,6 +199,7 @@ class RefusalMessages:
             where = f" in {self._named_domain(change.level, change.domain)}"
         noun = "node" if change.count == 1 else "nodes"
         larger = " but larger" if any(change.extra) else ""
+        # The existing node refuses the pods by a filter, so a copy of it would not help.
         if change.passing != NONE:
             larger += " and open to its pods"
         return f"{change.count} more {noun} like {table.names[change.like]}{larger} ({self._amounts(offered)}){where}"
@@ -219,6 +223,7 @@ def refuse_at_permit(placement: GangPlacement, *, timed_out: bool) -> Refusal:
     """Refuse a gang that was rolled back: by Reserve, by Permit, or since a plugin failed."""
     status = placement.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
+    # Not final: a filter refused the solver's placement, and another placement may pass in a later session.
     reason = "PermitTimeout" if timed_out else "PermitRejected" if placement.final else "PluginConstraint"
     if placement.failure:
         reason = "PluginFailed"
@@ -270,75 +275,64 @@ def explain_single_gang(context: SessionContext, formulation: Formulation, solut
     return _refusal(context, formulation, explainer, 0)
 
 
-class Diagnosis:
-    """The refusals of a session that selects gangs jointly.
+def explain_refused_gangs(
+    context: SessionContext,
+    formulation: Formulation,
+    outcome: JointOutcome,
+    settings: SolverSettings,
+    seed: int,
+) -> list[Refusal]:
+    """Return a refusal for each gang of a jointly selected window that was not placed.
 
     In a small session, each proposed change is tested by solving the whole session again. In a larger one, it is tested
     with the other gangs where they are.
     """
+    problem, rejected = formulation.problem, outcome.rejected
+    placed = {placement.gang.members.identity for placement in outcome.placements}
+    numbers = [
+        number
+        for number, gang in enumerate(formulation.gangs)
+        if gang.members.identity not in placed and gang.need > 0
+    ]
+    # To solve again takes as long as the session did, for each change: only small problems afford that.
+    is_small = (
+        len(numbers) <= MAX_GANGS_TO_RESOLVE
+        and problem.kinds.mask.shape[1] * len(problem.classes.kind) <= MAX_PAIRS_TO_RESOLVE
+    )
 
-    def __init__(
-        self,
-        context: SessionContext,
-        formulation: Formulation,
-        outcome: JointOutcome,
-        settings: SolverSettings,
-        seed: int,
-    ) -> None:
-        self._context = context
-        self._formulation = formulation
-        self._outcome = outcome
-        self._settings = settings
-        self._seed = seed
+    def solve_again(changed_problem: Problem) -> Solution:
+        return solve(changed_problem, budget_of(settings), seed)
 
-    def refusals(self) -> list[Refusal]:
-        """Return a refusal for each gang of the session that was not placed."""
-        placed = {placement.gang.members.identity for placement in self._outcome.placements}
-        numbers = [
-            number
-            for number, gang in enumerate(self._formulation.gangs)
-            if gang.members.identity not in placed and gang.need > 0
-        ]
-        explainer = RefusalExplainer(
-            self._formulation.problem,
-            self._standing(),
-            resolve=self._resolve if self._small(len(numbers)) else None,
-            wider=self._context.levels.wider,
-        )
-        return [self._refusal(explainer, number) for number in numbers]
+    explainer = RefusalExplainer(
+        problem,
+        _without_rejected(formulation, outcome),
+        resolve=solve_again if is_small else None,
+        wider=context.levels.wider,
+    )
+    return [
+        # The statement's verdict is the true reason: the solver had found a place.
+        refuse_at_permit(rejected[number], timed_out=False)
+        if number in rejected
+        else _refusal(context, formulation, explainer, number)
+        for number in numbers
+    ]
 
-    def _refusal(self, explainer: RefusalExplainer, number: int) -> Refusal:
-        rejected = self._outcome.rejected.get(number)
-        if rejected is not None:
-            return refuse_at_permit(rejected, timed_out=False)
-        return _refusal(self._context, self._formulation, explainer, number)
 
-    def _small(self, refused: int) -> bool:
-        problem = self._formulation.problem
-        return (
-            refused <= MAX_GANGS_TO_RESOLVE
-            and problem.kinds.mask.shape[1] * len(problem.classes.kind) <= MAX_PAIRS_TO_RESOLVE
-        )
-
-    def _resolve(self, problem: Problem) -> Solution:
-        return solve(problem, budget_of(self._settings), self._seed)
-
-    def _standing(self) -> Solution:
-        """Return the solution without the gangs that the statement rejected."""
-        solution = self._outcome.solution
-        if not self._outcome.rejected:
-            return solution
-        gang = self._formulation.problem.classes.gang[solution.classes]
-        kept = ~np.isin(gang, list(self._outcome.rejected))
-        taken = solution.taken.copy()
-        taken[list(self._outcome.rejected)] = False
-        return replace(
-            solution,
-            classes=solution.classes[kept],
-            nodes=solution.nodes[kept],
-            counts=solution.counts[kept],
-            taken=taken,
-        )
+def _without_rejected(formulation: Formulation, outcome: JointOutcome) -> Solution:
+    """Return the solution without the gangs that the statement rejected: they take no room from the others."""
+    solution, rejected = outcome.solution, list(outcome.rejected)
+    if not rejected:
+        return solution
+    kept = ~np.isin(formulation.problem.classes.gang[solution.classes], rejected)
+    taken = solution.taken.copy()
+    taken[rejected] = False
+    return replace(
+        solution,
+        classes=solution.classes[kept],
+        nodes=solution.nodes[kept],
+        counts=solution.counts[kept],
+        taken=taken,
+    )
 
 
 def _refusal(
@@ -353,11 +347,14 @@ def _refusal(
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
         if surveyed.scan is not None and not surveyed.scan.status.ok:
             return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
+    # Plugin failures and PreFilter verdicts come first: the solver saw empty masks and would report a lack of room.
     evidence = explainer.explain_gang(number)
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
+    # The rows of a reservation are no rule of a plugin: to the user, the gang waits for its turn.
     if row is not None and row.plugin == RESERVATION:
         return refuse_out_of_turn(gang.members, row.reason)
     wording = RefusalMessages(context, formulation)
+    # A lack of room inside the domain is the plugin's doing if the gang fits without that restriction.
     if (
         number in formulation.gathered
         and evidence.cause in ROOM_CAUSES

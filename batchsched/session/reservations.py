@@ -65,6 +65,7 @@ class HeadReservation:
 def fits(problem: Problem, free: IntArray) -> bool:
     """Return True if the only gang of a problem fits into `free` [N, R]."""
     available = np.maximum(0, free)
+    # Equal pods without topology or rows: counting slots is exact and far cheaper than a solve, and it is asked often.
     simple = (
         len(problem.classes.kind) == 1
         and problem.gangs.required[0] < 0
@@ -128,8 +129,8 @@ def reserve(
     tables = context.tables
     runs = [tables.running_gang(members) for members in tables.running.values()]
     runs += [_run_of(tables, placement, now) for placement in started]
-    runs.sort(key=lambda run: run.end)
-    runs = [run for run in runs if math.isfinite(run.end)]
+    # Gangs without a known end never free their room, so that a start announced from the others is never too early.
+    runs = sorted((run for run in runs if math.isfinite(run.end)), key=lambda run: run.end)
     free = free_without_nominated(tables, held)
     problem = lasting_problem(context, gang)
     first = _first_fit(problem, free, runs, gang)
@@ -156,6 +157,7 @@ def _run_of(tables: SessionTables, placement: GangPlacement, now: float) -> Runn
 
 def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int | None:
     """Return the index of the first end after which the gang fits, found by bisection: ends only add room."""
+    # Sums over all nodes bound the search from below before any solve.
     low, high = _least(free, runs, gang), len(runs) - 1
     if high < 0 or low > high or not fits(problem, _released(free, runs)):
         return None
@@ -327,6 +329,7 @@ class ReservedHead:
                 if gang.key in sticky.before:  # it can start now: no gang may displace it by weight
                     return cls(gang, context, HeadReservation(now, available, problem, gang.needs), now, held)
                 continue
+            # Each candidate costs a bisection of solves; gangs far behind would hardly start before the first ones.
             if candidates == MAX_HEAD_CANDIDATES:
                 break
             candidates += 1
@@ -373,6 +376,7 @@ class ReservedHead:
     def count(self, placements: Iterable[GangPlacement]) -> None:
         """Count placed gangs: what runs beyond the reserved start is not free then."""
         for placement in placements:
+            # Not `>`: an unknown end is NaN, and counts as later than the start.
             if not self._end(placement.gang) <= self.reservation.start:
                 nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
                 np.subtract.at(self.reservation.free, nodes, requests)

@@ -119,6 +119,7 @@ class Session:
             run.take_back_rejected()
             statement.commit()
             decision = run.builder.build(tables, self._order.set_aside)
+        # After the statement's block: placed pods are off the tables again, so they are counted from the placements.
         self._order.record_usage(run.builder.placements)
         self._reservations = decision.reservations
         return decision
@@ -149,6 +150,7 @@ class Session:
             if not excluded:
                 return None
             return [members for members in tables.pending_gangs if members.identity not in excluded]
+        # Only pending gangs have a slot; an identity may be that of a gang that was bound or deleted since.
         candidates = (tables.gangs.get(identity) for identity in taking_part - held)
         return [members for members in candidates if members is not None and members.slot >= 0]
 

@@ -14,8 +14,8 @@ from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.session.session import Session, decide
 from tests.plugins.storage import claim, storage_class, volume
 from tests.service.town import Town, with_plugin
-from tests.session.reservation.test_reservation import running
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod, profile
+from tests.session.test_reservations import running
 from tests.state.objects import leaving
 
 FAULT = BindFailed("no")

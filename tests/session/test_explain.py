@@ -10,12 +10,13 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.joint.proposal import JointProposer
-from batchsched.session.refusals import Diagnosis
+from batchsched.session.joint.proposal import JointProposer, budget_of
+from batchsched.session.refusals import _without_rejected
 from batchsched.session.statement import Statement
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.relaxation.changes import halve
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
+from batchsched.solver.stage import solve
 from tests.session import audit
 from tests.session.clusters import EXPLAINED, clusters
 from tests.session.relax import relaxed
@@ -35,10 +36,12 @@ def explained(
     context, formulation = there.context, there.joint()
     with Statement(context.tables, NOW) as statement:
         outcome = JointProposer(formulation, settings.solver, 0, NoTelemetry()).select(statement)
-        diagnosis = Diagnosis(context, formulation, outcome, settings.solver, 0)
         placed = {one.gang.key for one in outcome.placements}
         explainer = RefusalExplainer(
-            formulation.problem, diagnosis._standing(), resolve=diagnosis._resolve, wider=context.levels.wider
+            formulation.problem,
+            _without_rejected(formulation, outcome),
+            resolve=lambda problem: solve(problem, budget_of(settings.solver), 0),
+            wider=context.levels.wider,
         )
         found = [
             explainer.explain_gang(number)

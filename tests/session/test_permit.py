@@ -17,7 +17,7 @@ from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
 from batchsched.framework.traits import PluginTraits
 from batchsched.session.session import Session
-from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, reasons
+from tests.session.scenario import NOW, alone, cluster, gang, nodes, placed, profile, queue, reasons
 
 
 class Recorder:
@@ -344,21 +344,59 @@ def test_a_pod_that_is_rejected_while_it_waits_takes_its_gang_with_it(settings):
     assert not sessions.tables.node_table.requested.any()
 
 
-@pytest.mark.parametrize("point", ["prefilter", "filter", "score", "reserve", "permit"])
-def test_plugin_that_breaks_fails_its_gang_and_is_named(point):
-    class Broken(Recorder):
-        name = "Broken"
+def held_on(snapshot: Snapshot, name: str, *pairs: tuple[str, str], until: float = NOW + 10) -> Snapshot:
+    pods = tuple(HeldPod(f"team/{pod}", node) for pod, node in pairs)
+    return replace(snapshot, held=(*snapshot.held, HeldGang(f"team/{name}", "Recorder", until, pods)))
 
-    def broken(self, pod, *rest):
-        labels = pod.labels if hasattr(pod, "labels") else pod.pod.labels
-        if labels[POD_GROUP_LABEL] == "bert":
-            raise RuntimeError("out of cheese")
-        return getattr(Recorder, point)(self, pod, *rest)
 
-    setattr(Broken, point, broken)
-    decision, sessions = decide_with(Broken(), cluster(nodes(4, gpu=1), gang("bert", 2), gang("gpt", 2)))
-    assert {name.split("-")[0] for name in placed(decision)} == {"gpt"}
-    assert reasons(decision) == {"team/bert": "PluginFailed"}
-    assert "plugin Broken" in decision.refusals[0].message
-    assert "out of cheese" in decision.refusals[0].message
+def test_gang_that_is_gone_holds_nothing_any_more():
+    snapshot = held_on(cluster(nodes(1, gpu=1), gang("late", 1)), "gone", ("gone-0", "n0"))
+    decision, _ = decide_with(Recorder(), snapshot)
+    assert set(placed(decision)) == {"late-0"}
+
+
+def test_gang_whose_node_is_gone_queues_again_like_any_other():
+    snapshot = held_on(cluster(nodes(1, gpu=1), gang("bert", 1)), "bert", ("bert-0", "n9"))
+    decision, _ = decide_with(Recorder(), snapshot)
+    assert placed(decision) == {"bert-0": "n0"}
+    nowhere = held_on(cluster(nodes(1, gpu=1), gang("bert", 2)), "bert", ("bert-0", "n0"), ("bert-1", "n9"))
+    decision, sessions = decide_with(Recorder(), nowhere)
+    assert reasons(decision) == {"team/bert": "InsufficientResources"}
     assert not sessions.tables.node_table.requested.any()
+
+
+def test_pod_alone_is_held_under_its_own_name():
+    snapshot = cluster(nodes(1, gpu=1), gang("x", 1))
+    single = replace(snapshot, pod_groups=(), pods=tuple(_alone(one) for one in snapshot.pods))
+    decision, _ = decide_with(Recorder(), held_on(single, "x-0", ("x-0", "n0")))
+    assert placed(decision) == {"x-0": "n0"}
+
+
+def _alone(one):
+
+    return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, labels=None))
+
+
+def test_deadline_of_the_first_wait_stands_however_often_the_plugin_says_wait():
+    snapshot = held_on(cluster(nodes(1, gpu=1), gang("bert", 1)), "bert", ("bert-0", "n0"), until=NOW + 5)
+    for _ in range(2):
+        decision, _ = decide_with(Recorder(wait), snapshot)
+        assert [one.until for one in decision.waiting] == ["2023-11-14T22:13:25Z"]
+
+
+def test_gang_that_is_allowed_after_its_deadline_is_let_go_all_the_same():
+    snapshot = held_on(cluster(nodes(1, gpu=1), gang("bert", 1)), "bert", ("bert-0", "n0"), until=NOW - 5)
+    decision, _ = decide_with(Recorder(lambda _: PermitAnswer()), snapshot)
+    assert placed(decision) == {"bert-0": "n0"}
+
+
+def test_held_gangs_count_against_their_queues():
+    snapshot = cluster(
+        nodes(4, gpu=1),
+        gang("bert", 1, queue="a"),
+        gang("late", 2, queue="a"),
+        queues=(queue("a", limit={"nvidia.com/gpu": "2"}),),
+    )
+    decision, _ = decide_with(Recorder(wait), held_on(snapshot, "bert", ("bert-0", "n0")))
+    assert reasons(decision) == {"team/late": "QueueLimit"}
+    assert [one.pod_group for one in decision.waiting] == ["team/bert"]

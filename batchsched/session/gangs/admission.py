@@ -92,6 +92,7 @@ class Admission:
             pods = []
             before: Pod | None = None
             for pod in self._in_queue_order(part.pods, gang.priority):
+                # Pods of a template share a spec: one answer serves thousands of them if the plugins read nothing else.
                 if before is None or not by_spec or pod.spec is not before.spec:
                     status, before = self.tables.pipeline.preenqueue(pod), pod
                 if status.ok:
@@ -107,6 +108,7 @@ class Admission:
         count = self.tables.counts.of(next(iter(gang.members.pending.values())))
         if not count.possible:
             return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
+        # Gated surplus does not hold up a gang that reaches its minimum without it.
         if left_out and not _enough(gang, parts):
             reasons = ", ".join(gated.reasons)
             return Refusal(

@@ -109,6 +109,7 @@ def measure_queues(
     """
     usage = usage_by_queue(tables, scheduler_name)
     requests_by_queue: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
+    # Fair shares divide the capacity by demand, so pending requests count as well as usage.
     for gang in gangs:
         requests_by_queue.setdefault(gang.queue, []).append(total_requests(gang))
     request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in requests_by_queue.items()}

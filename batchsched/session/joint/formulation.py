@@ -218,15 +218,19 @@ def formulate(
     """
     tables = context.tables
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
-    kinds = _Kinds(context.feasibility)
     tiers = sorted({gang.tier for gang in gangs})
     number_of_tier = {tier: number for number, tier in enumerate(tiers)}
     subs = _Subgroups(context, gangs)
     choices = [context.levels.choose(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
     used = _used_domains(context, gangs, choices)
-    kind = [kinds.number(part.pod_class) for _, part in parts]
-    mask, score = kinds.arrays(len(tables.node_table.nodes), lasting)
+    # Classes that differ in priority alone are one kind: no plugin of theirs reads the priority.
+    kinds = {id(part.pod_class.first): part.pod_class.first for _, part in parts}
+    kind_number = {class_id: number for number, class_id in enumerate(kinds)}
+    kind = [kind_number[id(part.pod_class.first)] for _, part in parts]
+    mask, score = _stack_kinds(
+        context.feasibility, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
+    )
     batch = Batch(
         [
             Candidate(
@@ -252,6 +256,7 @@ def formulate(
             )
     problem = Problem(
         nodes=ProblemNodes(
+            # An overcommitted node offers nothing; a negative amount would free room elsewhere in sums.
             free=np.maximum(0, tables.free_resources()),
             capacity=tables.capacity(),
             levels=context.levels.domains,
@@ -307,7 +312,7 @@ def formulate(
         ordered=context.profile.selection == "ordered",
         spread=context.profile.placement == "spread",
     )
-    # The sort key of a tier holds the negative priority.
+    # The sort key of a tier holds the negative priority; decisions state the priority itself.
     tier_names = tuple((entitled, -negative_priority) for _, entitled, negative_priority in tiers)
     return Formulation(problem, tuple(gangs), parts, tier_names, context.quotas, failures, gathered)
 
@@ -342,6 +347,7 @@ def _plugin_rows(tables: SessionTables, batch: Batch) -> tuple[tuple[Row, ...], 
         return tables.pipeline.constrain(batch, tables.node_table), {}
     except PluginError:
         failures = _failures_by_gang(tables, batch)
+    # The order matters: a gang that fails alone must not cost the other gangs the rows of that plugin.
     rest = batch.of({candidate.gang for candidate in batch.candidates} - failures.keys())
     failed_plugins: set[str] = set()
     while True:
@@ -375,6 +381,7 @@ def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
         return cached[1]
     formulation = formulate(context, [gang], gang.created, lasting=True)
     problem = formulation.problem
+    # Rows and quotas depend on other gangs, and a mask that is not steady on pods that land: neither may be cached.
     steady = not formulation.failures and all(
         context.feasibility.feasibility_of(part.pod_class).steady for part in gang.parts
     )
@@ -383,29 +390,15 @@ def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
     return problem
 
 
-class _Kinds:
-    """Numbers distinct classes by their first use; classes that differ in priority alone have one number."""
-
-    def __init__(self, feasibility: FeasibilityByClass) -> None:
-        self._feasibility = feasibility
-        self._numbers: dict[int, int] = {}
-        self._classes: list[PodClass] = []
-
-    def number(self, pod_class: PodClass) -> int:
-        first = pod_class.first
-        number = self._numbers.get(id(first))
-        if number is None:
-            number = self._numbers[id(first)] = len(self._classes)
-            self._classes.append(first)
-        return number
-
-    def arrays(self, nodes: int, lasting: bool) -> "tuple[np.ndarray, np.ndarray]":
-        feasibility = [self._feasibility.feasibility_of(pod_class) for pod_class in self._classes]
-        if not feasibility:
-            return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
-        return np.stack([entry.lasting if lasting else entry.mask for entry in feasibility]), np.stack(
-            [entry.score for entry in feasibility]
-        )
+def _stack_kinds(
+    feasibility: FeasibilityByClass, kinds: Sequence[PodClass], nodes: int, *, lasting: bool
+) -> tuple[BoolArray, IntArray]:
+    """Return [K, N] the mask and the score of each kind of pods."""
+    if not kinds:
+        return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
+    entries = [feasibility.feasibility_of(pod_class) for pod_class in kinds]
+    masks = [entry.lasting if lasting else entry.mask for entry in entries]
+    return np.stack(masks), np.stack([entry.score for entry in entries])
 
 
 class _Subgroups:
@@ -461,6 +454,7 @@ def pinned(context: SessionContext, members: PodGroupState, level: int, subgroup
     if level == NONE or not members.bound:
         return NONE
     domains = _domains_of(context, members, level, subgroup)
+    # Pods on nodes without the label are in no domain, so they cannot pin the gang to one.
     domains.pop(NONE, None)
     return min(domains, key=lambda domain: (-domains[domain], domain), default=NONE)
 

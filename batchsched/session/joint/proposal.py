@@ -174,6 +174,7 @@ class JointProposer:
             if placement.final:
                 allowed[number] = False
                 continue
+            # A cut forbids exactly this placement: the gang may pass on other nodes.
             of_gang = self._formulation.problem.classes.gang[solution.classes] == number
             cuts.append(
                 Cut(number, solution.classes[of_gang], solution.nodes[of_gang], solution.counts[of_gang])
@@ -231,6 +232,7 @@ def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[Pl
 def _is_better(outcome: JointOutcome, other: JointOutcome) -> bool:
     """Compare objectives tier by tier, up to rounding errors; if they are equal, more gangs are better."""
     for objective, other_objective in zip(outcome.objective, other.objective, strict=True):
+        # Sums in another order differ in the last digits, which must not decide between two outcomes.
         if abs(objective - other_objective) > 1e-9 * max(1.0, abs(other_objective)):
             return bool(objective > other_objective)
     return len(outcome.placements) > len(other.placements)

@@ -9,7 +9,7 @@ from itertools import groupby
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointOutcome, JointProposer, with_gang
 from batchsched.session.preemption.nominated import NominatedCapacity
-from batchsched.session.refusals import Diagnosis, refuse_out_of_turn
+from batchsched.session.refusals import explain_refused_gangs, refuse_out_of_turn
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.selection.pod_by_pod import PodByPodPlacer
 from batchsched.session.selection.selection_run import SelectionRun
@@ -111,8 +111,7 @@ class JointWindowProposer:
         builder.add_placements(outcome.placements)
         if not builder.brief:
             with telemetry.stage("explain"):
-                diagnosis = Diagnosis(context, formulation, outcome, settings, run.seed)
-                builder.refusals += diagnosis.refusals()
+                builder.refusals += explain_refused_gangs(context, formulation, outcome, settings, run.seed)
         builder.add_tier_values(formulation, outcome)
         return context.spend(outcome.placements).refresh_feasibility()
 

@@ -99,6 +99,7 @@ class SelectionRun:
         tables = self.tables
         if not tables.pipeline.postfilters:
             return False
+        # Reclaim goes by entitlement instead of priority, and moved gangs may have any priority up to the gang's own.
         if tables.nominated or self.profile.consolidate or self.order.policies is not None:
             return True
         highest = pending.columns.priority.max(initial=np.iinfo(np.int64).min)
@@ -109,6 +110,7 @@ class SelectionRun:
         """Remove gangs from the decision that a plugin rejected while they waited at Permit."""
         self.statement.apply_permit_verdicts()
         rejected = self.statement.rejected
+        # By identity: placements are mutable and compare by value, pod by pod.
         rejected_ids = {id(placement) for placement in rejected}
         builder = self.builder
         builder.placements = [

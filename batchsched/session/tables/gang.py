@@ -139,6 +139,7 @@ class PodGroupState:
         gang_need = max(0, self.minimum - len(self.staying_pods))
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
+        # Each subGroup has a minimum of its own: enough pods in sum may still lack some of one subGroup.
         count = self.count()
         subgroup_need = sum(
             max(0, minimum - count.sub_placed[name]) for name, minimum in count.sub_minimum.items()
@@ -163,6 +164,7 @@ class PodGroupState:
         estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
         if estimate is None:
             return math.inf
+        # A pod on an unknown node frees no room when it ends.
         on_nodes = (pod for pod, node in self.bound.values() if node >= 0)
         return (
             min((seconds(pod.status.start_time, math.inf) for pod in on_nodes), default=math.inf) + estimate
@@ -179,6 +181,7 @@ class PodGroupState:
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
+        # Terminating pods count for no minimum: they are gone before the gang could use them.
         pending = [pod for pod in self.pending.values() if not pod.terminating]
         bound = self.staying_pods
         existing = dict.fromkeys(names, 0)

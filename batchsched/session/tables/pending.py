@@ -112,6 +112,7 @@ class PendingGangs:
         """Remove a gang, if it is pending."""
         if members.slot < 0:
             return
+        # The slot stays empty until the next compaction: to move others now would cost a pass for each gang.
         self._members[members.slot] = None
         self._used_slots[members.slot] = False
         members.slot = -1
@@ -128,6 +129,7 @@ class PendingGangs:
           among: the pending gangs to return; None for all.
         """
         slots = np.flatnonzero(self._used_slots[: len(self._members)])
+        # A gang older than the last one appears after a restart or a requeue; renumbering is rare and done once.
         if not self._arrivals_in_order:
             self._assign_all_arrivals(slots)
         if among is not None:

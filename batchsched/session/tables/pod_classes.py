@@ -175,6 +175,7 @@ class PodClassTable:
 
         A label tells pods apart from the moment on at which some selector reads it.
         """
+        # Classes are kept across sessions, so a label that nothing read before may have been left out of them.
         label_keys = self._specs.of(pod).label_keys
         if label_keys <= self._label_keys:
             return False

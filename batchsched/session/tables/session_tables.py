@@ -281,6 +281,7 @@ class SessionTables:
                     index[identity] = members
                 else:
                     index.pop(identity, None)
+            # Only now: an event may have removed the last pod and another one added it again.
             if not members.bound and not members.pending and members.group is None:
                 del self.gangs[identity]
         self._changed.clear()

@@ -47,12 +47,14 @@ class Levels:
         self.values: list[tuple[str, ...]] = []
         self.wider: list[int] = []
         rows: list[IndexArray] = []
+        # Sorted, so that level numbers, and with them ties of the solver, do not depend on the order of watch events.
         for topology in sorted(snapshot.topologies, key=lambda topology: topology.name):
             self._level_names[topology.name] = tuple(level.name for level in topology.spec.levels)
             wider = NONE
             for level in topology.spec.levels:
                 domains, values = table.label(level.node_label)
                 self._index[topology.name, level.name] = len(rows)
+                # If two levels use one label, the wider one is meant: both have the same domains.
                 self._labels.setdefault((topology.name, level.node_label), len(rows))
                 self.names.append((topology.name, level.name))
                 self.values.append(values)
@@ -110,6 +112,7 @@ class Levels:
         if topology not in self._level_names:
             existing = ", ".join(sorted(self._level_names)) or "none"
             raise UnknownLevel(f"no Topology is named {topology!r}; there are: {existing}")
+        # By name first: a level may be named like the label of another one.
         number = self._index.get((topology, level), self._labels.get((topology, level)))
         if number is None:
             existing = ", ".join(self._level_names[topology])

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
@@ -34,9 +35,20 @@ def at_work(one: Pod, place: str, started: float = 3600, priority: int = 0) -> P
     return msgspec.structs.replace(one, spec=spec, status=status)
 
 
-def lone(name: str, place: str, priority: int = 0, **requests: Any) -> Pod:
-    """A pod without a PodGroup that runs."""
-    return at_work(pod(name, **requests), place, priority=priority)
+def lone(name: str, place: str, priority: int = 0, started: float = 3600, **more: Any) -> Pod:
+    """A pod without a PodGroup that runs, unless `group` names one."""
+    return at_work(pod(name, **more), place, started, priority)
+
+
+def budget(allowed: int, **labels: str) -> PodDisruptionBudget:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "budget", "namespace": "team"},
+            "spec": {"selector": {"matchLabels": labels}},
+            "status": {"disruptionsAllowed": allowed},
+        },
+        PodDisruptionBudget,
+    )
 
 
 def wanting(

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from batchsched.api.core.cluster_objects import PodDisruptionBudget, PriorityClass
+from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.metadata import ObjectMeta, timestamp
 from batchsched.api.core.pod import Pod, PodStatus
 from batchsched.api.decision import Decision, to_json
@@ -20,7 +20,7 @@ from batchsched.framework.runtime.registry import standard
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.session.session import Session
 from tests.session.audit import overcommitted
-from tests.session.clusters import on
+from tests.session.preemption.running import budget, kept, lone
 from tests.session.scenario import (
     NOW,
     bound,
@@ -42,11 +42,6 @@ from tests.session.test_permit import Recorder, decide_with, wait
 
 ALONE = profile(solver={"enabled": False})
 FULL: dict[str, Any] = {"gpu": 1}
-
-
-def running(name: str, where: str, priority: int = 0, started: float = 3600, **more: Any) -> Pod:
-    made = on(pod(name, priority=priority, **more), where)
-    return with_status(made, start_time=timestamp(NOW - started))
 
 
 def with_status(one: Pod, **status: Any) -> Pod:
@@ -74,24 +69,9 @@ def evicted(decision: Decision) -> dict[str, str]:
     return {one.pod: one.for_ for one in decision.evictions}
 
 
-def held_places(decision: Decision) -> dict[str, str]:
-    return {one.pod: one.node for one in decision.nominations}
-
-
-def budget(allowed: int, **labels: str) -> PodDisruptionBudget:
-    stated = {
-        "metadata": {"name": "b", "namespace": "team"},
-        "spec": {"selector": {"matchLabels": labels}},
-        "status": {"disruptionsAllowed": allowed},
-    }
-    return msgspec.convert(stated, PodDisruptionBudget)
-
-
 def test_a_pod_that_fits_nowhere_is_nominated_and_those_in_its_way_are_evicted():
     decision = schedule(
-        holding(
-            running("a", "n0", 5, **FULL), running("b", "n1", 1, **FULL), pod("high", priority=10, **FULL)
-        ),
+        holding(lone("a", "n0", 5, **FULL), lone("b", "n1", 1, **FULL), pod("high", priority=10, **FULL)),
         ALONE,
     )
     assert placed(decision) == {}
@@ -103,13 +83,13 @@ def test_a_pod_that_fits_nowhere_is_nominated_and_those_in_its_way_are_evicted()
         "team/high",
         "Preempted",
     )
-    assert held_places(decision) == {"high": "n1"}
+    assert kept(decision) == {"high": "n1"}
     (refusal,) = decision.refusals
     assert refusal.message == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 
 
 def test_who_cannot_be_helped_is_told_in_the_words_of_kube_scheduler():
-    decision = schedule(holding(running("a", "n0", 10, **FULL), pod("equal", priority=10, gpu=2)), ALONE)
+    decision = schedule(holding(lone("a", "n0", 10, **FULL), pod("equal", priority=10, gpu=2)), ALONE)
     assert (decision.evictions, decision.nominations) == ((), ())
     assert decision.refusals[0].message == (
         "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, "
@@ -118,7 +98,7 @@ def test_who_cannot_be_helped_is_told_in_the_words_of_kube_scheduler():
 
 
 def test_a_pod_that_fits_evicts_nobody():
-    decision = schedule(holding(running("a", "n0", 0, **FULL), pod("high", priority=10, **FULL)), ALONE)
+    decision = schedule(holding(lone("a", "n0", 0, **FULL), pod("high", priority=10, **FULL)), ALONE)
     assert placed(decision) == {"high": "n1"}
     assert (decision.evictions, decision.nominations) == ((), ())
 
@@ -130,17 +110,17 @@ def test_an_earlier_refusal_is_no_breakage_and_nobody_is_asked_to_leave():
     spec = msgspec.convert({"containers": [], **volume}, type(pod("x").spec))
     wish = pod("high", priority=10)
     wish = msgspec.structs.replace(wish, spec=msgspec.structs.replace(wish.spec, volumes=spec.volumes))
-    decision = schedule(holding(running("a", "n0", 0, **FULL), wish), ALONE)
+    decision = schedule(holding(lone("a", "n0", 0, **FULL), wish), ALONE)
     assert reasons(decision) == {"team/high": "NoFeasibleNode"}
     assert decision.refusals[0].message.endswith('persistentvolumeclaim "gone" not found. not found')
     assert decision.evictions == ()
 
 
 def test_two_that_preempt_do_not_get_the_same_room_and_the_second_may_use_what_is_left_of_it():
-    there = [running("a", "n0", 0, gpu=4), running("b", "n1", 5, gpu=4)]
+    there = [lone("a", "n0", 0, gpu=4), lone("b", "n1", 5, gpu=4)]
     wishes = [pod(f"w{at}", priority=10, age=9 - at, gpu=2) for at in range(3)]
     decision = schedule(holding(*there, *wishes, some=nodes(2, gpu=4)), ALONE)
-    assert held_places(decision) == {"w0": "n0", "w1": "n0", "w2": "n1"}
+    assert kept(decision) == {"w0": "n0", "w1": "n0", "w2": "n1"}
     assert evicted(decision) == {"a": "team/w0", "b": "team/w2"}
 
 
@@ -150,9 +130,7 @@ def test_a_nominated_pod_keeps_its_room_from_equal_and_lower_ones(priority, wher
     some = [node("n0", gpu=2)]
     first = nominated("first", "n0", 10, age=100, gpu=2)
     decision = schedule(
-        holding(
-            leaving(running("x", "n0", 0, gpu=1)), first, pod("late", priority=priority, gpu=1), some=some
-        ),
+        holding(leaving(lone("x", "n0", 0, gpu=1)), first, pod("late", priority=priority, gpu=1), some=some),
         ALONE,
     )
     assert placed(decision) == where
@@ -165,28 +143,28 @@ def test_a_pod_goes_to_its_nominated_node_first():
 
 def test_the_nominations_of_lower_ones_on_the_node_are_cleared():
     some = [node("n0", gpu=2)]
-    pods = (running("x", "n0", 0, gpu=2), nominated("lower", "n0", 5, gpu=2), pod("high", priority=10, gpu=2))
+    pods = (lone("x", "n0", 0, gpu=2), nominated("lower", "n0", 5, gpu=2), pod("high", priority=10, gpu=2))
     decision = schedule(holding(*pods, some=some), ALONE)
-    assert held_places(decision) == {"high": "n0"}
+    assert kept(decision) == {"high": "n0"}
     assert evicted(decision) == {"x": "team/high"}
 
 
 def test_a_pod_waits_for_its_victims_and_does_not_preempt_again():
     pods = (
-        leaving(running("x", "n0", 0, **FULL)),
-        running("y", "n1", 0, **FULL),
+        leaving(lone("x", "n0", 0, **FULL)),
+        lone("y", "n1", 0, **FULL),
         nominated("high", "n0", **FULL),
     )
     decision = schedule(holding(*pods), ALONE)
     assert decision.evictions == ()
-    assert held_places(decision) == {"high": "n0"}
+    assert kept(decision) == {"high": "n0"}
     assert decision.refusals[0].message.endswith(
         "preemption: not eligible due to a terminating pod on the nominated node."
     )
 
 
 def test_a_nomination_that_came_to_nothing_is_given_up():
-    decision = schedule(holding(running("x", "n0", 10, **FULL), nominated("mine", "n0", gpu=2)), ALONE)
+    decision = schedule(holding(lone("x", "n0", 10, **FULL), nominated("mine", "n0", gpu=2)), ALONE)
     assert decision.nominations == ()
 
 
@@ -208,7 +186,7 @@ def test_a_pod_that_never_preempts_only_waits(stated):
     spec = {"preemption_policy": "Never"} if stated == "pod" else {"priority_class_name": "polite"}
     polite = PriorityClass(metadata=ObjectMeta(name="polite"), value=10, preemption_policy="Never")
     wish = pod("high", priority=10 if stated == "pod" else None, spec=spec, gpu=1)
-    pods = (running("x", "n0", 0, **FULL), running("y", "n1", 0, **FULL), wish)
+    pods = (lone("x", "n0", 0, **FULL), lone("y", "n1", 0, **FULL), wish)
     decision = schedule(holding(*pods, priority_classes=(polite,)), ALONE)
     assert (decision.evictions, decision.nominations) == ((), ())
     assert "preemption: not eligible due to preemptionPolicy=Never." in decision.refusals[0].message
@@ -219,15 +197,15 @@ def test_a_gang_that_never_preempts_only_waits():
     snapshot = cluster(
         nodes(1, gpu=1),
         wish,
-        pods=(running("x", "n0", 0, **FULL),),
+        pods=(lone("x", "n0", 0, **FULL),),
         priority_classes=(priority_class("high", 9),),
     )
     assert schedule(snapshot, ALONE).evictions == ()
 
 
 def test_budgets_are_kept_where_that_is_possible_and_count_what_the_session_took():
-    there = [running(f"a{at}", f"n{at}", 0, labels={"app": "db"}, gpu=1) for at in range(2)]
-    there.append(running("free", "n2", 1, gpu=1))
+    there = [lone(f"a{at}", f"n{at}", 0, labels={"app": "db"}, gpu=1) for at in range(2)]
+    there.append(lone("free", "n2", 1, gpu=1))
     wishes = [pod(f"w{at}", priority=10, age=9 - at, gpu=1) for at in range(2)]
     for allowed, expected in ((0, {"free", "a0"}), (1, {"a0", "free"}), (2, {"a0", "a1"})):
         snapshot = holding(
@@ -239,7 +217,7 @@ def test_budgets_are_kept_where_that_is_possible_and_count_what_the_session_took
 
 
 def test_a_gang_that_is_disrupted_as_one_leaves_as_one():
-    pods = [running(f"g{at}", f"n{at}", 0, group="g", gpu=1) for at in range(2)]
+    pods = [lone(f"g{at}", f"n{at}", 0, group="g", gpu=1) for at in range(2)]
     wish = pod("high", priority=10, gpu=1)
     for mode, least, gone in (("Gang", 1, 2), ("Elastic", 1, 1), ("Elastic", 2, 2)):
         groups = (group("g", least, disruptionMode=mode),)
@@ -253,28 +231,28 @@ def test_a_gang_that_is_disrupted_as_one_leaves_as_one():
     [({}, 1), ({"preemptible": False}, 0), ({"minRuntimeSeconds": 7200}, 0), ({"minRuntimeSeconds": 60}, 1)],
 )
 def test_gangs_that_may_not_be_disrupted_stay(spec, gone):
-    pods = (running("g0", "n0", 0, group="g", gpu=1), pod("high", priority=10, gpu=1))
+    pods = (lone("g0", "n0", 0, group="g", gpu=1), pod("high", priority=10, gpu=1))
     snapshot = replace(holding(*pods, some=nodes(1, gpu=1)), pod_groups=(group("g", 1, **spec),))
     assert len(schedule(snapshot, ALONE).evictions) == gone
 
 
 def test_a_members_priority_is_its_gangs():
     classes = (priority_class("high", 100),)
-    pods = (running("g0", "n0", 0, group="g", gpu=1), pod("wish", priority=10, gpu=1))
+    pods = (lone("g0", "n0", 0, group="g", gpu=1), pod("wish", priority=10, gpu=1))
     groups = (group("g", 1, priorityClassName="high"),)
     snapshot = replace(holding(*pods, some=nodes(1, gpu=1)), pod_groups=groups, priority_classes=classes)
     assert schedule(snapshot, ALONE).evictions == ()
 
 
 def test_a_gang_that_lacks_more_than_one_pod_evicts_nobody():
-    there = [running(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
+    there = [lone(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
     wish = gang("g", 2, priorityClassName="high")
     snapshot = cluster(nodes(2, gpu=1), wish, pods=there, priority_classes=(priority_class("high", 9),))
     assert schedule(snapshot, ALONE).evictions == ()
 
 
 def test_the_last_member_of_a_gang_has_room_made():
-    there = [running("x", "n1", 0, **FULL), running("g0", "n0", 0, group="g", gpu=1)]
+    there = [lone("x", "n1", 0, **FULL), lone("g0", "n0", 0, group="g", gpu=1)]
     pods = (*there, pod("g1", group="g", gpu=1))
     snapshot = replace(
         holding(*pods),
@@ -283,15 +261,15 @@ def test_the_last_member_of_a_gang_has_room_made():
     )
     decision = schedule(snapshot, ALONE)
     assert evicted(decision) == {"x": "team/g"}
-    assert held_places(decision) == {"g1": "n1"}
+    assert kept(decision) == {"g1": "n1"}
 
 
 def test_room_is_made_inside_the_gangs_domain_alone():
     some = [node("n0", {"rack": "a"}, gpu=1), node("n1", {"rack": "b"}, gpu=2)]
     there = [
-        running("g0", "n1", 9, group="g", gpu=1),
-        running("x", "n0", 0, gpu=1),
-        running("y", "n1", 1, gpu=1),
+        lone("g0", "n1", 9, group="g", gpu=1),
+        lone("x", "n0", 0, gpu=1),
+        lone("y", "n1", 1, gpu=1),
     ]
     snapshot = replace(
         holding(*there, pod("g1", group="g", gpu=1), some=some, topologies=(topology("rack"),)),
@@ -302,12 +280,12 @@ def test_room_is_made_inside_the_gangs_domain_alone():
 
 
 def test_limits_of_queues_hold_for_those_that_preempt():
-    there = [running(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
+    there = [lone(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
     label = {"scheduling.batchsched.dev/queue": "small"}
     wishes = [pod(f"w{at}", priority=10, age=9 - at, labels=label, gpu=1) for at in range(2)]
     queues = (queue("small", limit={"nvidia.com/gpu": "1"}),)
     decision = schedule(holding(*there, *wishes, queues=queues), ALONE)
-    assert held_places(decision).keys() == {"w0"}
+    assert kept(decision).keys() == {"w0"}
     assert reasons(decision)["team/w1"] == "QueueLimit"
 
 
@@ -325,7 +303,7 @@ def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
     sessions = Session(snapshot, chosen, Pipeline((Holding(), *usual.plugins), usual.weights))
     decision = sessions.decide(NOW, 0)
     assert (decision.evictions, decision.waiting) == ((), ())
-    assert held_places(decision) == {"high": "n0"}
+    assert kept(decision) == {"high": "n0"}
     assert reasons(decision) == {"team/low": "PermitRejected", "team/high": "NoFeasibleNode"}
     assert decision.refusals[1].message == "plugin DefaultPreemption: preempted; the gang was rolled back"
     assert not sessions.tables.node_table.requested.any()
@@ -345,7 +323,7 @@ def random_snapshot(seed: int) -> Snapshot:
         labels = {"app": rng.choice(["a", "b"])}
         shape: dict[str, Any] = {"cpu": rng.choice([1, 2]), "gpu": rng.choice([0, 0, 1])}
         where = rng.choice(some).name
-        one = running(f"r{at}", where, rng.randint(0, 3), rng.randint(0, 3), labels=labels, **shape)
+        one = lone(f"r{at}", where, rng.randint(0, 3), rng.randint(0, 3), labels=labels, **shape)
         if not overcommitted(cluster(some, pods=(*pods, one)), {}):
             pods.append(leaving(one) if rng.random() < 0.1 else one)
     for at in range(rng.randint(1, 4)):
@@ -389,7 +367,7 @@ def taken_by_higher_priority(
     Source: PodEligibleToPreemptOthers and addNominatedPods of kube-scheduler.
     """
     priority = {each.name: each.spec.priority or 0 for each in snapshot.pods}
-    nominated = held_places(decision)
+    nominated = kept(decision)
     node = nominated[preemptor]
     return any(
         place == node and nominated.get(name) != node and priority[name] > priority[preemptor]
@@ -404,14 +382,14 @@ def taken_by_higher_priority(
 def test_a_preemptor_is_placed_on_its_node_once_its_victims_have_left(snapshot: Snapshot):
     decision = schedule(snapshot, ALONE)
     evicting = {one.for_.partition("/")[2] for one in decision.evictions}
-    assert evicting <= held_places(decision).keys()
+    assert evicting <= kept(decision).keys()
     later = after(snapshot, decision)
     # Pods that were leaving already are gone by then.
     later = replace(later, pods=tuple(one for one in later.pods if not one.terminating))
     again = schedule(later, ALONE)
-    places = held_places(again) | placed(again)
+    places = kept(again) | placed(again)
     for name in evicting:
-        on_its_node = placed(again).get(name) == held_places(decision)[name]
+        on_its_node = placed(again).get(name) == kept(decision)[name]
         assert on_its_node or taken_by_higher_priority(snapshot, decision, name, places)
     assert overcommitted(later, {f"team/{name}": where for name, where in placed(again).items()}) == []
 
@@ -428,7 +406,7 @@ def test_victims_are_of_lower_priority_and_no_pod_is_lost(snapshot: Snapshot):
     refused = {key.partition("/")[2] for key in reasons(decision)}
     assert placed(decision).keys() | refused == waiting
     assert not placed(decision).keys() & refused
-    assert held_places(decision).keys() <= refused
+    assert kept(decision).keys() <= refused
     assert len(evicted(decision)) == len(decision.evictions)
 
 

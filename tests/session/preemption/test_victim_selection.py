@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.pod import LAST_CHECKPOINT
 from batchsched.api.decision import without_telemetry
@@ -18,6 +17,7 @@ from tests.session.audit import overcommitted
 from tests.session.preemption.running import (
     asked_to_leave,
     at_work,
+    budget,
     evicted,
     gone,
     kept,
@@ -35,17 +35,6 @@ WHOLE: dict[str, Any] = {"requests": {"gpu": 8}}
 def full(count: int, *parts: Snapshot, **more: Any) -> Snapshot:
     """Nodes of eight devices each."""
     return cluster(nodes(count, gpu=8), *parts, **more)
-
-
-def budget(allowed: int, **labels: str) -> PodDisruptionBudget:
-    return msgspec.convert(
-        {
-            "metadata": {"name": "budget", "namespace": "team"},
-            "spec": {"selector": {"matchLabels": labels}},
-            "status": {"disruptionsAllowed": allowed},
-        },
-        PodDisruptionBudget,
-    )
 
 
 def test_gang_of_higher_priority_gets_the_place_of_a_lower_one():

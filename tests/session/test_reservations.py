@@ -1,0 +1,411 @@
+"""Reservations: the earliest start of the head in both selections, and starts that later sessions keep."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Reservation
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.reservations import ReservedHead, StickyReservations, reserve
+from tests.session.clusters import on
+from tests.session.preemption.running import evicted, wanting
+from tests.session.preemption.running import running as running_gang
+from tests.session.scenario import (
+    GPU,
+    NOW,
+    cluster,
+    gang,
+    group,
+    node,
+    nodes,
+    placed,
+    pod,
+    profile,
+    queue,
+    reasons,
+    schedule,
+    topology,
+)
+from tests.session.scenes import inside
+
+EASY = profile(selection="ordered", policy={"name": "fcfs"}, backfill="easy")
+BEGUN = NOW - 60
+"""When pods that `on` binds have begun."""
+
+
+def running(name: str, seconds: int | None, *places: str) -> Snapshot:
+    """One-GPU pods on nodes, expected to run for so long since they began."""
+    pods: tuple[Pod, ...] = tuple(
+        on(pod(f"{name}-{at}", group=name, gpu=1), one) for at, one in enumerate(places)
+    )
+    return Snapshot(pods=pods, pod_groups=(group(name, len(pods), expectedRuntimeSeconds=seconds),))
+
+
+def shadow(snapshot: Snapshot, key: str):
+    there = inside(snapshot, EASY)
+    return there, reserve(there.context, there.gang(key), (), NOW)
+
+
+def test_head_starts_at_the_first_end_that_lets_it_in():
+    snapshot = cluster(
+        nodes(3, gpu=1),
+        running("a", 100, "n0"),
+        running("b", 300, "n1"),
+        running("c", 200, "n2"),
+        gang("head", 2),
+    )
+    _, found = shadow(snapshot, "team/head")
+    assert found is not None
+    assert found.start == BEGUN + 200
+
+
+def test_head_that_lacks_nothing_but_an_unending_gang_has_no_reservation():
+    snapshot = cluster(nodes(2, gpu=1), running("a", None, "n0"), running("b", 100, "n1"), gang("head", 2))
+    _, found = shadow(snapshot, "team/head")
+    assert found is None
+
+
+def test_ends_that_are_overdue_count_as_now():
+    snapshot = cluster(nodes(1, gpu=1), running("late", 10, "n0"), gang("head", 1))
+    _, found = shadow(snapshot, "team/head")
+    assert found is not None
+    assert found.start == NOW
+
+
+def test_all_that_end_with_the_reserved_start_leave_their_room_to_others():
+    snapshot = cluster(nodes(2, gpu=1), running("a", 100, "n0"), running("b", 100, "n1"), gang("head", 1))
+    there, found = shadow(snapshot, "team/head")
+    assert found is not None
+    assert found.free[:, there.context.tables.node_table.column[GPU]].tolist() == [1, 1]
+
+
+def test_longer_gang_may_take_what_the_head_does_not_need_and_no_more():
+    snapshot = cluster(nodes(3, gpu=1), running("a", 100, "n0"), gang("head", 3), gang("x", 1))
+    there, found = shadow(snapshot, "team/head")
+    assert found is not None
+    one = there.gang("team/x").parts[0].pod_class.requests[np.newaxis]
+    assert not found.take(np.array([1], np.int32), one)
+    snapshot = cluster(nodes(4, gpu=1), running("a", 100, "n0"), gang("head", 3), gang("x", 1))
+    there, found = shadow(snapshot, "team/head")
+    assert found is not None
+    one = there.gang("team/x").parts[0].pod_class.requests[np.newaxis]
+    assert found.take(np.array([1], np.int32), one)
+    assert not found.take(np.array([2], np.int32), one)
+
+
+def test_reservation_keeps_to_the_heads_required_level():
+    racks = [node(f"n{at}", {"rack": f"r{at // 2}"}, gpu=1) for at in range(4)]
+    snapshot = cluster(
+        racks,
+        running("a", 100, "n0"),
+        running("b", 200, "n2"),
+        running("c", 300, "n3"),
+        gang("head", 2, topology={"required": "rack"}),
+        topologies=(topology("rack"),),
+    )
+    _, found = shadow(snapshot, "team/head")
+    assert found is not None
+    assert found.start == BEGUN + 100
+
+
+def test_gang_that_would_delay_the_head_is_refused_and_one_that_ends_in_time_starts():
+    snapshot = cluster(
+        nodes(3, gpu=1),
+        running("a", 100, "n0"),
+        gang("head", 3, age=50),
+        gang("long", 1, age=40, expectedRuntimeSeconds=41),
+        gang("unknown", 1, age=30),
+        gang("short", 1, age=20, expectedRuntimeSeconds=40),
+    )
+    decision = schedule(snapshot, EASY)
+    assert set(placed(decision)) == {"short-0"}
+    assert reasons(decision)["team/long"] == reasons(decision)["team/unknown"] == "OutOfTurn"
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+
+
+def test_surplus_that_finds_no_room_reserves_nothing_and_blocks_nobody():
+    elastic = tuple(on(pod(f"e-{at}", group="e", age=90, gpu=1), f"n{at}") for at in range(2))
+    more = Snapshot(
+        pods=(*elastic, pod("e-2", group="e", age=90, gpu=2)),
+        pod_groups=(group("e", 2, age=90, expectedRuntimeSeconds=100),),
+    )
+    decision = schedule(cluster(nodes(3, gpu=1), more, gang("next", 1)), EASY)
+    assert set(placed(decision)) == {"next-0"}
+    assert decision.reservations == ()
+    assert reasons(decision) == {}
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    ends=st.lists(st.integers(61, 999), min_size=1, max_size=6),
+)
+def test_on_one_slot_nodes_the_start_is_that_of_easy(sizes: list[int], ends: list[int]):
+    """Ends in order release slots until the head fits: the textbook's shadow time and extra nodes."""
+    jobs = list(zip(sizes, ends, strict=False))
+    slots = sum(size for size, _ in jobs) + 1
+    head = slots - 1
+    free = iter(range(1, slots))
+    parts = [
+        running(f"j{at}", end, *(f"n{next(free)}" for _ in range(size)))
+        for at, (size, end) in enumerate(jobs)
+    ]
+    there, found = shadow(cluster(nodes(slots, gpu=1), *parts, gang("head", head)), "team/head")
+    available, start = 1, 0
+    for end in sorted({end for _, end in jobs}):
+        if available >= head:
+            break
+        start, available = end, available + sum(size for size, other in jobs if other == end)
+    if available >= head and start:
+        assert found is not None
+        assert found.start == BEGUN + start
+        column = there.context.tables.node_table.column[GPU]
+        assert int(np.maximum(0, found.free[:, column]).sum()) == available
+
+
+def test_gang_whose_start_nobody_knows_never_ends():
+    late = msgspec.structs.replace(on(pod("r", group="run", gpu=1), "n0"), status=pod("x").status)
+    snapshot = cluster(
+        nodes(1, gpu=1),
+        Snapshot(pods=(late,), pod_groups=(group("run", 1, expectedRuntimeSeconds=100),)),
+        gang("head", 1),
+    )
+    _, found = shadow(snapshot, "team/head")
+    assert found is None
+
+
+def test_gang_that_outlasts_the_reservation_takes_nodes_that_the_head_leaves():
+    head = Snapshot(
+        pods=tuple(
+            pod(f"head-{at}", group="head", age=50, spec={"node_selector": {"type": "a"}}, gpu=4)
+            for at in range(2)
+        ),
+        pod_groups=(group("head", 2, age=50, expectedRuntimeSeconds=100),),
+    )
+    snapshot = cluster(
+        (node("n0", {"type": "a"}, gpu=4), node("n1", {"type": "a"}, gpu=4), node("n2", gpu=8)),
+        running("run", 100, *["n0"] * 4),
+        head,
+        gang("long", 1, age=40, requests={"gpu": 3}, expectedRuntimeSeconds=10_000),
+    )
+    decision = schedule(snapshot, EASY)
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+    assert placed(decision) == {"long-0": "n2"}
+
+
+SELECTIONS = pytest.mark.parametrize("selection", ["ordered", "weight"])
+START = "2023-11-14T22:13:00Z"
+
+
+def kept(selection: str, **more):
+    return profile(selection=selection, policy={"name": "sjf"}, backfill="kept", **more)
+
+
+def promised(*names: str) -> tuple[Reservation, ...]:
+    return tuple(Reservation(pod_group=f"team/{name}", start=START) for name in names)
+
+
+def two_heads(**head) -> Snapshot:
+    """A gang that came first, and a shorter one that came later; neither fits before the same moment."""
+    stated = {"age": 50, "expectedRuntimeSeconds": 1000} | head
+    return cluster(
+        nodes(3, gpu=1),
+        running("a", 500, "n0"),
+        gang("head", 3, **stated),
+        gang("later", 3, age=10, expectedRuntimeSeconds=100),
+    )
+
+
+@SELECTIONS
+def test_start_that_was_promised_is_kept_against_shorter_gangs_that_come_later(selection: str):
+    snapshot = replace(two_heads(), reservations=promised("head"))
+    decision = schedule(snapshot, kept(selection))
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+    easy = schedule(snapshot, profile(selection=selection, policy={"name": "sjf"}, backfill="easy"))
+    assert [one.pod_group for one in easy.reservations] == ["team/later"]
+
+
+@SELECTIONS
+def test_start_is_promised_to_a_head_that_has_waited_long_for_its_run_time(selection: str):
+    assert schedule(two_heads(), kept(selection)).reservations == ()
+    for slowdown, told in ((1.1, ["team/later"]), (1.11, [])):
+        decision = schedule(two_heads(), kept(selection, promise_slowdown=slowdown))
+        assert [one.pod_group for one in decision.reservations] == told
+
+
+def test_run_time_that_is_not_stated_counts_as_the_policies_take_it():
+    decision = schedule(
+        cluster(nodes(2, gpu=1), running("a", 500, "n0"), gang("head", 2, age=3600)),
+        kept("ordered", promise_slowdown=2),
+    )
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+
+
+@SELECTIONS
+def test_promise_binds_nobody_of_a_higher_priority(selection: str):
+    urgent = wanting("urgent", 3, priority=10, expectedRuntimeSeconds=100)
+    snapshot = cluster(
+        nodes(3, gpu=1),
+        running_gang("a", ["n0"], started=60, priority=10, expectedRuntimeSeconds=500),
+        gang("head", 3, age=50, expectedRuntimeSeconds=10),
+        urgent,
+        reservations=promised("head"),
+    )
+    settings = kept(selection, promise_slowdown=1)
+    settings = settings.model_copy(update={"policy": profile(policy={"name": "priority"}).policy})
+    decision = schedule(snapshot, settings)
+    assert [one.pod_group for one in decision.reservations] == ["team/urgent"]
+
+
+def test_promise_outlasts_the_room_that_the_policy_wants():
+    snapshot = cluster(
+        nodes(4, gpu=1), running("a", 9999, "n0", "n1"), gang("head", 2, age=50, expectedRuntimeSeconds=9000)
+    )
+    settings = profile(
+        selection="ordered", policy={"name": "headroom", "args": {"share": 0.5}}, backfill="kept"
+    )
+    assert reasons(schedule(snapshot, settings)) == {"team/head": "OutOfTurn"}
+    decision = schedule(replace(snapshot, reservations=promised("head")), settings)
+    assert set(placed(decision)) == {"head-0", "head-1"}
+
+
+def test_promise_takes_no_turn_of_another_queue():
+    """The queue b is below its guarantee: its gang is next, whatever a was told."""
+    snapshot = cluster(
+        nodes(3, gpu=1),
+        running("r", 500, "n0"),
+        gang("head", 3, age=50, queue="a", expectedRuntimeSeconds=1000),
+        gang("later", 3, age=10, queue="b", expectedRuntimeSeconds=100),
+        queues=(queue("a"), queue("b", guarantee={"nvidia.com/gpu": "3"})),
+        reservations=promised("head"),
+    )
+    no_evictions = {"postFilter": {"disabled": [{"name": "*"}]}}
+    decision = schedule(snapshot, kept("ordered", promise_slowdown=1, plugins=no_evictions))
+    assert [one.pod_group for one in decision.reservations] == ["team/later"]
+
+
+@SELECTIONS
+def test_promise_to_a_gang_that_is_gone_holds_nobody(selection: str):
+    snapshot = cluster(nodes(1, gpu=1), gang("x", 1), reservations=promised("gone"))
+    assert set(placed(schedule(snapshot, kept(selection)))) == {"x-0"}
+
+
+WEIGHT_EASY = profile(backfill="easy")
+
+
+def behind(count: int, *others: Snapshot) -> Snapshot:
+    """A head of three on nodes of which all but two are taken for 40 seconds, and gangs behind it."""
+    taken = [f"n{at}" for at in range(count - 2)]
+    return cluster(nodes(count, gpu=1), running("a", 100, *taken), gang("head", 3, age=50), *others)
+
+
+def test_gang_that_outlasts_the_start_waits_and_one_that_ends_in_time_does_not():
+    snapshot = behind(
+        3,
+        gang("long", 1, age=40, expectedRuntimeSeconds=41),
+        gang("unknown", 1, age=30),
+        gang("short", 1, age=20, expectedRuntimeSeconds=40),
+    )
+    decision = schedule(snapshot, WEIGHT_EASY)
+    assert set(placed(decision)) == {"short-0"}
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+    assert reasons(decision)["team/long"] == reasons(decision)["team/unknown"] == "OutOfTurn"
+    assert len(placed(schedule(snapshot, profile()))) == 2
+
+
+def test_what_the_head_leaves_is_for_all():
+    decision = schedule(behind(4, gang("long", 1), gang("other", 1)), WEIGHT_EASY)
+    assert len(decision.assignments) == 1
+
+
+def test_higher_priority_owes_the_head_nothing():
+    decision = schedule(behind(3, wanting("urgent", 2)), WEIGHT_EASY)
+    assert set(placed(decision)) == {"urgent-0", "urgent-1"}
+    assert decision.reservations == ()  # nobody knows when the urgent one ends
+
+
+def test_surplus_of_a_running_gang_takes_nothing_from_the_head():
+    elastic = running_gang("elastic", ["n0"], started=60, minimum=1, expectedRuntimeSeconds=1000)
+    more = gang("elastic", 2, 1)
+    snapshot = cluster(
+        nodes(4, gpu=1),
+        elastic,
+        Snapshot(pods=more.pods[1:]),
+        running("a", 100, "n1"),
+        gang("head", 3, age=50),
+    )
+    assert len(schedule(snapshot, profile()).assignments) == 1
+    assert schedule(snapshot, WEIGHT_EASY).assignments == ()
+
+
+def test_gang_that_fits_or_never_will_is_no_head():
+    snapshot = cluster(
+        nodes(3, gpu=1), running("a", 100, "n0"), gang("fits", 2, age=90), gang("never", 4, age=80)
+    )
+    there = inside(snapshot, WEIGHT_EASY)
+    gangs = [there.gang("team/fits"), there.gang("team/never")]
+    assert ReservedHead.choose(there.context, gangs, (), StickyReservations(NOW)) is None
+
+
+def test_head_whose_time_has_come_starts_whatever_the_others_weigh():
+    told = (Reservation(pod_group="team/head", start="2023-11-14T22:13:20Z"),)
+    snapshot = cluster(nodes(4, gpu=1), gang("head", 3, age=50), gang("heavy", 4))
+    assert len(placed(schedule(snapshot, profile()))) == 4
+    assert len(placed(schedule(replace(snapshot, reservations=told), WEIGHT_EASY))) == 3
+
+
+def test_no_known_end_keeps_nothing():
+    snapshot = cluster(nodes(2, gpu=1), running("a", None, "n0"), gang("head", 2, age=50), gang("x", 1))
+    decision = schedule(snapshot, WEIGHT_EASY)
+    assert set(placed(decision)) == {"x-0"}
+    assert decision.reservations == ()
+
+
+def test_room_is_kept_on_the_nodes_that_the_head_may_use_alone():
+    wide = (node("n0", gpu=8), node("n1", gpu=8), node("n2", gpu=4))
+    snapshot = cluster(
+        wide,
+        running("a", 100, *["n0"] * 8),
+        gang("head", 2, age=50, requests={"gpu": 8}),
+        gang("long", 2, requests={"gpu": 4}),
+        gang("small", 1, requests={"gpu": 4}),
+    )
+    decision = schedule(snapshot, WEIGHT_EASY)
+    assert placed(decision) == {"small-0": "n2"}
+    assert reasons(decision)["team/long"] == "OutOfTurn"
+
+
+def test_head_for_which_others_leave_needs_no_reservation():
+    snapshot = cluster(
+        nodes(1, gpu=1), running_gang("low", ["n0"], expectedRuntimeSeconds=7200), wanting("head", 1)
+    )
+    decision = schedule(snapshot, WEIGHT_EASY)
+    assert evicted(decision) == {"low-0": ("team/head", "Preempted")}
+    assert decision.reservations == ()
+
+
+def test_gang_makes_nobody_leave_from_room_that_the_head_gets_next():
+    """The head needs both nodes of its type; whoever is behind it may have the third, and not one of these."""
+    wide = (node("n0", {"type": "a"}, gpu=1), node("n1", {"type": "a"}, gpu=1), node("n2", gpu=1))
+    first = running_gang("first", ["n0"], started=60, priority=10, expectedRuntimeSeconds=100)
+    behind = wanting("long", 1, age=50, expectedRuntimeSeconds=5000)
+    for place, victims in (("n1", set()), ("n2", {"low-0"})):
+        low = running_gang("low", [place], started=60, expectedRuntimeSeconds=100)
+        place_of_other, runs = ("n2", 10**6) if place == "n1" else ("n1", 90)
+        taken = running_gang("other", [place_of_other], started=60, priority=10, expectedRuntimeSeconds=runs)
+        snapshot = cluster(wide, first, low, taken, typed(wanting("head", 2, age=90)), behind)
+        assert evicted(schedule(snapshot, profile())).keys() == {"low-0"}
+        decision = schedule(snapshot, WEIGHT_EASY)
+        assert [one.pod_group for one in decision.reservations] == ["team/head"]
+        assert evicted(decision).keys() == victims
+
+
+def typed(snapshot: Snapshot) -> Snapshot:
+    """The same pods, for nodes of type a only."""
+    specs = [msgspec.structs.replace(one.spec, node_selector={"type": "a"}) for one in snapshot.pods]
+    pods = (msgspec.structs.replace(one, spec=spec) for one, spec in zip(snapshot.pods, specs, strict=True))
+    return replace(snapshot, pods=tuple(pods))
