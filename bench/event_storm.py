@@ -13,7 +13,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import POD_GROUP_LABEL, SCHEDULER_NAME, Pod
 from batchsched.config.schema import Profile
 from batchsched.framework.events import Resource
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.scheduling_queue.queue import SchedulingQueue
 
 ZONES = 10
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pods", type=int, default=5_000, help="pods alone that wait")
     parser.add_argument("--gangs", type=int, default=500, help="gangs of ten that wait")
     chosen = parser.parse_args(arguments)
-    queue = SchedulingQueue(standard().pipeline(Profile()))
+    queue = SchedulingQueue(standard_registry().pipeline(Profile()))
     fill(queue, chosen.pods, chosen.gangs)
     everyone = sum(queue.pending().values())
     happened = list(storm(Random(0), chosen.events, chosen.nodes))

@@ -15,9 +15,8 @@ from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
-from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.gang_order.policy import GangColumns, Policy, make_policy, order
-from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
+from batchsched.queues.gang_order import GangColumns, Policy, make_gang_order, order
+from batchsched.queues.queue_table import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
 from batchsched.session.tables.session_tables import share_resources
@@ -59,7 +58,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     last_position: Counter[str] = Counter()
     position_by_key: dict[str, int] = {}
     for policy, rows in rows_by_policy.values():
-        policy_columns = columns.at(rows)
+        policy_columns = columns.select(rows)
         rank = np.empty(len(rows), np.int64)
         rank[order(policy, policy_columns, now)] = np.arange(len(rows))
         urgency = -policy_columns.priority if orders.by_priority else np.zeros(len(rows), np.int64)
@@ -80,7 +79,7 @@ class QueueOrders:
     """
 
     def __init__(self, state: ClusterState, profile: Profile) -> None:
-        self._default = make_policy(profile.policy.name, profile.policy.args, POLICIES)
+        self._default = make_gang_order(profile.policy.name, profile.policy.args)
         self._policy_by_queue: dict[str, Policy] = {}
         tree, _ = _queue_tree(queues_of(state))
         policies = QueuePolicies.of_profile(tree, profile)

@@ -3,18 +3,20 @@
 If placed pods change a plugin's verdict, it adds linear rows over the number of pods of a class in a domain.
 A row must be valid: it may allow too much, because the pipeline checks each proposal pod by pod, but it must not
 forbid a placement that the pipeline allows.
+
+`RowDomains` and `by_domain` handle the domains of a topology key as arrays.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.status import BoolArray, IndexArray
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, Row, Sense
+from batchsched.framework.status import BoolArray, IndexArray, IntArray
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Row, Sense
 
-__all__ = ["ALL_NODES", "EVERY_NODE", "Batch", "Candidate", "Row", "Sense"]
+__all__ = ["ALL_NODES", "EVERY_NODE", "Candidate", "CandidateSet", "Row", "Sense"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +40,7 @@ class Candidate:
     fits: BoolArray | None = None
 
 
-class Batch:
+class CandidateSet:
     """All candidates of a session, and the partitions of the nodes to which rows refer."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
@@ -48,9 +50,9 @@ class Batch:
         """Gangs with all pods in one domain of a node label: number of the gang → label."""
         self._partition_numbers: dict[bytes, int] = {}
 
-    def of(self, gangs: Set[int]) -> "Batch":
+    def of(self, gangs: Set[int]) -> "CandidateSet":
         """Return a batch with the candidates of some gangs. It shares the registered partitions with this batch."""
-        batch = Batch([one for one in self.candidates if one.gang in gangs])
+        batch = CandidateSet([one for one in self.candidates if one.gang in gangs])
         batch.partitions, batch.gathered, batch._partition_numbers = (
             self.partitions,
             self.gathered,
@@ -65,3 +67,67 @@ class Batch:
             self._partition_numbers[key] = len(self.partitions)
             self.partitions.append(np.ascontiguousarray(domains, np.int32))
         return self._partition_numbers[key]
+
+
+def counting_row(
+    plugin: str, reason: str, partition: int, coefficients: Mapping[int, int], right: IntArray
+) -> Row:
+    """Return a row that limits the weighted number of pods of some classes in each domain.
+
+    Args:
+      plugin: the plugin that adds the row.
+      reason: the message if the row excludes a placement.
+      partition: the number of the partition of the nodes.
+      coefficients: index of a candidate → weight of each of its pods.
+      right: [D] the limit of each domain.
+    """
+    return Row(
+        partition=partition,
+        classes=np.fromiter(coefficients.keys(), np.int32, len(coefficients)),
+        coefficients=np.fromiter(coefficients.values(), np.int64, len(coefficients)),
+        right=right,
+        plugin=plugin,
+        reason=reason,
+    )
+
+
+def excluding_row(
+    plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
+) -> Row:
+    """Return a row that keeps the pods of some classes away from the nodes marked in `nodes` [N]."""
+    partition = candidates.partition(np.where(nodes, 0, -1).astype(np.int32))
+    return counting_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
+
+
+def by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
+    """[D+1] Return the sums of node counts by domain; the last entry is for nodes without a domain (code -1)."""
+    return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowDomains:
+    """The domains of a topology key in a solver row.
+
+    Args:
+      partition: EVERY_NODE if each domain is one node, else a number of the batch's partition.
+      codes: [rows] the domain of each row, -1 if the row is for a node without a domain.
+    """
+
+    partition: int
+    codes: IndexArray
+
+    @classmethod
+    def of(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
+        """Create the row domains of [N] domains of the nodes, -1 for nodes that do not count."""
+        inside = codes[codes >= 0]
+        used, sizes = np.unique(inside, return_counts=True)
+        if len(used) and int(sizes.max()) == 1:
+            return cls(EVERY_NODE, codes)
+        place = np.full(int(codes.max(initial=-1)) + 2, -1, np.int32)
+        place[used] = np.arange(len(used), dtype=np.int32)
+        return cls(batch.partition(place[codes]), used.astype(np.int32))
+
+    def right(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
+        """[rows] Return the value of each row's domain, and a given value for nodes without a domain."""
+        filled = np.append(values, elsewhere)
+        return filled[np.where(self.codes < 0, len(values), self.codes)]

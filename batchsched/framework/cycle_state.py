@@ -7,12 +7,11 @@ T = TypeVar("T")
 
 
 @runtime_checkable
-class Cloneable(Protocol):
+class CloneableValue(Protocol):
     """A value that AddPod and RemovePod change. It can be copied, so that a dry run does not change the original."""
 
     def clone(self) -> object:
         """Return an independent copy."""
-        ...
 
 
 # No slots: typing stores the type argument on the instance, so `StateKey[int]("x")` would raise with slots.
@@ -74,4 +73,4 @@ class CycleState:
 def _cloned(value: object) -> object:
     if type(value) is tuple:
         return tuple(_cloned(one) for one in value)
-    return value.clone() if isinstance(value, Cloneable) else value
+    return value.clone() if isinstance(value, CloneableValue) else value

@@ -4,17 +4,22 @@ The scheduling queue tries a refused pod again only after an event that may help
 and optionally a hint function that compares the object before and after the event. A hint that returns Queue too
 often costs a scheduling cycle. A hint that wrongly returns Skip delays the pod by up to five minutes.
 
-Source: `ClusterEvent`, `ClusterEventWithHint` and `QueueingHint` of k8s.io/kube-scheduler/framework, 1.36. Events of
+`events_of` translates a change of an object, given before and after, into events. In addition to those of
+kube-scheduler, a pod that begins to terminate is an event: it stops counting for topology spread before it is deleted.
+
+Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework;
+`ClusterEvent`, `ClusterEventWithHint` and `QueueingHint` of k8s.io/kube-scheduler/framework, 1.36. Events of
 Namespaces, of objects that select pods, of Queues and of Topologies exist only in batchsched.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Flag, StrEnum, auto
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import requests, resized
 
 
 class Resource(StrEnum):
@@ -157,15 +162,6 @@ class ClusterEventWithHint:
         return cls(ClusterEvent(resource, action), hint)
 
 
-@runtime_checkable
-class EnqueueExtensionsPlugin(Protocol):
-    """A plugin that registers the events that may help a pod it refused. Without it, every event counts."""
-
-    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events with their hints; an empty sequence if no event can help."""
-        ...
-
-
 def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunction:
     """Return a hint for a plugin that reads only Node objects: QUEUE if the node passes now and did not before."""
 
@@ -175,6 +171,82 @@ def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunctio
     return hint
 
 
+def when_changed(read: Callable[[Any], object]) -> HintFunction:
+    """Return a hint for a plugin that reads a part of an object: QUEUE unless the part stays the same."""
+
+    def hint(_pod: Pod, old: Any, new: Any) -> Hint:
+        return Hint.queue_if(old is None or new is None or read(old) != read(new))
+
+    return hint
+
+
 def when_own(_pod: Pod, _old: Any, _new: Any) -> Hint:
     """Return QUEUE: the hint for events of the refused pod itself."""
     return Hint.QUEUE
+
+
+PODS = frozenset({Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD})
+
+
+def events_of(resource: Resource, old: Any, new: Any) -> tuple[ClusterEvent, ...]:
+    """Return the events of a change. None before is an addition, None after is a deletion.
+
+    A Node update without a field that scheduling reads gives no event.
+
+    Raises:
+      ValueError: both objects are None.
+    """
+    if old is None and new is None:
+        raise ValueError(f"a change of a {resource} needs the object before, after, or both")
+    if old is None:
+        return (ClusterEvent(resource, Action.ADD),)
+    if new is None:
+        return (ClusterEvent(resource, Action.DELETE),)
+    if resource is Resource.NODE:
+        return tuple(ClusterEvent(resource, action) for action in _node_actions(old, new))
+    actions = _pod_actions(old, new) if resource in PODS else []
+    return tuple(ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER])
+
+
+def _node_actions(old: Node, new: Node) -> list[Action]:
+    actions = []
+    opened = old.spec.unschedulable and not new.spec.unschedulable
+    if (old.status.allocatable or old.status.capacity) != (new.status.allocatable or new.status.capacity):
+        actions.append(Action.UPDATE_NODE_ALLOCATABLE)
+    if old.labels != new.labels:
+        actions.append(Action.UPDATE_NODE_LABEL)
+    if opened or old.taints != new.taints:
+        actions.append(Action.UPDATE_NODE_TAINT)
+    if _conditions(old) != _conditions(new):
+        actions.append(Action.UPDATE_NODE_CONDITION)
+    if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
+        actions.append(Action.UPDATE_NODE_ANNOTATION)
+    if set(old.status.declared_features or ()) != set(new.status.declared_features or ()):
+        actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
+    return actions
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {one.type: one.status for one in node.status.conditions or ()}
+
+
+def _pod_actions(old: Pod, new: Pod) -> list[Action]:
+    actions = []
+    if old.labels != new.labels:
+        actions.append(Action.UPDATE_POD_LABEL)
+    if _scaled_down(old, new):
+        actions.append(Action.UPDATE_POD_SCALE_DOWN)
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    if old.tolerations != new.tolerations:
+        actions.append(Action.UPDATE_POD_TOLERATION)
+    if new.terminating and not old.terminating:
+        actions.append(Action.UPDATE_POD_TERMINATING)
+    return actions
+
+
+def _scaled_down(old: Pod, new: Pod) -> bool:
+    if old.spec == new.spec and not resized(old) and not resized(new):
+        return False
+    now = requests(new)
+    return any(now.get(resource, 0) < amount for resource, amount in requests(old).items())

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
@@ -47,16 +48,14 @@ class SignaturePlugin(Protocol):
 
     def signature(self, pod: Pod) -> Hashable:
         """Return what the plugin reads of a pod's spec, hashable. The session adds the labels that selectors read."""
-        ...
 
 
 @runtime_checkable
-class LabelReadingPlugin(Protocol):
+class PodLabelKeysPlugin(Protocol):
     """Declares which labels a pod's selectors read. Other labels do not separate pods into classes."""
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
         """Return the keys of the labels, on any pod, that selectors of this pod read."""
-        ...
 
 
 @runtime_checkable
@@ -65,7 +64,14 @@ class SnapshotLabelsPlugin(Protocol):
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the keys of the labels, on any pod, that selectors of the snapshot's objects read."""
-        ...
+
+
+@runtime_checkable
+class EnqueueExtensionsPlugin(Protocol):
+    """A plugin that registers the events that may help a pod it refused. Without it, every event counts."""
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the events with their hints; an empty sequence if no event can help."""
 
 
 @runtime_checkable
@@ -77,7 +83,6 @@ class PreEnqueuePlugin(Protocol):
 
     def preenqueue(self, pod: Pod) -> Status:
         """Return Success if the pod may be queued."""
-        ...
 
 
 @runtime_checkable
@@ -86,7 +91,6 @@ class QueueSortPlugin(Protocol):
 
     def key(self, pod: Pod, priority: int, queued: float) -> Any:
         """Return a sort key; the smallest comes first. `queued` is in seconds since 1970."""
-        ...
 
 
 @runtime_checkable
@@ -95,7 +99,6 @@ class PreFilterPlugin(Protocol):
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         """Prepare the Filter. Skip omits the plugin's Filter for this class."""
-        ...
 
 
 @runtime_checkable
@@ -107,11 +110,9 @@ class PreFilterExtensionsPlugin(Protocol):
 
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         """Update the state after a pod was added to a node."""
-        ...
 
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         """Update the state after a pod was removed from a node."""
-        ...
 
 
 @runtime_checkable
@@ -120,7 +121,6 @@ class FilterPlugin(Protocol):
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         """Return which nodes of the view the plugin refuses, and why. It must have no side effects."""
-        ...
 
 
 @runtime_checkable
@@ -133,7 +133,6 @@ class BulkFilterPlugin(Protocol):
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
         ones in place, would refuse none of them. The method may be called without a PreFilter before it.
         """
-        ...
 
 
 @runtime_checkable
@@ -142,56 +141,45 @@ class IgnoredResourcesPlugin(Protocol):
 
     def ignores_resource(self, resource: str) -> bool:
         """Return True if the Filter does not check the capacity of a resource. The solver then ignores it, too."""
-        ...
 
 
-class Trial(Protocol):
+class NodeDryRun(Protocol):
     """A dry run on one node: pods are removed and added, then the Filters are called. The exit undoes all changes."""
 
-    def __enter__(self) -> "Trial":
+    def __enter__(self) -> "NodeDryRun":
         """Begin the dry run."""
-        ...
 
     def __exit__(self, *_: object) -> None:
         """Undo all changes."""
-        ...
 
     def add(self, pod: Pod) -> None:
         """Add a pod to the node."""
-        ...
 
     def remove(self, pod: Pod) -> None:
         """Remove a pod from the node."""
-        ...
 
     def refusal(self) -> Status:
         """Call all Filters about the changed node, with and without nominated pods; Success if the pod fits."""
-        ...
 
 
-class Trials(Protocol):
+class MultiNodeDryRun(Protocol):
     """A dry run on several nodes at once, with one row for each. It works on copies, so nothing needs to be undone."""
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """The node of each row."""
-        ...
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Add pods[i] to the node of rows[i]."""
-        ...
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Remove pods[i] from the node of rows[i]."""
-        ...
 
     def refusals(self) -> list[Status]:
         """Call all Filters about each row; Success for rows on which the pod fits."""
-        ...
 
     def fits(self, rows: IndexArray) -> BoolArray:
         """[k] Return which of these rows still fit. All of them fitted before the last change."""
-        ...
 
 
 Leaving = tuple[tuple[Pod, ...], int]
@@ -204,32 +192,25 @@ class PostFilterHandle(Protocol):
     @property
     def table(self) -> NodeTable:
         """The nodes and the pods on them."""
-        ...
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
         """The disruption budgets, less the evictions of this session."""
-        ...
 
     def priority_of(self, pod: Pod) -> int:
         """Return a pod's resolved priority."""
-        ...
 
     def lower_on(self, node: int) -> Sequence[Pod]:
         """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
-        ...
 
-    def trial(self, node: int) -> Trial:
+    def trial(self, node: int) -> NodeDryRun:
         """Start a dry run on one node."""
-        ...
 
-    def trials(self, nodes: Sequence[int]) -> Trials:
+    def trials(self, nodes: Sequence[int]) -> MultiNodeDryRun:
         """Start a dry run on those of some nodes that one dry run can cover. The others need `trial`."""
-        ...
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
         """Call the extenders about victims by node name; return what they accept, in the given order."""
-        ...
 
 
 @runtime_checkable
@@ -238,16 +219,14 @@ class PostFilterPlugin(Protocol):
 
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
         """Search for a node; `scan` has the reason of each refused node, and the state of the cycle."""
-        ...
 
 
 @runtime_checkable
 class ConstrainPlugin(Protocol):
     """Adds rows to the solver's problem. It is called once in a session, and not at all if the solver is off."""
 
-    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
         """Return valid rows over the candidates of the batch."""
-        ...
 
 
 @runtime_checkable
@@ -256,7 +235,6 @@ class PreScorePlugin(Protocol):
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         """Prepare the Score."""
-        ...
 
 
 @runtime_checkable
@@ -265,7 +243,6 @@ class ScorePlugin(Protocol):
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         """Return [n] raw scores; higher is better."""
-        ...
 
 
 @runtime_checkable
@@ -274,7 +251,6 @@ class NormalizeScorePlugin(Protocol):
 
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         """Return [n] scores from 0 to 100."""
-        ...
 
 
 @runtime_checkable
@@ -283,11 +259,9 @@ class ReservePlugin(Protocol):
 
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         """Keep what the pod needs on the node. After a refusal, `unreserve` of all plugins is called."""
-        ...
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         """Release it. Called in reverse order for every plugin, even without `reserve` before: must be idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -300,7 +274,6 @@ class SelectiveReservePlugin(Protocol):
         `reserve` is then not called for these pods; `unreserve` is. If the plugin also has Permit, later pods of the
         same gang may already be assumed when Permit is called for a pod.
         """
-        ...
 
 
 @runtime_checkable
@@ -312,7 +285,6 @@ class PermitPlugin(Protocol):
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
         """Decide about a pod. A waiting pod stays assumed on its node until it is allowed, rejected, or timed out."""
-        ...
 
 
 class BindingHandle(Protocol):
@@ -321,12 +293,10 @@ class BindingHandle(Protocol):
     @property
     def table(self) -> NodeTable:
         """The nodes, with the volumes that Reserve assumed for the pod."""
-        ...
 
     @property
     def binder(self) -> Binder:
         """Writes to the API server. An exception ends the binding cycle."""
-        ...
 
 
 @runtime_checkable
@@ -335,7 +305,6 @@ class PreBindPlugin(Protocol):
 
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         """Prepare the binding. After a refusal the pod returns to the scheduling queue."""
-        ...
 
 
 @runtime_checkable
@@ -344,7 +313,6 @@ class BindPlugin(Protocol):
 
     async def bind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         """Bind the pod, or return Skip."""
-        ...
 
 
 @runtime_checkable
@@ -353,4 +321,3 @@ class PostBindPlugin(Protocol):
 
     async def postbind(self, pod: Pod, node: str) -> None:
         """Handle the notification."""
-        ...

@@ -117,6 +117,11 @@ class Verdict:
         """Return the reasons of the j-th node."""
         return tuple(self.reasons[k] for k in np.flatnonzero(self.refused[:, node]))
 
+    def status_at(self, node: int, plugin: str) -> Status:
+        """Return the refusal of the j-th node by a plugin."""
+        code = Code.UNRESOLVABLE if self.unresolvable[node] else Code.UNSCHEDULABLE
+        return Status(code, self.reasons_at(node), plugin)
+
     def among(self, nodes: IndexArray, count: int) -> "Verdict":
         """Return this answer about n of `count` nodes as an answer about all of them; the others are not refused."""
         refused, unresolvable = np.zeros((len(self.reasons), count), np.bool_), np.zeros(count, np.bool_)

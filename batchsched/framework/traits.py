@@ -49,7 +49,7 @@ class PluginTraits:
     """The promises of one plugin.
 
     Some capabilities need a computation for each pod or resource. They are optional methods, each with a protocol in
-    `framework.interface` that declares it: `SignaturePlugin`, `LabelReadingPlugin`, `SnapshotLabelsPlugin`,
+    `framework.interface` that declares it: `SignaturePlugin`, `PodLabelKeysPlugin`, `SnapshotLabelsPlugin`,
     `BulkFilterPlugin`, `SelectiveReservePlugin` and `IgnoredResourcesPlugin`.
 
     Args:
@@ -88,11 +88,14 @@ class TraitsPlugin(Protocol):
     @property
     def traits(self) -> PluginTraits:
         """The promises of this plugin; they do not change after construction."""
-        ...
 
 
 SAFE_TRAITS: Final = PluginTraits()
 """The traits of a plugin that declares none: no promise at all."""
+NODE_OBJECT_TRAITS: Final = PluginTraits(
+    placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
+)
+"""The traits of a plugin whose results depend on the Node object and on the pod without its priority."""
 
 
 def traits_of(plugin: object) -> PluginTraits:

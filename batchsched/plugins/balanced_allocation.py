@@ -13,7 +13,7 @@ from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.interface import PreScorePlugin, ScorePlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
-from batchsched.framework.plugin_support.resource_scores import (
+from batchsched.framework.plugin_support.scores import (
     CPU_AND_MEMORY,
     ResourceSpec,
     ScoredResources,

@@ -15,17 +15,18 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import SpecPart
 from batchsched.errors import PluginError
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Hint,
-    Resource,
-)
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.filter_result import FilterResult, fit_error
-from batchsched.framework.interface import PostFilterHandle, PostFilterPlugin, SignaturePlugin, Trial, Trials
+from batchsched.framework.interface import (
+    EnqueueExtensionsPlugin,
+    MultiNodeDryRun,
+    NodeDryRun,
+    PostFilterHandle,
+    PostFilterPlugin,
+    SignaturePlugin,
+)
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import may_preempt
+from batchsched.framework.preemption import may_preempt
 from batchsched.framework.status import Code, PostFilterAnswer, Status
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
@@ -241,7 +242,7 @@ def _select_victims(node: int, handle: PostFilterHandle) -> PreemptionCandidate 
 
 
 def _reprieve_pods(
-    node: str, lower: Sequence[Pod], trial: Trial, handle: PostFilterHandle
+    node: str, lower: Sequence[Pod], trial: NodeDryRun, handle: PostFilterHandle
 ) -> PreemptionCandidate | Status:
     for victim in lower:
         trial.remove(victim)
@@ -258,7 +259,7 @@ def _reprieve_pods(
 
 
 def _select_victims_together(
-    trials: Trials, handle: PostFilterHandle
+    trials: MultiNodeDryRun, handle: PostFilterHandle
 ) -> dict[int, PreemptionCandidate | Status]:
     """Do what `_select_victims` does for all nodes of a dry run at once."""
     names = handle.table.names

@@ -10,9 +10,10 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
+from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.interface import (
+    EnqueueExtensionsPlugin,
     PostFilterHandle,
     PostFilterPlugin,
     PreFilterPlugin,

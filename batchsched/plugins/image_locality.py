@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.interface import ScorePlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.normalize import MAX_SCORE
+from batchsched.framework.plugin_support.scores import MAX_SCORE
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.framework.traits import PluginTraits, ResultScope

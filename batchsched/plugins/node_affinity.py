@@ -14,14 +14,9 @@ from batchsched.api.core.pod import Pod, PreferredSchedulingTerm
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Resource,
-    when_node_begins_to_pass,
-)
+from batchsched.framework.events import Action, ClusterEventWithHint, Resource, when_node_begins_to_pass
 from batchsched.framework.interface import (
+    EnqueueExtensionsPlugin,
     FilterPlugin,
     NormalizeScorePlugin,
     PreFilterPlugin,
@@ -37,7 +32,7 @@ from batchsched.framework.plugin_support.node_selection import (
     selected,
     selects_node,
 )
-from batchsched.framework.plugin_support.normalize import default_normalize
+from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     SKIP,
@@ -49,7 +44,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 NOT_MATCHED: Final = "node(s) didn't match Pod's node affinity/selector"
 NOT_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"
@@ -88,9 +83,7 @@ class NodeAffinity(
     """
 
     name: ClassVar[str] = "NodeAffinity"
-    traits: ClassVar[PluginTraits] = PluginTraits(
-        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
-    )
+    traits: ClassVar[PluginTraits] = NODE_OBJECT_TRAITS
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:

@@ -11,16 +11,20 @@ from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Hint,
     Resource,
+    when_changed,
     when_node_begins_to_pass,
 )
-from batchsched.framework.interface import FilterPlugin, PreFilterPlugin, SignaturePlugin
+from batchsched.framework.interface import (
+    EnqueueExtensionsPlugin,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignaturePlugin,
+)
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import ASK_FILTER, SKIP_FILTER, PreFilterAnswer, Verdict
-from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 UNSATISFIED: Final = "node(s) didn't match Pod's required features"
 USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
@@ -37,9 +41,7 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     """
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
-    traits: ClassVar[PluginTraits] = PluginTraits(
-        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
-    )
+    traits: ClassVar[PluginTraits] = NODE_OBJECT_TRAITS
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -64,16 +66,12 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
         declared = Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE
         return (
             ClusterEventWithHint.on(Resource.NODE, declared, when_node_begins_to_pass(_has_all)),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE, _needs_others),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE, when_changed(required_features)),
         )
 
 
 def _has_all(pod: Pod, node: Node) -> bool:
     return required_features(pod).issubset(node.status.declared_features or ())
-
-
-def _needs_others(_pod: Pod, old: Pod, new: Pod) -> Hint:
-    return Hint.queue_if(required_features(old) != required_features(new))
 
 
 def required_features(pod: Pod) -> frozenset[str]:

@@ -8,18 +8,12 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Resource,
-    when_node_begins_to_pass,
-)
-from batchsched.framework.interface import FilterPlugin, SignaturePlugin
+from batchsched.framework.events import Action, ClusterEventWithHint, Resource, when_node_begins_to_pass
+from batchsched.framework.interface import EnqueueExtensionsPlugin, FilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Verdict
-from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
 
@@ -31,9 +25,7 @@ class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """
 
     name: ClassVar[str] = "NodeName"
-    traits: ClassVar[PluginTraits] = PluginTraits(
-        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
-    )
+    traits: ClassVar[PluginTraits] = NODE_OBJECT_TRAITS
 
     @override
     def signature(self, pod: Pod) -> Hashable:

@@ -7,24 +7,19 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.framework.constrain import EVERY_NODE, Batch, Row
+from batchsched.framework.constrain import EVERY_NODE, CandidateSet, Row, counting_row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Hint,
-    Resource,
-)
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
+    EnqueueExtensionsPlugin,
     FilterPlugin,
     PreFilterPlugin,
     SignaturePlugin,
 )
-from batchsched.framework.nodes.host_ports import EVERY_ADDRESS, HostPort, any_conflict, host_ports
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.nodes.pod_table import EVERY_ADDRESS, HostPort, any_conflict, host_ports
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -90,7 +85,7 @@ class NodePorts(
         )
 
     @override
-    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
         """Return rows: of the pods that request one port of one address or of all addresses, a node has at most one."""
         wanting: dict[HostPort, set[int]] = {}
         for candidate in batch.candidates:
@@ -107,7 +102,8 @@ class NodePorts(
             if sum(count[index] for index in rivals) > 1:
                 free = _free(nodes.table, port, holders)
                 row = rows.get(rivals)
-                rows[rivals] = _row(rivals, free if row is None else np.minimum(row.right, free))
+                limit = free if row is None else np.minimum(row.right, free)
+                rows[rivals] = counting_row(self.name, TAKEN, EVERY_NODE, dict.fromkeys(rivals, 1), limit)
         return tuple(rows.values())
 
     @override
@@ -120,17 +116,6 @@ class NodePorts(
 
 def _freed(pod: Pod, old: Pod, _new: None) -> Hint:
     return Hint.queue_if(any_conflict(host_ports(pod), host_ports(old)))
-
-
-def _row(classes: tuple[int, ...], right: IntArray) -> Row:
-    return Row(
-        partition=EVERY_NODE,
-        classes=np.asarray(classes, np.int32),
-        coefficients=np.ones(len(classes), np.int64),
-        right=right,
-        plugin=NodePorts.name,
-        reason=TAKEN,
-    )
 
 
 def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int]]]:

@@ -14,16 +14,10 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import request_fields, requests
 from batchsched.api.crd.base import SpecPart
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Hint,
-    Resource,
-    when_own,
-)
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
 from batchsched.framework.interface import (
     BulkFilterPlugin,
+    EnqueueExtensionsPlugin,
     FilterPlugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -31,19 +25,17 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import PODS, Nodes, NodeTable
-from batchsched.framework.plugin_support.resource_scores import (
+from batchsched.framework.plugin_support.scores import (
     CPU_AND_MEMORY,
+    MAX_UTILIZATION,
     ResourceSpec,
     ScoredResources,
-    everywhere,
-    is_extended,
-    scored_resources,
-)
-from batchsched.framework.plugin_support.utilization import (
-    MAX_UTILIZATION,
     UtilizationShapePoint,
     broken_line,
     check_rises,
+    everywhere,
+    is_extended,
+    scored_resources,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (

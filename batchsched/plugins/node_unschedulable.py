@@ -11,16 +11,15 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
     Resource,
     when_node_begins_to_pass,
     when_own,
 )
-from batchsched.framework.interface import FilterPlugin, SignaturePlugin
+from batchsched.framework.interface import EnqueueExtensionsPlugin, FilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, Verdict
-from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -33,9 +32,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """
 
     name: ClassVar[str] = "NodeUnschedulable"
-    traits: ClassVar[PluginTraits] = PluginTraits(
-        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
-    )
+    traits: ClassVar[PluginTraits] = NODE_OBJECT_TRAITS
 
     @override
     def signature(self, pod: Pod) -> Hashable:

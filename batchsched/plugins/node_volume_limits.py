@@ -2,33 +2,22 @@
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from operator import attrgetter
 from typing import ClassVar, Final
 
 import numpy as np
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import (
-    CSINode,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    Volume,
-    VolumeAttachment,
-)
+from batchsched.api.core.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row
+from batchsched.framework.constrain import EVERY_NODE, Candidate, CandidateSet, Row, counting_row
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Hint,
-    Resource,
-)
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_changed
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
+    EnqueueExtensionsPlugin,
     FilterPlugin,
     PreFilterPlugin,
     SignaturePlugin,
@@ -47,6 +36,7 @@ from batchsched.framework.plugin_support.volume_listers import (
     claim_identity,
     claim_uses,
     claims,
+    is_rebound,
     key_of,
     may_back,
     not_owner,
@@ -200,7 +190,7 @@ class NodeVolumeLimits(
         return claim
 
     @override
-    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
         """Return rows: for each driver, at most as many volumes on a node as it can still attach.
 
         A row counts pods, so it is valid only if each pod brings its own volumes. Only classes of one pod count,
@@ -216,12 +206,12 @@ class NodeVolumeLimits(
                 brings.setdefault(driver, {})[candidate.index] = count
         free = self._free(sorted(brings), nodes.table)
         return [
-            _row(classes, free[driver])
+            counting_row(self.name, TOO_MANY_VOLUMES, EVERY_NODE, classes, free[driver])
             for driver, classes in sorted(brings.items())
             if sum(classes.values()) > int(free[driver].min(initial=UNLIMITED))
         ]
 
-    def _shared(self, batch: Batch, table: NodeTable) -> Counter[tuple[str, str]]:
+    def _shared(self, batch: CandidateSet, table: NodeTable) -> Counter[tuple[str, str]]:
         """Count the users of each volume: pending pods, and nodes on which it is mounted."""
         users: Counter[tuple[str, str]] = Counter()
         for candidate in batch.candidates:
@@ -267,7 +257,9 @@ class NodeVolumeLimits(
             ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _unmounted),
             ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _mounted_already),
             ClusterEventWithHint.on(Resource.CSI_NODE, gone_or_changed, _limits_changed),
-            ClusterEventWithHint.on(Resource.VOLUME_ATTACHMENT, gone_or_changed, _detached),
+            ClusterEventWithHint.on(
+                Resource.VOLUME_ATTACHMENT, gone_or_changed, when_changed(attrgetter("spec"))
+            ),
             ClusterEventWithHint.on(Resource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
             ClusterEventWithHint.on(Resource.CLAIM, Action.DELETE),
             ClusterEventWithHint.on(Resource.VOLUME, Action.ADD | Action.UPDATE, _volume_changed),
@@ -299,17 +291,9 @@ def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
     return Hint.queue_if(raised)
 
 
-def _detached(_pod: Pod, old: VolumeAttachment, new: VolumeAttachment | None) -> Hint:
-    return Hint.queue_if(new is None or old.spec != new.spec)
-
-
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    if old is not None and (old.spec.volume_name, claim_class(old)) == (
-        new.spec.volume_name,
-        claim_class(new),
-    ):
-        return Hint.SKIP
-    return Hint.queue_if(claims(pod, new))
+    """Return QUEUE if a claim of the pod was created, or got a volume or a class."""
+    return Hint.queue_if(is_rebound(old, new) and claims(pod, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
@@ -322,17 +306,6 @@ def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolum
 def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hint:
     other = new is None or old.provisioner != new.provisioner
     return Hint.queue_if(other and any(claim_uses(pod)))
-
-
-def _row(classes: Mapping[int, int], right: IntArray) -> Row:
-    return Row(
-        partition=EVERY_NODE,
-        classes=np.asarray(list(classes), np.int32),
-        coefficients=np.asarray(list(classes.values()), np.int64),
-        right=right,
-        plugin=NodeVolumeLimits.name,
-        reason=TOO_MANY_VOLUMES,
-    )
 
 
 def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:

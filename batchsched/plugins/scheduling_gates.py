@@ -6,14 +6,8 @@ from typing import ClassVar
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Resource,
-    when_own,
-)
-from batchsched.framework.interface import PreEnqueuePlugin, SignaturePlugin
+from batchsched.framework.events import Action, ClusterEventWithHint, Resource, when_own
+from batchsched.framework.interface import EnqueueExtensionsPlugin, PreEnqueuePlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Code, Status
 from batchsched.framework.traits import PluginTraits
 

@@ -11,12 +11,12 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
     Resource,
     when_node_begins_to_pass,
     when_own,
 )
 from batchsched.framework.interface import (
+    EnqueueExtensionsPlugin,
     FilterPlugin,
     NormalizeScorePlugin,
     PreScorePlugin,
@@ -24,11 +24,11 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes
-from batchsched.framework.plugin_support.normalize import default_normalize
-from batchsched.framework.plugin_support.taints import count_untolerated, untolerated
+from batchsched.framework.plugin_support.node_selection import count_untolerated, untolerated
+from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, IntArray, Status, Verdict
-from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 UNTOLERATED: Final = "node(s) had untolerated taint(s)"
 REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -49,9 +49,7 @@ class TaintToleration(
     """
 
     name: ClassVar[str] = "TaintToleration"
-    traits: ClassVar[PluginTraits] = PluginTraits(
-        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
-    )
+    traits: ClassVar[PluginTraits] = NODE_OBJECT_TRAITS
 
     @override
     def signature(self, pod: Pod) -> Hashable:

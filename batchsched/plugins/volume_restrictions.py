@@ -1,6 +1,6 @@
 """VolumeRestrictions: disks that pods on one node cannot share, and claims that only one pod may use."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -9,19 +9,13 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolumeClaim
-from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, Row, counting_row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
-    Hint,
-    Resource,
-)
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
+    EnqueueExtensionsPlugin,
     FilterPlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
@@ -30,7 +24,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.volume_listers import key_of
+from batchsched.framework.plugin_support.volume_listers import claim_names, key_of, storage_of
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -39,7 +33,6 @@ from batchsched.framework.status import (
     BoolArray,
     Code,
     IndexArray,
-    IntArray,
     PreFilterAnswer,
     Status,
     Verdict,
@@ -117,16 +110,15 @@ class VolumeRestrictions(
     @override
     def signature(self, pod: Pod) -> Hashable:
         volumes = pod.spec.volumes
-        return (disks_of(pod), tuple(_claim_names(pod))) if volumes else ()
+        return (disks_of(pod), claim_names(pod)) if volumes else ()
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
             return SKIP_FILTER
-        users = nodes.table.beside("claims", _claims)
-        names = tuple(_claim_names(pod.pod))
-        for name in names:
-            if f"{pod.pod.namespace}/{name}" not in users:
+        existing = storage_of(nodes.table).claims
+        for name in claim_names(pod.pod):
+            if f"{pod.pod.namespace}/{name}" not in existing:
                 reason = f'persistentvolumeclaim "{name}" not found'
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
         claims = _once_pod(pod.pod, nodes.table)
@@ -138,12 +130,12 @@ class VolumeRestrictions(
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         conflicts = state.read(CONFLICTS)
-        conflicts.uses += sum(name in conflicts.claims for name in _claim_names(added))
+        conflicts.uses += sum(name in conflicts.claims for name in claim_names(added))
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         conflicts = state.read(CONFLICTS)
-        conflicts.uses -= sum(name in conflicts.claims for name in _claim_names(removed))
+        conflicts.uses -= sum(name in conflicts.claims for name in claim_names(removed))
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
@@ -181,7 +173,7 @@ class VolumeRestrictions(
         """Do nothing, because Reserve keeps no state."""
 
     @override
-    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
         """Return rows: at most one pod for a ReadWriteOncePod claim, and one writer for a disk on a node."""
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}
@@ -196,11 +188,15 @@ class VolumeRestrictions(
         for claim, classes in by_claim.items():
             if sum(count[index] for index in classes) > 1:
                 free = 0 if nodes.pods.claim_users.get(claim) else 1
-                rows.append(_row(ALL_NODES, classes, np.asarray([free], np.int64), CLAIM_IN_USE))
+                limit = np.asarray([free], np.int64)
+                once = dict.fromkeys(classes, 1)
+                rows.append(counting_row(self.name, CLAIM_IN_USE, ALL_NODES, once, limit))
         for identity, classes in by_disk.items():
             if sum(count[index] for index in classes) > 1:
                 used = _disks_in_use(nodes, (Disk(identity, shared=False),))
-                rows.append(_row(EVERY_NODE, classes, (~used).astype(np.int64), DISK_IN_USE))
+                once = dict.fromkeys(classes, 1)
+                limit = (~used).astype(np.int64)
+                rows.append(counting_row(self.name, DISK_IN_USE, EVERY_NODE, once, limit))
         return rows
 
     @override
@@ -213,7 +209,7 @@ class VolumeRestrictions(
 
 
 def _let_go(pod: Pod, old: Pod, _new: None) -> Hint:
-    shared = pod.namespace == old.namespace and not set(_claim_names(pod)).isdisjoint(_claim_names(old))
+    shared = pod.namespace == old.namespace and not set(claim_names(pod)).isdisjoint(claim_names(old))
     return Hint.queue_if(shared or _in_use(disks_of(pod), (old,)))
 
 
@@ -225,17 +221,6 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
     if old is not None and old.spec.access_modes == new.spec.access_modes:
         return Hint.SKIP
     return Hint.queue_if(key_of(new) in _claim_keys(pod))
-
-
-def _row(partition: int, classes: Sequence[int], right: IntArray, reason: str) -> Row:
-    return Row(
-        partition=partition,
-        classes=np.asarray(classes, np.int32),
-        coefficients=np.ones(len(classes), np.int64),
-        right=right,
-        plugin=VolumeRestrictions.name,
-        reason=reason,
-    )
 
 
 def disks_of(pod: Pod) -> tuple[Disk, ...]:
@@ -277,28 +262,17 @@ def _in_use(disks: Sequence[Disk], pods: Iterable[Pod]) -> bool:
     )
 
 
-def _claims(snapshot: Snapshot) -> Mapping[str, PersistentVolumeClaim]:
-    claims = snapshot.persistent_volume_claims
-    return {f"{one.metadata.namespace or 'default'}/{one.metadata.name}": one for one in claims}
-
-
-def _claim_names(pod: Pod) -> Iterable[str]:
-    for volume in pod.spec.volumes or ():
-        if volume.persistent_volume_claim:
-            yield volume.persistent_volume_claim.claim_name
-
-
-def _claim_keys(pod: Pod) -> Iterable[str]:
-    return (f"{pod.namespace}/{name}" for name in _claim_names(pod))
+def _claim_keys(pod: Pod) -> tuple[str, ...]:
+    return tuple(f"{pod.namespace}/{name}" for name in claim_names(pod))
 
 
 def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:
     """Return the ReadWriteOncePod claims of a pod."""
     if not pod.spec.volumes:
         return frozenset()
-    users = table.beside("claims", _claims)
+    claims = storage_of(table).claims
     return frozenset(
         key
         for key in _claim_keys(pod)
-        if key in users and READ_WRITE_ONCE_POD in (users[key].spec.access_modes or ())
+        if key in claims and READ_WRITE_ONCE_POD in (claims[key].spec.access_modes or ())
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar, Final
 
 import numpy as np
@@ -9,21 +10,22 @@ from typing_extensions import override
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import (
-    Action,
-    ClusterEventWithHint,
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_changed
+from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
-    Hint,
-    Resource,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignaturePlugin,
 )
-from batchsched.framework.interface import FilterPlugin, PreFilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     VolumeLister,
     claim_class,
+    claim_names,
+    is_rebound,
     key_of,
     may_back,
     storage_of,
@@ -38,7 +40,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 NO_ZONE: Final = "node(s) had no available volume zone"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -77,18 +79,16 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     """
 
     name: ClassVar[str] = "VolumeZone"
-    traits: ClassVar[PluginTraits] = PluginTraits(
-        placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
-    )
+    traits: ClassVar[PluginTraits] = NODE_OBJECT_TRAITS
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return _claim_names(pod)
+        return claim_names(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         requirements: list[ZoneRequirement] = []
-        names = _claim_names(pod.pod)
+        names = claim_names(pod.pod)
         if not names:
             return SKIP_FILTER
         storage = storage_of(nodes.table)
@@ -116,11 +116,12 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         come_or_change = Action.ADD | Action.UPDATE
         labelled = Action.ADD | Action.UPDATE_NODE_LABEL
+        other_mode = when_changed(attrgetter("volume_binding_mode"))
         return (
             ClusterEventWithHint.on(Resource.NODE, labelled, _node_moved),
             ClusterEventWithHint.on(Resource.CLAIM, come_or_change, _claim_changed),
             ClusterEventWithHint.on(Resource.VOLUME, come_or_change, _volume_changed),
-            ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, _class_changed),
+            ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, other_mode),
         )
 
 
@@ -129,29 +130,14 @@ def _node_moved(_pod: Pod, old: Node | None, new: Node) -> Hint:
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    if old is not None and (old.spec.volume_name, claim_class(old)) == (
-        new.spec.volume_name,
-        claim_class(new),
-    ):
-        return Hint.SKIP
-    return Hint.queue_if(key_of(new) in [f"{pod.namespace}/{name}" for name in _claim_names(pod)])
+    named = key_of(new) in [f"{pod.namespace}/{name}" for name in claim_names(pod)]
+    return Hint.queue_if(named and is_rebound(old, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
     if old is not None and _requirements(old) == _requirements(new):
         return Hint.SKIP
     return Hint.queue_if(may_back(new, pod))
-
-
-def _class_changed(_pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
-    return Hint.queue_if(old is None or old.volume_binding_mode != new.volume_binding_mode)
-
-
-def _claim_names(pod: Pod) -> tuple[str, ...]:
-    volumes = pod.spec.volumes or ()
-    return tuple(
-        volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim
-    )
 
 
 def _volume_of(

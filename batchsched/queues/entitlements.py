@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batchsched.queues.gang_order.policy import FloatArray, IntArray
+from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues

@@ -5,19 +5,31 @@ guarantee is the capacity of the cluster. If a queue has both children and PodGr
 child row named `{queue}/` with weight 1, to which these PodGroups belong. So every PodGroup belongs to a leaf,
 `home(queue)`.
 
+    lay_out(tree, TotalCapacity(resources, amounts, weighed), QueueDemand(usage, request, history)) -> QueueTable
+    policies_of(table, default, chosen) -> [Q] policies: that of row q divides among its children
     QueueTable                   frozen: names [Q], parent [Q], guarantee, limit, lending, borrowing, usage [Q, R], ...
     table.home(queue) -> int     row of a queue's own PodGroups
     table.chain(row) -> [D]      row, its parent, ... without the root
     table.with_usage(usage)      the same table with another usage [Q, R]
     Entitlements                 guarantee, fair [Q, R]; lendable, floor, ceiling for policies
+
+Input amounts are those of each queue alone; the table contains sums over subtrees.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from batchsched.queues.gang_order.policy import FloatArray, IntArray
-from batchsched.queues.sharing.sibling_queues import BoolArray
+from batchsched.api.crd.base import in_base_units
+from batchsched.api.crd.podgroup import DEFAULT_QUEUE
+from batchsched.api.crd.queue import QueueSpec
+from batchsched.queues.gang_order import FloatArray, IntArray
+from batchsched.queues.sharing.policy import FairnessPolicy
+from batchsched.queues.sharing.sibling_queues import UNLIMITED, BoolArray
+from batchsched.queues.tree import QueueTree
 
 ROOT = ""
 """Name of row 0."""
@@ -121,3 +133,145 @@ class Entitlements:
     floor: IntArray
     ceiling: IntArray
     lendable: IntArray
+
+
+Number = TypeVar("Number", np.int64, np.float64)
+_PLAIN = QueueSpec()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TotalCapacity:
+    """The capacity of the cluster.
+
+    Args:
+      resources: names of the R resources.
+      amounts: [R] sums over all nodes, in base units.
+      weighed: [R] bool, the resources that dominant shares consider; limits and guarantees hold for all resources.
+    """
+
+    resources: tuple[str, ...]
+    amounts: IntArray
+    weighed: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueueDemand:
+    """Usage and demand of each queue alone, without its children. An absent queue has none.
+
+    Args:
+      usage: by queue, [R] requests of its bound and assumed pods, in base units.
+      request: by queue, [R] usage plus requests of its pending gangs.
+      history: by queue, [R] decayed usage in base units.
+    """
+
+    usage: Mapping[str, IntArray]
+    request: Mapping[str, IntArray]
+    history: Mapping[str, FloatArray] = field(default_factory=dict)
+
+
+class _Rows:
+    """Names, parents and settings of all rows, level by level."""
+
+    def __init__(self, tree: QueueTree, busy: frozenset[str]) -> None:
+        self.names, self.parent, self.specs = [ROOT], [-1], [_PLAIN]
+        below: dict[str, list[str]] = {}
+        for name in sorted({*tree.queues, DEFAULT_QUEUE}):
+            spec = tree.queues[name].spec if name in tree.queues else _PLAIN
+            below.setdefault(spec.parent or ROOT, []).append(name)
+        row = 0
+        while row < len(self.names):
+            name = self.names[row]
+            children = below.get(name, [])
+            for child in children:
+                self._add(child, row, tree.queues[child].spec if child in tree.queues else _PLAIN)
+            if children and name in busy and name != ROOT:
+                self._add(f"{name}{OWN_PODGROUPS_SUFFIX}", row, _PLAIN)
+            row += 1
+        self.row = {name: row for row, name in enumerate(self.names)}
+
+    def _add(self, name: str, parent: int, spec: QueueSpec) -> None:
+        self.names.append(name)
+        self.parent.append(parent)
+        self.specs.append(spec)
+
+
+def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
+    """Build the table of a queue tree.
+
+    Args:
+      tree: the queues.
+      capacity: the capacity of the cluster.
+      load: usage and demand by queue. Queues that do not exist are ignored.
+    """
+    rows = _Rows(tree, frozenset(load.usage) | frozenset(load.request) | frozenset(load.history))
+    count, width = len(rows.names), len(capacity.resources)
+    column = {name: at for at, name in enumerate(capacity.resources)}
+    amounts = {
+        "guarantee": np.zeros((count, width), np.int64),
+        "limit": np.full((count, width), UNLIMITED, np.int64),
+        "lending_limit": np.full((count, width), UNLIMITED, np.int64),
+        "borrowing_limit": np.full((count, width), UNLIMITED, np.int64),
+    }
+    configured = np.zeros((count, width), np.bool_)
+    for row, spec in enumerate(rows.specs):
+        if spec is _PLAIN:
+            continue
+        for setting, into in amounts.items():
+            for resource, amount in in_base_units(getattr(spec, setting)).items():
+                if resource in column:
+                    into[row, column[resource]] = min(amount, UNLIMITED)
+                    configured[row, column[resource]] |= setting == "guarantee"
+    shares = QueueTable(
+        names=tuple(rows.names),
+        parent=np.array(rows.parent, np.int64),
+        guarantee=amounts["guarantee"],
+        limit=amounts["limit"],
+        lending=amounts["lending_limit"],
+        borrowing=amounts["borrowing_limit"],
+        weight=np.array([spec.weight for spec in rows.specs]),
+        priority=np.array([spec.priority for spec in rows.specs], np.int64),
+        usage=_own(rows, load.usage, np.zeros((count, width), np.int64)),
+        request=_own(rows, load.request, np.zeros((count, width), np.int64)),
+        history=_own(rows, load.history, np.zeros((count, width))),
+        capacity=capacity.amounts,
+        weighed=capacity.weighed,
+    )
+    _add_up(shares, configured)
+    return shares
+
+
+def policies_of(
+    shares: QueueTable, default: FairnessPolicy, chosen: Mapping[str, FairnessPolicy]
+) -> tuple[FairnessPolicy, ...]:
+    """Return the policy of every row: the queue's own, or its parent's, or `default` at the root.
+
+    Args:
+      shares: the queue table.
+      default: the policy for queues without a parent.
+      chosen: policy objects by the name of the queue that sets them.
+    """
+    policies: list[FairnessPolicy] = []
+    for row, name in enumerate(shares.names):
+        inherited = policies[int(shares.parent[row])] if row else default
+        policies.append(chosen.get(name, inherited))
+    return tuple(policies)
+
+
+def _own(rows: _Rows, amounts: Mapping[str, NDArray[Number]], into: NDArray[Number]) -> NDArray[Number]:
+    for name, amount in amounts.items():
+        row = rows.row.get(f"{name}{OWN_PODGROUPS_SUFFIX}", rows.row.get(name))
+        if row is not None:
+            into[row] += amount
+    return into
+
+
+def _add_up(shares: QueueTable, configured: BoolArray) -> None:
+    """Add up to the root: usage, requests within limits, and guarantees of queues that set none."""
+    for level in reversed(shares.levels()):
+        parents = shares.parent[level]
+        np.add.at(shares.usage, parents, shares.usage[level])
+        np.add.at(shares.history, parents, shares.history[level])
+        np.add.at(shares.request, parents, np.minimum(shares.request[level], shares.limit[level]))
+        backed = np.zeros_like(shares.guarantee)
+        np.add.at(backed, parents, np.minimum(shares.guarantee[level], shares.limit[level]))
+        shares.guarantee[:] = np.where(configured, shares.guarantee, np.maximum(shares.guarantee, backed))

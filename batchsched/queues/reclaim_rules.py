@@ -1,6 +1,6 @@
 """Reclaim rules: whether a queue may take capacity from another queue.
 
-    may_reclaim(table, entitled, policies, QueueReclaim(reclaimer, victim, gains, loses)) -> bool
+    may_reclaim(table, entitled, policies, ReclaimRequest(reclaimer, victim, gains, loses)) -> bool
 
 Some rules hold under every policy; then the policy decides. Two rows are compared at the children of their lowest
 common ancestor, with the usage of the table. For a second victim, pass the usage that remains after the first
@@ -11,36 +11,19 @@ Source: KEP-1714 of Kueue for the position at which shares are compared; kueue#1
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from batchsched.queues.entitlements import siblings_of
-from batchsched.queues.gang_order.policy import IntArray
+from batchsched.queues.gang_order import IntArray
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueueReclaim:
-    """A request to evict a workload of one queue for a gang of another.
-
-    Args:
-      reclaimer: row of the queue that gains (`table.home`).
-      victim: row of the queue that loses.
-      gains: [R] requests of the gang, in base units.
-      loses: [R] requests of the workload, in base units.
-    """
-
-    reclaimer: int
-    victim: int
-    gains: IntArray
-    loses: IntArray
-
-
 def may_reclaim(
-    shares: QueueTable, entitled: Entitlements, policies: Sequence[FairnessPolicy], request: QueueReclaim
+    shares: QueueTable, entitled: Entitlements, policies: Sequence[FairnessPolicy], request: ReclaimRequest
 ) -> bool:
     """Return whether one queue may take a workload of another.
 
@@ -53,8 +36,7 @@ def may_reclaim(
     if pair is None:
         return False
     parent, gaining_row, path = pair
-    touched = (request.gains > 0) & (request.loses > 0)
-    over = (shares.usage[path] > entitled.guarantee[path]) & touched
+    over = (shares.usage[path] > entitled.guarantee[path]) & request.touched
     if not over.any(axis=1).all():
         return False
     after = shares.usage[gaining_row] + request.gains
@@ -62,17 +44,19 @@ def may_reclaim(
         return True
     usage_after = shares.usage[path] - request.loses
     if (
-        (usage_after < entitled.guarantee[path]) & (shares.usage[path] >= entitled.guarantee[path]) & touched
+        (usage_after < entitled.guarantee[path])
+        & (shares.usage[path] >= entitled.guarantee[path])
+        & request.touched
     ).any():
         return False
     for row in path[:-1].tolist():
         above = int(shares.parent[row])
         siblings = siblings_of(shares, entitled, above)
         first = int(np.searchsorted(shares.parent, above))
-        if not (policies[above].above(siblings, row - first) & touched).any():
+        if not (policies[above].above(siblings, row - first) & request.touched).any():
             return False
     first = int(np.searchsorted(shares.parent, parent))
-    claim = ReclaimRequest(gaining_row - first, int(path[-1]) - first, request.gains, request.loses)
+    claim = replace(request, reclaimer=gaining_row - first, victim=int(path[-1]) - first)
     return policies[parent].may_reclaim(siblings_of(shares, entitled, parent), claim)
 
 
@@ -100,7 +84,7 @@ def all_permitted(
     for row, loses in victims:
         usage = remaining.copy()
         usage[shares.chain(row)] += loses
-        request = QueueReclaim(reclaimer, row, gains, loses)
+        request = ReclaimRequest(reclaimer, row, gains, loses)
         if not may_reclaim(shares.with_usage(usage), entitled, policies, request):
             return False
     return True

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from batchsched.framework.runtime.deadline import DeadlineKeeper
+from batchsched.framework.runtime.deadline import PluginCallCounter
 from batchsched.ports.external import Endpoint, ExceededDeadline, Extenders, ExternalCalls, Reply
 
 NOT_RECORDED: Final = "the recorded session did not ask this"
@@ -42,7 +42,7 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def external_calls(self) -> ExternalCalls:
         """Return external calls that repeat these answers. No extender is called, and no clock is read."""
-        return ExternalCalls(Transcript(self.extenders), DeadlineKeeper(self.overdue))
+        return ExternalCalls(Transcript(self.extenders), PluginCallCounter(self.overdue))
 
 
 NO_ANSWERS: Final = Answers()

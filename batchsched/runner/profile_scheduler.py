@@ -14,11 +14,10 @@ from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
-from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable
 from batchsched.framework.runtime.binding_cycle import unreserve
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.scheduling_queue.entity import Entity, QueueState
@@ -68,7 +67,7 @@ class ProfileScheduler:
     ) -> None:
         self.profile = profile
         self.runner = runner or SessionRunner(profile)
-        self.pipeline: Pipeline = standard().pipeline(profile, self.runner.outside)
+        self.pipeline: Pipeline = standard_registry().pipeline(profile, self.runner.outside)
         self._surplus = _plugins_refusing_surplus(self.pipeline)
         self.taking_part: tuple[Entity, ...] = ()
         """The gangs of the last session."""

@@ -25,8 +25,8 @@ from batchsched.api.decision import Decision
 from batchsched.api.gang import identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.deadline import DeadlineKeeper
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.deadline import PluginCallCounter
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
 from batchsched.record.answers import NO_ANSWERS, Answers, Transcript
 from batchsched.session.session import decide
@@ -83,7 +83,7 @@ class SessionRunner:
         self.profile = profile
         self.overdue = overdue
         self.telemetry = telemetry
-        self.has_external_plugins = bool(standard().foreign(profile))
+        self.has_external_plugins = bool(standard_registry().foreign(profile))
         """Whether plugins of other packages are enabled, which may hang."""
         self.hung = False
         """Whether a plugin hung, so that the scheduler that follows the cluster must be rebuilt."""
@@ -91,7 +91,7 @@ class SessionRunner:
         """The recorded answers of the last session."""
         self._extenders = http_extenders() if profile.extenders else None
         self._transcript = Transcript((), self._extenders)
-        self._keeper = DeadlineKeeper(overdue) if self.has_external_plugins else None
+        self._keeper = PluginCallCounter(overdue) if self.has_external_plugins else None
         self.outside = ExternalCalls(self._transcript, self._keeper)
         """The external calls of the plugins of a scheduler that follows the cluster."""
 
@@ -123,7 +123,7 @@ class SessionRunner:
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
         """Decide a session from its snapshot; a call that exceeds the deadline of the profile disables its plugin."""
 
-        def attempt(keeper: DeadlineKeeper | None) -> Decision:
+        def attempt(keeper: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
             self._transcript.restart(self._transcript.calls)
             outside = ExternalCalls(self._transcript, keeper)
@@ -141,7 +141,7 @@ class SessionRunner:
 
 
 def run_with_deadline(
-    work: Callable[[DeadlineKeeper], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
+    work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
     """Run work that calls plugins under a deadline, and run it again for each plugin that hangs.
 
@@ -153,14 +153,16 @@ def run_with_deadline(
     Returns: The result of the work, and the calls that are overdue now.
     """
     while True:
-        keeper = DeadlineKeeper(overdue)
+        keeper = PluginCallCounter(overdue)
         result = run_until_deadline(partial(work, keeper), keeper, seconds)
         if not isinstance(result, ExceededDeadline):
             return result, overdue
         overdue = (*overdue, result)
 
 
-def run_until_deadline(work: Callable[[], T], keeper: DeadlineKeeper, seconds: float) -> T | ExceededDeadline:
+def run_until_deadline(
+    work: Callable[[], T], keeper: PluginCallCounter, seconds: float
+) -> T | ExceededDeadline:
     """Run work in a thread of its own. If a call of a plugin hangs, abandon the work and return the call."""
     result: Future[T] = Future()
 

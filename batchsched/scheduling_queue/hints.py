@@ -21,11 +21,11 @@ from batchsched.framework.events import (
     Action,
     ClusterEvent,
     ClusterEventWithHint,
-    EnqueueExtensionsPlugin,
     Hint,
     HintFunction,
     Resource,
 )
+from batchsched.framework.interface import EnqueueExtensionsPlugin
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.scheduling_queue.entity import Entity

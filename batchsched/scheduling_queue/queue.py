@@ -16,8 +16,8 @@ from batchsched.framework.events import (
     Action,
     ClusterEvent,
     Resource,
+    events_of,
 )
-from batchsched.framework.object_changes import events_of
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import ask
 from batchsched.scheduling_queue.backoff import BackoffQueue, EntityHeap, is_in_backoff

@@ -14,7 +14,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
@@ -107,7 +107,7 @@ def report_feasibility(
       InvalidInput: the profile names a plugin that does not exist.
       PluginError: a plugin failed.
     """
-    tables = SessionTables(_afterwards(snapshot, decision, key), standard().pipeline(profile))
+    tables = SessionTables(_afterwards(snapshot, decision, key), standard_registry().pipeline(profile))
     members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
     if members is None:
         return None

@@ -12,10 +12,9 @@ import numpy as np
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import PODS
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import IntArray
-from batchsched.queues.gang_order import policy as policies
-from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.gang_order import make_gang_order
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, by_queue
@@ -122,13 +121,13 @@ class _Tree:
 
     def __init__(self, snapshot: Snapshot, profile: Profile, now: float) -> None:
         self._now = now
-        self._tables = tables = SessionTables(snapshot, standard().pipeline(profile))
+        self._tables = tables = SessionTables(snapshot, standard_registry().pipeline(profile))
         tables.refresh()
         self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
         chosen = QueuePolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(by_queue(snapshot.usage), profile.usage_half_life_seconds)
         self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
-        order = policies.make_policy(profile.policy.name, profile.policy.args, POLICIES)
+        order = make_gang_order(profile.policy.name, profile.policy.args)
         line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
         gangs = [tables.pending_gang(members) for members in line.members]
         orders = PolicyOrders(line.columns, line.partially_bound, order, now)

@@ -17,8 +17,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.config.schema import Profile
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.queues.gang_order.batch import DEFAULT_RUNTIME_SECONDS
-from batchsched.queues.gang_order.headroom import SLOWDOWN_BOUND_SECONDS
+from batchsched.queues.gang_order import DEFAULT_RUNTIME_SECONDS, SLOWDOWN_BOUND_SECONDS
 from batchsched.session.joint.formulation import Formulation, SessionContext, lasting_problem
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang, PodGroupState, RunningGang

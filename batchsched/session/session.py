@@ -11,12 +11,11 @@ from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
-from batchsched.framework.runtime.timing import PluginTimings
+from batchsched.framework.runtime.plugin_call import PluginTimings
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls, NoTelemetry, Telemetry
-from batchsched.queues.gang_order import policy as policies
-from batchsched.queues.gang_order.builtin import POLICIES
+from batchsched.queues.gang_order import make_gang_order
 from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
@@ -56,13 +55,13 @@ class Session:
         brief: bool = False,
     ) -> None:
         self.profile = profile
-        self.tables = SessionTables(snapshot, pipeline or standard().pipeline(profile, outside))
+        self.tables = SessionTables(snapshot, pipeline or standard_registry().pipeline(profile, outside))
         self._brief = brief
         self._held: tuple[HeldGang, ...] = snapshot.held
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
-        self._policy = policies.make_policy(profile.policy.name, profile.policy.args, POLICIES)
+        self._policy = make_gang_order(profile.policy.name, profile.policy.args)
         self._order = GangOrder(self.tables, self._policy, profile, past)
         self._admission = Admission.of_tables(self.tables)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from bench.pipeline.clusters import BY_NAME, WORKLOADS, snapshot
 from bench.pipeline.points import WHOLE, Seconds, by_point
 from bench.pipeline.sessions import of_a_class, same, second_session, session
@@ -52,7 +52,7 @@ def points(options: argparse.Namespace, name: str) -> list[Line]:
         runs: list[tuple[Seconds, Seconds]] = []
         for seed in range(options.seed, options.seed + options.repeats):
             cluster = snapshot(BY_NAME[name], nodes, 51, seed)
-            runs.append(by_point(cluster, standard().pipeline(Profile()), 50))
+            runs.append(by_point(cluster, standard_registry().pipeline(Profile()), 50))
         for which, place in enumerate((at, at + len(sizes))):
             for key in dict.fromkeys(key for run in runs for key in run[which]):
                 micros = statistics.median(run[which].get(key, 0.0) for run in runs) * 1e6

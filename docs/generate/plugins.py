@@ -12,12 +12,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
-from batchsched.framework.events import Action, EnqueueExtensionsPlugin, written
+from batchsched.framework.events import Action, written
+from batchsched.framework.interface import EnqueueExtensionsPlugin
 from batchsched.framework.runtime.deadline import is_ours
 from batchsched.framework.runtime.plugin_call import name_of
-from batchsched.framework.runtime.registry import found
-from batchsched.framework.runtime.result_validation import POINTS, Point
+from batchsched.framework.runtime.registry import load_plugin_classes
+from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.traits import PlacementEffect, traits_of
+from docs.generate.point_texts import POINT_TEXTS
 
 EFFECTS: Final = {
     PlacementEffect.NONE: "placing a pod does not change it",
@@ -72,14 +74,14 @@ _RANGES: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def plugins() -> str:
     """Return the page of plugins: the description, extension points, events and arguments of each."""
-    ours = {name_of(one): one for one in found() if is_ours(one)}
+    ours = {name_of(one): one for one in load_plugin_classes() if is_ours(one)}
     order = [name for name in (*DEFAULT_PLUGINS, *sorted(ours)) if name in ours]
     return "\n\n".join([_PLUGINS, *(_plugin(name, ours[name]) for name in dict.fromkeys(order))])
 
 
 def pod_life() -> str:
     """Return the page of extension points: when each is called, and the effect of each answer."""
-    return "\n\n".join([_POD, *(_point(name, point) for name, point in POINTS.items())])
+    return "\n\n".join([_POD, *(_point(name) for name in POINTS)])
 
 
 def points_of(plugin: type) -> tuple[str, ...]:
@@ -191,9 +193,10 @@ def _default(field: FieldInfo) -> str:
     return f"`{json.dumps(to_jsonable_python(default, by_alias=True))}`"
 
 
-def _point(name: str, point: Point) -> str:
-    head = f"## {name}\n\n`{point.method}` is called {point.asked}."
-    if not point.then:
-        return f"{head}\n\nAnswer: {point.answer}."
-    rows = [f"| {code} | {then} |" for code, then in point.then.items()]
+def _point(name: str) -> str:
+    text = POINT_TEXTS[name]
+    head = f"## {name}\n\n`{POINTS[name].method}` is called {text.called}."
+    if not text.effects:
+        return f"{head}\n\nAnswer: {text.answer}."
+    rows = [f"| {code} | {effect} |" for code, effect in text.effects.items()]
     return "\n".join([head, "", "| answer | effect |", "|---|---|", *rows])

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.sharing.registry import registered_policies
-from batchsched.queues.sharing.shared_surplus import SharedSurplus
+from batchsched.queues.gang_order import POLICIES
+from batchsched.queues.sharing.policy import SharedSurplus, registered_policies
 
 _HEAD = """# Policies
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchsched.framework.events import Hint
-from batchsched.framework.object_changes import events_of
+from batchsched.framework.events import Hint, events_of
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from bench.event_storm import fill, main, refuse, refusing, storm

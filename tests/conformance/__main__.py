@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from batchsched.framework.runtime.registry import found
+from batchsched.framework.runtime.registry import load_plugin_classes
 from tests.conformance import cycle, runner, streams
 
 OWN = frozenset({"GangScheduling"})
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
         wrong += area.wrong
         compared += area.cases
     if not compared:
-        print(f"{folder}: no cases found; expected AREA.json or AREA.json.gz", file=sys.stderr)
+        print(f"{folder}: no cases load_plugin_classes; expected AREA.json or AREA.json.gz", file=sys.stderr)
         return 2
     return 1 if wrong else 0
 
@@ -86,7 +86,7 @@ def compare_cases(name: str, path: Path) -> Area:
 
 def differences(case: runner.Case) -> Iterator[str]:
     """Yield what differs in one case, the plugins first."""
-    known = {plugin.name: plugin for plugin in found()}  # type: ignore[attr-defined]
+    known = {plugin.name: plugin for plugin in load_plugin_classes()}  # type: ignore[attr-defined]
     asked = {*case.expected.pre_filter, *case.expected.filter, *case.expected.raw}
     for name in sorted(asked - set(known)):
         yield f"{case.name} {name}: the plugin is missing"

@@ -13,7 +13,7 @@ from batchsched.api.decision import Decision
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
-from batchsched.framework.preemption.post_filter import (
+from batchsched.framework.preemption import (
     Handle,
     Nominations,
     filter_with_nominations,
@@ -21,7 +21,7 @@ from batchsched.framework.preemption.post_filter import (
     message,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import Code, Status
 from batchsched.plugins.default_preemption import DefaultPreemption, ineligible
 from batchsched.session.session import decide
@@ -57,7 +57,7 @@ class Asked:
 
 def asked(case: runner.Case) -> Asked:
     """Run PreFilter and Filter over a case's cluster."""
-    pipeline = standard().pipeline(profile_of(case))
+    pipeline = standard_registry().pipeline(profile_of(case))
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
     nominations = Nominations.of(case.nominated_pods, cluster.table)
     handle = Handle(

@@ -16,7 +16,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from tests.conformance import runner
 
 NAMED = 8
@@ -42,7 +42,7 @@ def read(path: Path) -> Stream:
 
 def mismatches(stream: Stream) -> Iterator[str]:
     """Take the arrivals one by one, bound where they were recorded to go; yield what differs."""
-    table, pipeline = start(stream), standard().pipeline(Profile())
+    table, pipeline = start(stream), standard_registry().pipeline(Profile())
     for at, (number, expected) in enumerate(zip(stream.arrivals, stream.expected, strict=True)):
         template = stream.templates[number]
         metadata = msgspec.structs.replace(template.metadata, name=f"p{at:05d}", uid=f"u{at}")

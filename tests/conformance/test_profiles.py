@@ -10,7 +10,7 @@ from batchsched.config.kube_scheduler import KubeSchedulerConfiguration
 from batchsched.config.load import load
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.pipeline import names
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from tests.conformance import runner
 
 AREAS = {
@@ -34,7 +34,7 @@ def stated(case: runner.Case) -> KubeSchedulerConfiguration:
 
 
 def cycle(case: runner.Case) -> dict[str, Any]:
-    pipeline = standard().pipeline(stated(case).converted().profiles[0])
+    pipeline = standard_registry().pipeline(stated(case).converted().profiles[0])
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
     scan = pipeline.scan(cluster.pod, cluster.table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)
@@ -61,7 +61,7 @@ def test_nothing_that_a_recorded_profile_states_is_without_effect(area):
 
 def test_what_kube_scheduler_writes_of_its_own_defaults_is_our_default_pipeline():
     written = load(Path(__file__).parent.parent / "config/kube_scheduler.yaml").profiles[0]
-    ours, theirs = standard().pipeline(Profile()), standard().pipeline(written)
+    ours, theirs = standard_registry().pipeline(Profile()), standard_registry().pipeline(written)
     assert names(theirs.plugins) == names(ours.plugins)
     for point in ("prefilters", "filters", "prescores", "scores", "reserves", "permits", "queue_sorts"):
         assert names(getattr(theirs, point)) == names(getattr(ours, point))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.framework.runtime.registry import found
+from batchsched.framework.runtime.registry import load_plugin_classes
 from tests.conformance import cycle, runner
 
 AREAS = (
@@ -27,7 +27,7 @@ NOT_RECORDED = {
     "SchedulingGates",
     "SelectorSpread",
 }
-PLUGINS = {plugin.name: plugin for plugin in found() if plugin.name not in NOT_RECORDED}  # type: ignore[attr-defined]
+PLUGINS = {plugin.name: plugin for plugin in load_plugin_classes() if plugin.name not in NOT_RECORDED}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("area", sorted({*AREAS} - {"preemption"}))

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from batchsched.config.plugins import DEFAULT_PLUGINS
 from batchsched.framework.runtime.result_validation import POINTS
 from docs.generate.plugins import _arguments, _docstring, plugins, pod_life, points_of
+from docs.generate.point_texts import POINT_TEXTS
 
 
 class Inner(BaseModel):
@@ -45,6 +46,9 @@ def test_every_plugin_has_its_section_and_the_defaults_stand_first_in_their_orde
 
 def test_every_point_has_its_section_in_call_order():
     assert re.findall(r"^## (\w+)$", pod_life(), re.MULTILINE) == list(POINTS)
+    for name, point in POINTS.items():
+        assert tuple(POINT_TEXTS[name].effects) == point.codes
+        assert bool(point.codes) != bool(POINT_TEXTS[name].answer)
     assert "| Wait | the pod stays assumed until it is allowed" in pod_life()
 
 

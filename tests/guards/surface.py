@@ -32,12 +32,12 @@ from batchsched.cli.app import app
 from batchsched.cli.schema import Subject, schema_of
 from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
 from batchsched.framework import interface, per_node, traits
-from batchsched.framework.runtime.registry import found
+from batchsched.framework.runtime.registry import load_plugin_classes
 from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.status import Code
 from batchsched.observability.metrics import Metrics
-from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.sharing.registry import registered_policies
+from batchsched.queues.gang_order import POLICIES
+from batchsched.queues.sharing.policy import registered_policies
 from batchsched.session.session import decide
 from docs.generate.events import EVENTS
 
@@ -273,7 +273,7 @@ def entry_points() -> Iterator[str]:
 
 def plugins() -> Iterator[str]:
     """Name the plugins, the points that each has, and its arguments with their defaults."""
-    for plugin in sorted(found(), key=lambda one: str(getattr(one, "name", ""))):
+    for plugin in sorted(load_plugin_classes(), key=lambda one: str(getattr(one, "name", ""))):
         if not plugin.__module__.startswith("batchsched."):
             continue
         asked = [name for name, point in POINTS.items() if callable(getattr(plugin, point.method, None))]
@@ -314,7 +314,7 @@ def _default(value: Any) -> str:
 def extension_points() -> Iterator[str]:
     """State the protocols of plugins: methods with their signatures, and the classes for authors."""
     for name, point in POINTS.items():
-        yield f"{name}: {point.method}; {', '.join(sorted(code.name for code in point.then))}"
+        yield f"{name}: {point.method}; {', '.join(sorted(code.name for code in point.codes))}"
     yield f"codes: {', '.join(code.name for code in Code)}"
     for trait in fields(traits.PluginTraits):
         yield f"trait {trait.name} = {trait.default}"

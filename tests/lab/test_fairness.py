@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from batchsched.api.crd.queue import Queue
 from batchsched.lab.fairness import measure, water_filled
 from batchsched.queues.entitlements import entitlements
-from batchsched.queues.sharing.registry import make_sharing_policy
-from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out, policies_of
+from batchsched.queues.queue_table import QueueDemand, TotalCapacity, lay_out, policies_of
+from batchsched.queues.sharing.policy import make_sharing_policy
 from batchsched.queues.tree import QueueTree
 from batchsched.simulator.result import QueueSeries, RunResult, Series
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.queue_positions import queue_allocations
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.status_page import cluster_view, pod_counts
 from batchsched.observability.metrics import Metrics
@@ -168,7 +168,7 @@ def in_standby_history(state: ClusterState) -> Mapping[str, Mapping[str, float]]
 def test_usage_of_a_queue_is_the_same_number_everywhere(drawn):
     state = cluster_of(drawn)
     expected = by_rule(drawn)
-    tables = SessionTables(state.snapshot(), standard().pipeline(PROFILE))
+    tables = SessionTables(state.snapshot(), standard_registry().pipeline(PROFILE))
     tables.refresh()
     assert plain(state.queue_usage.allocated) == expected
     assert plain(in_limits(tables)) == expected

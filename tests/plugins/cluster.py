@@ -17,7 +17,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import Handle, Nominations, filter_with_nominations
+from batchsched.framework.preemption import Handle, Nominations, filter_with_nominations
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, Verdict
 from tests.conformance.draw import case

@@ -14,7 +14,7 @@ from batchsched.api.core.cluster_objects import Namespace, Service
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Candidate, Row, Sense
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Candidate, CandidateSet, Row, Sense
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
 from batchsched.framework.pod_class import PodClass
@@ -112,14 +112,14 @@ class World:
         return table_of(self.nodes, self.bound, self.namespaces)
 
 
-def batch_of(world: World, table: NodeTable, reach: BoolArray | None = None) -> Batch:
+def batch_of(world: World, table: NodeTable, reach: BoolArray | None = None) -> CandidateSet:
     candidates: list[Candidate] = []
     for number, gang in enumerate(world.gangs):
         for one, count in gang.classes:
             candidates.append(
                 Candidate(len(candidates), class_of(table, one), number, count, gang.rigid, reach)
             )
-    return Batch(candidates)
+    return CandidateSet(candidates)
 
 
 def walk(plugin: Any, world: World, random: Random, reach: BoolArray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,7 +196,7 @@ def come_and_go(
         yield
 
 
-def broken(row: Row, batch: Batch, placed: np.ndarray, taken: np.ndarray) -> list[int]:
+def broken(row: Row, batch: CandidateSet, placed: np.ndarray, taken: np.ndarray) -> list[int]:
     """The domains in which a row does not hold."""
     size = placed.shape[1]
     special = {ALL_NODES: np.zeros(size, np.int64), EVERY_NODE: np.arange(size)}

@@ -9,7 +9,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
 from batchsched.framework.runtime.pipeline import Pipeline, names
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SKIP, SUCCESS
 from batchsched.plugins.default_binder import DefaultBinder
 from batchsched.ports.cluster import Binding
@@ -52,7 +52,7 @@ def test_a_binder_before_it_comes_first(answer, writes):
 
 
 def test_it_binds_unless_a_profile_says_otherwise():
-    assert names(standard().pipeline(Profile()).binds) == ("DefaultBinder",)
+    assert names(standard_registry().pipeline(Profile()).binds) == ("DefaultBinder",)
     off = Profile.model_validate({"plugins": {"bind": {"disabled": [{"name": "DefaultBinder"}]}}})
-    assert standard().pipeline(off).binds == ()
+    assert standard_registry().pipeline(off).binds == ()
     assert DefaultBinder().signature(pod()) is DefaultBinder().signature(known())

@@ -14,9 +14,9 @@ from batchsched.api.core.pod import Container
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import Handle, Nominations, make_room
+from batchsched.framework.preemption import Handle, Nominations, make_room
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import Code, Verdict
 from batchsched.plugins.default_preemption import (
     DefaultPreemption,
@@ -447,7 +447,9 @@ def test_nodes_tried_together_are_found_as_one_by_one(there, wish, waiting, budg
         for at, (where, high, some) in enumerate(waiting)
     ]
     default = [
-        each for each in standard().pipeline(Profile()).plugins if not isinstance(each, GangScheduling)
+        each
+        for each in standard_registry().pipeline(Profile()).plugins
+        if not isinstance(each, GangScheduling)
     ]
     pipeline, nominations = Pipeline([*default, *others]), Nominations.of(nominated, made)
     requests, nonzero = made.read_requests(one)

@@ -1,5 +1,5 @@
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.preemption.post_filter import Handle, Nominations, make_room
+from batchsched.framework.preemption import Handle, Nominations, make_room
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.framework.constrain import ALL_NODES, Batch, Candidate
+from batchsched.framework.constrain import ALL_NODES, Candidate, CandidateSet
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.balanced_allocation import BalancedAllocation
@@ -105,7 +105,7 @@ def test_several_pods_are_admitted_exactly_when_each_would_be(drawn, data):
 @given(drawn=areas(), data=st.data())
 def test_rows_hold_for_whatever_the_filters_let_pass(drawn, data):
     made, *wishes = drawn
-    batch = Batch([Candidate(at, class_of(made, one), at, 3, False) for at, one in enumerate(wishes)])
+    batch = CandidateSet([Candidate(at, class_of(made, one), at, 3, False) for at, one in enumerate(wishes)])
     rows = [row for kind in CONSTRAINING for row in kind().constrain(batch, made.all())]
     placed = np.zeros((len(wishes), len(made.nodes)), np.int64)
     for step in range(data.draw(st.integers(0, 6))):

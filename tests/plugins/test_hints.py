@@ -12,9 +12,8 @@ from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Resource
+from batchsched.framework.events import Resource, events_of
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.object_changes import events_of
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.status import Code

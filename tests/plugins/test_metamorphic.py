@@ -18,7 +18,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.per_node import PerNodeFilter, PerNodeScore
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status, Verdict
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.node_unschedulable import NodeUnschedulable
@@ -80,7 +80,7 @@ ARGUMENTS: tuple[dict[str, dict[str, Any]], ...] = (
 
 def pipeline(arguments: dict[str, dict[str, Any]]) -> Any:
     """All default plugins and the classic SelectorSpread, with some arguments."""
-    return standard().pipeline(
+    return standard_registry().pipeline(
         Profile.model_validate(
             {
                 "plugins": {"multiPoint": {"enabled": [{"name": "SelectorSpread", "weight": 1}]}},

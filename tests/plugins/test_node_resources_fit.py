@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.plugin_support.utilization import broken_line
+from batchsched.framework.plugin_support.scores import broken_line
 from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from tests.plugins.cluster import class_of, filtered, node, pod, refusals, scores, table
 

@@ -10,7 +10,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.plugins import DEFAULT_PLUGINS
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import Code
 from batchsched.plugins.selector_spread import SelectorSpread
 from tests.plugins import neighbours as nb
@@ -104,5 +104,5 @@ def test_a_pod_with_constraints_of_its_own_is_left_to_pod_topology_spread():
 
 
 def test_optional_plugins_are_installed_and_off():
-    assert {"SelectorSpread", "QOSSort"} <= set(standard().names)
+    assert {"SelectorSpread", "QOSSort"} <= set(standard_registry().names)
     assert not {"SelectorSpread", "QOSSort"} & set(DEFAULT_PLUGINS)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from batchsched.queues.gang_order.policy import GangColumns
+from batchsched.queues.gang_order import GangColumns
 
 DAY = 86400.0
 

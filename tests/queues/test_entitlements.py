@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 
 from batchsched.queues.entitlements import entitlements
-from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.sharing.registry import make_sharing_policy, registered_policies
+from batchsched.queues.gang_order import POLICIES
+from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of, trees
 
 EVERY = sorted({*registered_policies(), *POLICIES})

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from batchsched.api.crd.queue import Queue
-from batchsched.queues.sharing.registry import registered_policies
+from batchsched.queues.sharing.policy import registered_policies
 from tests.queues.sharing.trees import cluster, divided, shares_of
 
 PAGE = (Path(__file__).parents[2] / "docs/queues.md").read_text("utf-8")

@@ -1,7 +1,6 @@
 """What does not fit in queues is named, with what to do about it."""
 
-from batchsched.queues.queue_validation import invalid_settings
-from batchsched.queues.tree import QueueTree
+from batchsched.queues.tree import QueueTree, invalid_settings
 from tests.queues.sharing.trees import queue
 
 KNOWN = ("cpu", "memory", "nvidia.com/gpu")

@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.queues.entitlements import siblings_of
-from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.reclaim_rules import QueueReclaim, all_permitted, may_reclaim
-from batchsched.queues.sharing.registry import make_sharing_policy, registered_policies
+from batchsched.queues.gang_order import POLICIES
+from batchsched.queues.reclaim_rules import all_permitted, may_reclaim
+from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
+from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import Case, case, cluster, queue, shares_of, trees
 
 EVERY = sorted({*registered_policies(), *POLICIES})
 
 
-def wishes(found: Case, seed: int) -> list[QueueReclaim]:
+def wishes(found: Case, seed: int) -> list[ReclaimRequest]:
     """A dozen wishes among the leaves, what is lost always being something that runs there."""
     chance = np.random.default_rng(seed)
     shares = found.shares
@@ -25,11 +26,11 @@ def wishes(found: Case, seed: int) -> list[QueueReclaim]:
         holds = shares.usage[victim]
         loses = (holds * chance.choice([0.25, 0.5, 1.0])).astype(np.int64)
         gains = (found.entitled.ceiling[reclaimer] * chance.choice([0.1, 0.3, 0.6])).astype(np.int64)
-        made.append(QueueReclaim(reclaimer, victim, gains, loses))
+        made.append(ReclaimRequest(reclaimer, victim, gains, loses))
     return made
 
 
-def after(shares, wish: QueueReclaim):
+def after(shares, wish: ReclaimRequest):
     """The tree when the victim went and the reclaimer came."""
     usage = shares.usage.copy()
     usage[shares.chain(wish.victim)] -= wish.loses
@@ -83,7 +84,7 @@ def test_victims_come_only_from_queues_above_their_entitlement(name, shares, see
 @given(shares=trees(), seed=SEEDS)
 def test_two_queues_never_evict_each_other_in_turn(name, shares, seed):
     for found, wish in granted(name, shares, seed):
-        back = QueueReclaim(wish.victim, wish.reclaimer, wish.loses, wish.gains)
+        back = ReclaimRequest(wish.victim, wish.reclaimer, wish.loses, wish.gains)
         assert not may_reclaim(after(shares, wish), found.entitled, found.policies, back)
 
 
@@ -92,9 +93,9 @@ def test_two_queues_never_evict_each_other_in_turn(name, shares, seed):
 def test_nobody_takes_from_itself_nor_what_it_does_not_want(name, shares, seed):
     found = case(shares, make_sharing_policy(name, {}))
     for wish in wishes(found, seed):
-        itself = QueueReclaim(wish.victim, wish.victim, wish.gains, wish.loses)
+        itself = ReclaimRequest(wish.victim, wish.victim, wish.gains, wish.loses)
         assert not may_reclaim(shares, found.entitled, found.policies, itself)
-        nothing = QueueReclaim(wish.reclaimer, wish.victim, np.zeros_like(wish.gains), wish.loses)
+        nothing = ReclaimRequest(wish.reclaimer, wish.victim, np.zeros_like(wish.gains), wish.loses)
         assert not may_reclaim(shares, found.entitled, found.policies, nothing)
 
 
@@ -113,7 +114,7 @@ def test_second_victim_is_compared_with_what_the_first_left():
     shares = shares_of((queue("a"), queue("b")), cluster(gpu=8), {"b": [8]}, {"a": [8]})
     found = case(shares, make_sharing_policy("drf", {}))
     a, b, half = shares.home("a"), shares.home("b"), np.array([4])
-    assert may_reclaim(shares, found.entitled, found.policies, QueueReclaim(a, b, half, half))
+    assert may_reclaim(shares, found.entitled, found.policies, ReclaimRequest(a, b, half, half))
     assert not all_permitted(shares, found.entitled, found.policies, a, half, [(b, half), (b, half)])
 
 
@@ -127,5 +128,5 @@ def test_team_within_its_guarantee_wins_it_back_for_a_member_that_has_none():
     shares = shares_of(queues, cluster(gpu=8), {"b1": [8]}, {"r1": [4]})
     for name in EVERY:
         found = case(shares, make_sharing_policy(name, {}))
-        wish = QueueReclaim(shares.home("r1"), shares.home("b1"), np.array([4]), np.array([8]))
+        wish = ReclaimRequest(shares.home("r1"), shares.home("b1"), np.array([4]), np.array([8]))
         assert may_reclaim(shares, found.entitled, found.policies, wish), name

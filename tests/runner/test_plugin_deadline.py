@@ -10,8 +10,8 @@ import pytest
 from batchsched.api.gang import identity_of
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginOverdue
-from batchsched.framework.runtime.deadline import DeadlineKeeper, DeadlinePlugin, DisabledPlugin, is_ours
-from batchsched.framework.runtime.registry import Registry, found
+from batchsched.framework.runtime.deadline import DeadlinePlugin, DisabledPlugin, PluginCallCounter, is_ours
+from batchsched.framework.runtime.registry import Registry, load_plugin_classes
 from batchsched.ports.external import ExceededDeadline, ExternalCalls, PluginDeadline
 from batchsched.record.answers import Answers
 from batchsched.runner import session_runner
@@ -57,7 +57,7 @@ class Hanging(Faulty):
         super().__init__(HANGS["point"], HANGS["how"])
 
 
-REGISTRY = Registry((*found(), Hanging), (*DEFAULT_PLUGINS, "Hanging"), DEFAULT_WEIGHTS)
+REGISTRY = Registry((*load_plugin_classes(), Hanging), (*DEFAULT_PLUGINS, "Hanging"), DEFAULT_WEIGHTS)
 SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
 
 
@@ -122,7 +122,7 @@ def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
 def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_hangs(monkeypatch):
     HANGS.update(point="Filter", how=waiting)
     for module in (session_runner, session):
-        monkeypatch.setattr(module, "standard", lambda: REGISTRY)
+        monkeypatch.setattr(module, "standard_registry", lambda: REGISTRY)
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, pluginDeadlineSeconds=DEADLINE)
     runner = SessionRunner(chosen)
     following = Session(SNAPSHOT, chosen, REGISTRY.pipeline(chosen, runner.outside))
@@ -139,7 +139,7 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
 
 
 def test_calls_of_other_threads_than_that_of_the_session_have_no_deadline():
-    keeper = DeadlineKeeper()
+    keeper = PluginCallCounter()
     decision = run_until_deadline(lambda: keeper.watch("own", "Filter", lambda: 1), keeper, 1.0)
     assert decision == 1
     keeper.abandoned = True
@@ -163,7 +163,7 @@ def test_exception_of_the_work_is_raised():
 
 
 def test_two_plugins_that_hang_are_both_given_up():
-    def work(minder: DeadlineKeeper) -> list[str]:
+    def work(minder: PluginCallCounter) -> list[str]:
         failed = []
         for name in ("one", "two"):
             try:
@@ -178,14 +178,14 @@ def test_two_plugins_that_hang_are_both_given_up():
 
 
 def test_abandoned_session_ends_when_the_plugin_returns():
-    minder = DeadlineKeeper()
+    minder = PluginCallCounter()
     minder.abandoned = True
     with pytest.raises(DisabledPlugin):
         minder.watch("late", "Filter", lambda: True)
 
 
 def test_call_that_is_known_to_be_overdue_is_not_made():
-    minder = DeadlineKeeper((ExceededDeadline("slow", "Filter", 2, 1.0),))
+    minder = PluginCallCounter((ExceededDeadline("slow", "Filter", 2, 1.0),))
     assert minder.watch("slow", "Filter", lambda: "first") == "first"
     with pytest.raises(PluginOverdue, match="slow failed in Filter: took longer than 1 s"):
         minder.watch("slow", "Filter", sys.exit)
@@ -194,8 +194,8 @@ def test_call_that_is_known_to_be_overdue_is_not_made():
 
 def test_built_in_plugins_have_no_deadline():
     chosen = profile(plugins={"disabled": ["PrioritySort"]})
-    made = REGISTRY.pipeline(chosen, ExternalCalls(deadline=DeadlineKeeper())).plugins
+    made = REGISTRY.pipeline(chosen, ExternalCalls(deadline=PluginCallCounter())).plugins
     assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
     assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.pipeline(chosen).plugins)
     assert REGISTRY.foreign(chosen) == ("Hanging",)
-    assert is_ours(found()[0])
+    assert is_ours(load_plugin_classes()[0])

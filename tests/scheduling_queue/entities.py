@@ -10,7 +10,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.config.schema import Profile
 from batchsched.framework.events import ClusterEventWithHint, Hint
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 
@@ -41,7 +41,7 @@ def group(name: str, minimum: int = 1, **spec: Any) -> PodGroup:
 
 def standard_pipeline() -> Pipeline:
     """The default plugins."""
-    return standard().pipeline(Profile())
+    return standard_registry().pipeline(Profile())
 
 
 def queue(*plugins: object, pipeline: Pipeline | None = None) -> SchedulingQueue:

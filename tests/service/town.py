@@ -15,7 +15,7 @@ from batchsched.controllers.evictor import Evictor
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import Binding, NodeSelection, VolumeBinding
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -244,11 +244,11 @@ class Town:
 
 def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
     """Let every planner have one more plugin."""
-    usual = standard()
+    usual = standard_registry()
 
     class Registry:
         def pipeline(self, chosen: Profile, outside: Any) -> Pipeline:
             made = usual.pipeline(chosen, outside)
             return Pipeline((*made.plugins, plugin), made.weights)
 
-    monkeypatch.setattr(planning, "standard", Registry)
+    monkeypatch.setattr(planning, "standard_registry", Registry)

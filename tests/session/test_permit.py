@@ -13,7 +13,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
 from batchsched.framework.traits import PluginTraits
 from batchsched.session.session import Session
@@ -84,7 +84,7 @@ def decide_with(
     recorder: Any, snapshot: Snapshot, now: float = NOW, **settings: Any
 ) -> tuple[Decision, Session]:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    usual = standard().pipeline(chosen)
+    usual = standard_registry().pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((*usual.plugins, recorder), usual.weights))
     return sessions.decide(now, 0), sessions
 

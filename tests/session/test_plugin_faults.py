@@ -13,7 +13,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import ALL_NODES, Row
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import (
     SKIP,
     SUCCESS,
@@ -248,7 +248,7 @@ USUAL = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
 
 def decide_with(plugin: object, snapshot: Snapshot = USUAL, **settings: Any) -> tuple[Decision, Session]:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    usual = standard().pipeline(chosen)
+    usual = standard_registry().pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((plugin, *usual.plugins), usual.weights))
     return sessions.decide(NOW, 0), sessions
 
@@ -304,7 +304,7 @@ def test_fault_as_room_is_to_be_made_fails_the_pod_that_it_was_for(point, fault)
     wish = gang(BAD, 1, requests={"gpu": 2})
     snapshot = cluster(nodes(6, gpu=1), wish, gang("gpt", 2), alone(1, gpu=1))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
-    usual = standard().pipeline(chosen)
+    usual = standard_registry().pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((Faulty(point, fault), *usual.plugins), usual.weights))
     decision = sessions.decide(NOW, 0)
     assert_that_one_gang_failed(decision, sessions)

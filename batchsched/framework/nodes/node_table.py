@@ -5,8 +5,8 @@ read-only view of all nodes or some of them. The same code therefore judges ten 
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self, TypeVar, cast
 
 import numpy as np
 
@@ -15,11 +15,60 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.gang_counts import GangCount, WaitingPods
-from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
-from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog
-from batchsched.framework.nodes.memo import Memo, placed
+from batchsched.framework.nodes.change_log import NO_NODE, Memo, NodeChangeLog, placed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedClaim:
+    """Volumes and claims that one pod reserved.
+
+    Args:
+      volumes: pairs of a volume and the claim, `namespace/name`, to which it will be bound.
+      claims: pairs of a claim and the node from which its volume will be provisioned.
+    """
+
+    volumes: tuple[tuple[str, str], ...] = ()
+    claims: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class AssumedVolumes:
+    """Assumed volumes and claims by pod."""
+
+    claim_of: dict[str, str] = field(default_factory=dict)
+    """Volume → the claim, `namespace/name`, for which it is assumed."""
+    node_of: dict[str, str] = field(default_factory=dict)
+    """Claim → the node from which its volume will be provisioned."""
+    _by_pod: dict[str, AssumedClaim] = field(default_factory=dict)
+
+    def assume(self, pod: str, promise: AssumedClaim) -> None:
+        """Store what a pod, `namespace/name`, reserved."""
+        self._by_pod[pod] = promise
+        self.claim_of.update(promise.volumes)
+        self.node_of.update(promise.claims)
+
+    def take_over(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+        """Copy the assumed volumes of those pods, `namespace/name`, that are still reserved."""
+        for pod, promise in before._by_pod.items():
+            if is_reserved(pod):
+                self.assume(pod, promise)
+
+    def of(self, pod: str) -> AssumedClaim:
+        """Return what a pod, `namespace/name`, reserved; an empty value if nothing."""
+        return self._by_pod.get(pod, AssumedClaim())
+
+    def revert(self, pod: str) -> None:
+        """Delete what a pod reserved, if anything."""
+        promise = self._by_pod.pop(pod, None)
+        if promise is None:
+            return
+        for volume, _ in promise.volumes:
+            del self.claim_of[volume]
+        for claim, _ in promise.claims:
+            del self.node_of[claim]
+
 
 PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
@@ -142,7 +191,7 @@ class NodeTable:
             self._memo.array(key, lambda nodes: ask(self.all() if nodes is None else self.these(nodes))),
         )
 
-    def beside(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
+    def snapshot_value(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
         """Return a value that `build` computes once from objects of the snapshot other than nodes and pods."""
         if key not in self._snapshot_values:
             self._snapshot_values[key] = build(self.snapshot)
@@ -201,7 +250,7 @@ class NodeTable:
             requested_row += requested * count
             nonzero_row += nonzero * count
 
-    def counted(self, pod: Pod) -> tuple[IntArray, IntArray]:
+    def counted_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return ([R], [2]) the requests with which a pod on a node was added.
 
         Raises:

@@ -1,18 +1,59 @@
-"""Pod table: the pods on nodes, by node, with counts by labels."""
+"""Pod table: the pods on nodes, by node, with counts by labels, host ports and volumes."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.framework.nodes.host_ports import HostPort, host_ports
-from batchsched.framework.nodes.label_index import Selection
-from batchsched.framework.nodes.pod_label_groups import AffinityGroup, LabelGroup, PodLabelGroups
+from batchsched.framework.nodes.label_index import AffinityGroup, LabelGroup, PodLabelGroups, Selection
 from batchsched.framework.status import BoolArray, IntArray
 
 T = TypeVar("T")
+
+
+EVERY_ADDRESS: Final = "0.0.0.0"
+
+
+DEFAULT_PROTOCOL: Final = "TCP"
+
+
+class HostPort(NamedTuple):
+    """A port of the host: address (0.0.0.0 for all addresses), protocol and number."""
+
+    address: str
+    protocol: str
+    number: int
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Return True if both ports cannot be used on one host."""
+        if (self.protocol, self.number) != (other.protocol, other.number):
+            return False
+        return EVERY_ADDRESS in (self.address, other.address) or self.address == other.address
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """Return the host ports that a pod uses while it runs. Init containers count only if they are restartable.
+
+    Source: `GetHostPorts` of kube-scheduler's util and `HostPortInfo` of its framework.
+    """
+    spec = pod.spec
+    if spec.init_containers is None and not any(container.ports for container in spec.containers):
+        return ()
+    init = (one for one in spec.init_containers or () if one.restart_policy == "Always")
+    return tuple(
+        HostPort(port.host_ip or EVERY_ADDRESS, port.protocol or DEFAULT_PROTOCOL, port.host_port)
+        for container in (*init, *spec.containers)
+        for port in container.ports or ()
+        if port.host_port > 0
+    )
+
+
+def any_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+    """Return True if a wanted port conflicts with a used port."""
+    held = tuple(taken)
+    return any(one.conflicts(other) for one in requested for other in held)
 
 
 class PodTable:
@@ -85,28 +126,19 @@ class PodTable:
         self._state(pod, node, 1)
         if ports:
             self.ports_on.setdefault(node, {})[pod.key] = ports
-        if pod.spec.volumes:
-            self._mount(pod, node)
+        for index in self._volume_indexes(pod, node):
+            index[pod.key] = pod
 
-    def _mount(self, pod: Pod, node: int) -> None:
+    def _volume_indexes(self, pod: Pod, node: int) -> Iterator[dict[str, Pod]]:
+        """Yield the indexes to which a pod with volumes belongs."""
         for volume in pod.spec.volumes or ():
             if volume.restricted:
-                self.disks_on.setdefault(node, {})[pod.key] = pod
+                yield self.disks_on.setdefault(node, {})
             if volume.attachable:
-                self.attaching_on.setdefault(node, {})[pod.key] = pod
+                yield self.attaching_on.setdefault(node, {})
             if volume.persistent_volume_claim:
                 claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
-                self.claim_users.setdefault(claim, {})[pod.key] = pod
-
-    def _unmount(self, pod: Pod, node: int) -> None:
-        for volume in pod.spec.volumes or ():
-            if volume.restricted:
-                self.disks_on[node].pop(pod.key, None)
-            if volume.attachable:
-                self.attaching_on[node].pop(pod.key, None)
-            if volume.persistent_volume_claim:
-                claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
-                self.claim_users[claim].pop(pod.key, None)
+                yield self.claim_users.setdefault(claim, {})
 
     def remove(self, keys: Sequence[str]) -> list[int]:
         """Take pods off their nodes.
@@ -140,8 +172,8 @@ class PodTable:
         self._state(pod, node, -1)
         if node in self.ports_on:
             self.ports_on[node].pop(key, None)
-        if pod.spec.volumes:
-            self._unmount(pod, node)
+        for index in self._volume_indexes(pod, node):
+            index.pop(key, None)
         return node
 
     def _free_slot(self, key: str) -> None:

@@ -70,7 +70,7 @@ def _services(table: NodeTable) -> dict[str, list[Service]]:
             services.setdefault(_namespace(service.metadata), []).append(service)
         return services
 
-    return table.beside("services by namespace", build)
+    return table.snapshot_value("services by namespace", build)
 
 
 def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
@@ -88,7 +88,7 @@ def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelect
                 selectors[_key(kind, metadata)] = (selector,)
         return selectors
 
-    return table.beside("workload selectors", build)
+    return table.snapshot_value("workload selectors", build)
 
 
 def _key(kind: str, metadata: ObjectMeta) -> tuple[str, str, str]:

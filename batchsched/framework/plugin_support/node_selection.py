@@ -1,15 +1,18 @@
-"""Node selectors over all nodes at once: an expression is evaluated once for each value of its label.
+"""Node selectors and tolerations over all nodes at once.
 
-The masks are kept on the table, because many classes select the same nodes.
+An expression is evaluated once for each value of its label. Nodes with equal taints form a group, and tolerations are
+checked once for a group. The masks are kept on the table, because many classes select the same nodes.
 """
+
+from collections.abc import Iterable
 
 import numpy as np
 
-from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.node import Node, Taint
+from batchsched.api.core.pod import Pod, Toleration
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.status import BoolArray
+from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 FIELD_NAME = "metadata.name"
 
@@ -104,3 +107,34 @@ def _field(nodes: Nodes, field: Requirement) -> BoolArray:
         node_indexes = [index[name] for name in field.values or () if name in index]
         return np.isin(nodes.indexes, node_indexes)
     return nodes.where_true(lambda node: field.matches({FIELD_NAME: node.name}))
+
+
+def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
+    """Return ([N] group of each node, taints of each group). A group may have no node any more."""
+    group_numbers: dict[tuple[Taint, ...], int] = table.snapshot_value("taint groups", lambda _: {})
+
+    def codes(nodes: Nodes) -> IndexArray:
+        numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.objects)
+        return np.fromiter(numbers, np.int32, len(nodes))
+
+    return table.each("taint groups", codes), tuple(group_numbers)
+
+
+def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> IntArray:
+    """[N] Return the number of each node's taints with one of the effects that are not tolerated."""
+
+    def counts(nodes: Nodes) -> IntArray:
+        codes, groups = taint_groups(table)
+        counts = [count_untolerated(taints, tolerations, effects) for taints in groups]
+        return np.asarray(counts, np.int64)[codes[nodes.where]]
+
+    return table.each(("untolerated", tolerations, effects), counts)
+
+
+def count_untolerated(
+    taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
+) -> int:
+    """Return the number of a node's taints with one of the effects that are not tolerated."""
+    return sum(
+        taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
+    )

@@ -57,7 +57,7 @@ class ClaimUse:
 
 def storage_of(table: NodeTable) -> VolumeLister:
     """Return the storage objects of the table's snapshot."""
-    return table.beside("storage", _read)
+    return table.snapshot_value("storage", _read)
 
 
 def _read(snapshot: Snapshot) -> VolumeLister:
@@ -90,6 +90,19 @@ def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
             yield ClaimUse(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral:
             yield ClaimUse(f"{pod.name}-{volume.name}", ephemeral=True)
+
+
+def claim_names(pod: Pod) -> tuple[str, ...]:
+    """Return the names of the claims that a pod's volumes name, without those of ephemeral volumes."""
+    sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
+    return tuple(source.claim_name for source in sources if source)
+
+
+def is_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+    """Return True if a claim is new, or got another volume or class."""
+    if old is None or old.spec.volume_name != new.spec.volume_name:
+        return True
+    return claim_class(old) != claim_class(new)
 
 
 def claims(pod: Pod, claim: PersistentVolumeClaim) -> bool:

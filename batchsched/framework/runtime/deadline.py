@@ -146,7 +146,7 @@ class DisabledPlugin(BaseException):
     """
 
 
-class DeadlineKeeper(PluginDeadline):
+class PluginCallCounter(PluginDeadline):
     """Numbers the calls of plugins, and skips calls that are known to exceed their deadline.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.

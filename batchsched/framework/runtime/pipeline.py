@@ -6,7 +6,7 @@ scores of a class over all nodes, or a status of one pod on one node.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,29 +14,34 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework import interface as points
-from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.extenders.chain import ExtenderChain
+from batchsched.framework.extender_chain import ExtenderChain
 from batchsched.framework.filter_result import FilterResult, unrefused
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import ask, name_of
-from batchsched.framework.runtime.prefiltering import Prefiltering
-from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults
-from batchsched.framework.runtime.scorer import PluginScorer, Scorer
-from batchsched.framework.runtime.scoring import Scoring
-from batchsched.framework.runtime.timing import PluginTimings
-from batchsched.framework.status import (
-    SUCCESS,
-    Code,
-    IndexArray,
-    IntArray,
-    PermitAnswer,
-    Status,
-    Verdict,
-)
+from batchsched.framework.runtime.plugin_call import PluginTimings, ask, name_of
+from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, PluginScorer, Scorer
+from batchsched.framework.runtime.stages import PreFilterStage, ScoreStage
+from batchsched.framework.status import SUCCESS, Code, IndexArray, IntArray, PermitAnswer, Status, Verdict
 from batchsched.framework.traits import PlacementEffect, ResultScope, traits_of
+
+PROTOCOLS: Final[Mapping[str, Any]] = {
+    "pre_enqueue": points.PreEnqueuePlugin,
+    "queue_sort": points.QueueSortPlugin,
+    "pre_filter": points.PreFilterPlugin,
+    "filter": points.FilterPlugin,
+    "post_filter": points.PostFilterPlugin,
+    "pre_score": points.PreScorePlugin,
+    "score": points.ScorePlugin,
+    "reserve": points.ReservePlugin,
+    "permit": points.PermitPlugin,
+    "pre_bind": points.PreBindPlugin,
+    "bind": points.BindPlugin,
+    "post_bind": points.PostBindPlugin,
+}
+"""Name of an extension point in a profile → protocol of its plugins."""
 
 
 class Pipeline:
@@ -62,25 +67,15 @@ class Pipeline:
         self.extenders = extenders or ExtenderChain()
         self.timings = PluginTimings()
         self._chosen = {point: tuple(chosen) for point, chosen in (plugins_at or {}).items()}
-        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._plugins_at(
-            "pre_enqueue", points.PreEnqueuePlugin
-        )
-        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._plugins_at(
-            "queue_sort", points.QueueSortPlugin
-        )
-        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._plugins_at(
-            "pre_filter", points.PreFilterPlugin
-        )
-        self.filters: tuple[points.FilterPlugin, ...] = self._plugins_at("filter", points.FilterPlugin)
-        self.postfilters: tuple[points.PostFilterPlugin, ...] = self._plugins_at(
-            "post_filter", points.PostFilterPlugin
-        )
-        self.prescores: tuple[points.PreScorePlugin, ...] = self._plugins_at(
-            "pre_score", points.PreScorePlugin
-        )
-        self.scores: tuple[points.ScorePlugin, ...] = self._plugins_at("score", points.ScorePlugin)
-        self.reserves: tuple[points.ReservePlugin, ...] = self._plugins_at("reserve", points.ReservePlugin)
-        self.permits: tuple[points.PermitPlugin, ...] = self._plugins_at("permit", points.PermitPlugin)
+        self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._plugins_at("pre_enqueue")
+        self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._plugins_at("queue_sort")
+        self.prefilters: tuple[points.PreFilterPlugin, ...] = self._plugins_at("pre_filter")
+        self.filters: tuple[points.FilterPlugin, ...] = self._plugins_at("filter")
+        self.postfilters: tuple[points.PostFilterPlugin, ...] = self._plugins_at("post_filter")
+        self.prescores: tuple[points.PreScorePlugin, ...] = self._plugins_at("pre_score")
+        self.scores: tuple[points.ScorePlugin, ...] = self._plugins_at("score")
+        self.reserves: tuple[points.ReservePlugin, ...] = self._plugins_at("reserve")
+        self.permits: tuple[points.PermitPlugin, ...] = self._plugins_at("permit")
         # Rows repeat the verdicts of a plugin's Filter. If the profile disables that Filter, its rows would forbid
         # placements that the pipeline allows.
         self.constrains: tuple[points.ConstrainPlugin, ...] = tuple(
@@ -88,14 +83,12 @@ class Pipeline:
             for plugin in self._implementing(points.ConstrainPlugin)
             if plugin in self.filters or not isinstance(plugin, points.FilterPlugin)
         )
-        self.prebinds: tuple[points.PreBindPlugin, ...] = self._plugins_at("pre_bind", points.PreBindPlugin)
-        self.binds: tuple[points.BindPlugin, ...] = self._plugins_at("bind", points.BindPlugin)
-        self.postbinds: tuple[points.PostBindPlugin, ...] = self._plugins_at(
-            "post_bind", points.PostBindPlugin
-        )
+        self.prebinds: tuple[points.PreBindPlugin, ...] = self._plugins_at("pre_bind")
+        self.binds: tuple[points.BindPlugin, ...] = self._plugins_at("bind")
+        self.postbinds: tuple[points.PostBindPlugin, ...] = self._plugins_at("post_bind")
         self._signing: tuple[points.SignaturePlugin, ...] = self._implementing(points.SignaturePlugin)
-        self._label_reading: tuple[points.LabelReadingPlugin, ...] = self._implementing(
-            points.LabelReadingPlugin
+        self._label_reading: tuple[points.PodLabelKeysPlugin, ...] = self._implementing(
+            points.PodLabelKeysPlugin
         )
         # An isinstance check against a protocol is slow, and this one would be made for each pod and each class.
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
@@ -103,10 +96,10 @@ class Pipeline:
         }
         self._read_traits()
         self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
-        self._prefiltering = Prefiltering(self.prefilters, self._lasts)
+        self._prefiltering = PreFilterStage(self.prefilters, self._lasts)
         # Filters and scores are bound to their scope once: the scope does not change after construction.
         scorers = [Scorer.of(plugin, self._scope[plugin], self.weights) for plugin in self.scores]
-        self._scoring = Scoring(self.prescores, scorers, self._lasts)
+        self._scoring = ScoreStage(self.prescores, scorers, self._lasts)
 
     def _read_traits(self) -> None:
         """Read the traits and optional methods of all plugins: the only place that does."""
@@ -171,9 +164,9 @@ class Pipeline:
             for plugin in (*self.filters, *self._following)
         )
 
-    def _plugins_at(self, point: str, protocol: Any) -> tuple[Any, ...]:
+    def _plugins_at(self, point: str) -> tuple[Any, ...]:
         chosen = self._chosen.get(point)
-        return self._implementing(protocol) if chosen is None else chosen
+        return self._implementing(PROTOCOLS[point]) if chosen is None else chosen
 
     def _implementing(self, protocol: Any) -> tuple[Any, ...]:
         return tuple(one for one in self.plugins if isinstance(one, protocol))
@@ -333,8 +326,7 @@ class Pipeline:
                 continue
             verdict = self._filter(plugin, pod, state, nodes)
             if verdict.refused.any():
-                code = Code.UNRESOLVABLE if verdict.unresolvable[0] else Code.UNSCHEDULABLE
-                return Status(code, verdict.reasons_at(0), name_of(plugin))
+                return verdict.status_at(0, name_of(plugin))
         return SUCCESS
 
     def landed(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
@@ -364,7 +356,7 @@ class Pipeline:
         return total
 
     def constrain(
-        self, batch: Batch, table: NodeTable, without: frozenset[str] = frozenset()
+        self, batch: CandidateSet, table: NodeTable, without: frozenset[str] = frozenset()
     ) -> tuple[Row, ...]:
         """Return the rows of all plugins except those named in `without`.
 

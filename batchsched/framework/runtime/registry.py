@@ -2,26 +2,147 @@
 
 Plugin classes are passed in, or found by the entry point group `batchsched.plugins`, so that another package needs
 only its own metadata.
+
+The default plugins are merged with a profile's changes as in kube-scheduler, in two steps. First the profile's
+multiPoint changes the defaults: disabled plugins are removed, plugins enabled again keep their position and get the
+new weight, new plugins are last. Then multiPoint is expanded to the points. A point omits what it disables. Plugins
+that it enables itself are first if multiPoint has them too, else last.
+
+Source: `mergePluginSet` of kube-scheduler's apis/config/v1/default_plugins.go; `updatePluginList`,
+`expandMultiPointPlugins` and `getScoreWeights` of framework/runtime/framework.go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel
 
 from batchsched.api.crd.validation import FieldError, complaints
-from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS, IGNORED_IF_UNKNOWN, EnabledPlugin
+from batchsched.config.plugins import (
+    ALL,
+    DEFAULT_PLUGINS,
+    DEFAULT_WEIGHTS,
+    IGNORED_IF_UNKNOWN,
+    EnabledPlugin,
+    Plugins,
+    PluginSet,
+)
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.framework.extenders.chain import ExtenderChain
+from batchsched.framework.extender_chain import ExtenderChain
 from batchsched.framework.runtime.deadline import is_ours, watched
-from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.pipeline import PROTOCOLS, Pipeline
 from batchsched.framework.runtime.plugin_call import ask, name_of
-from batchsched.framework.runtime.profile_plugins import by_point, everywhere, needed, weights_of
 from batchsched.framework.traits import traits_of
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
+
+
+def merge_multi_point(defaults: Iterable[EnabledPlugin], changes: Plugins) -> tuple[EnabledPlugin, ...]:
+    """Return the plugins of multiPoint: the defaults with the profile's changes."""
+    own = {one.name: one.weight for one in defaults}
+    # The short form `plugins.enabled` changes the defaults first; multiPoint then overrides it.
+    short = tuple(
+        plugin if plugin.weight is not None else EnabledPlugin(name=plugin.name, weight=own.get(plugin.name))
+        for plugin in changes.enabled
+    )
+    return _merged(
+        _merged(defaults, short, frozenset(changes.disabled)),
+        changes.multi_point.enabled,
+        frozenset(one.name for one in changes.multi_point.disabled),
+    )
+
+
+def _merged(
+    defaults: Iterable[EnabledPlugin], enabled: Sequence[EnabledPlugin], disabled: frozenset[str]
+) -> tuple[EnabledPlugin, ...]:
+    enabled_by_name = {one.name: one for one in enabled}
+    kept = [] if ALL in disabled else [one for one in defaults if one.name not in disabled]
+    kept_names = {one.name for one in kept}
+    return (
+        *(enabled_by_name.get(one.name, one) for one in kept),
+        *(one for one in enabled if one.name not in kept_names),
+    )
+
+
+def enabled_names(multi: Iterable[EnabledPlugin], changes: Plugins) -> tuple[str, ...]:
+    """Return the names of all plugins that are enabled at some point, those of multiPoint first."""
+    names = dict.fromkeys(one.name for one in multi)
+    for point in PROTOCOLS:
+        names |= dict.fromkeys(one.name for one in _set(changes, point).enabled)
+    return tuple(names)
+
+
+def plugins_by_point(
+    multi: Iterable[EnabledPlugin], changes: Plugins, made: Mapping[str, object]
+) -> dict[str, tuple[object, ...]]:
+    """Return the plugins of each extension point, in the order of their calls.
+
+    Args:
+      multi: the plugins of multiPoint.
+      changes: the profile's changes.
+      made: name → plugin; names that are missing are ignored.
+
+    Raises:
+      InvalidInput: a point enables a plugin that does not implement it, or several plugins sort the queue.
+    """
+    chosen = {
+        point: _plugins_at(point, protocol, multi, _set(changes, point), made)
+        for point, protocol in PROTOCOLS.items()
+    }
+    sorting = chosen["queue_sort"]
+    if len(sorting) > 1:
+        raise InvalidInput(
+            f"{' and '.join(name_of(one) for one in sorting)} all sort the queue, and only one may; disable the others",
+            field="profiles[].plugins.queueSort",
+        )
+    return chosen
+
+
+def _plugins_at(
+    point: str, protocol: Any, multi: Iterable[EnabledPlugin], changes: PluginSet, made: Mapping[str, object]
+) -> tuple[object, ...]:
+    own = [one.name for one in changes.enabled if one.name in made]
+    for name in own:
+        if not isinstance(made[name], protocol):
+            raise InvalidInput(
+                f"plugin {name} is not asked at this point; take it out of the list",
+                field=f"profiles[].plugins.{to_camel(point)}.enabled",
+            )
+    disabled = {one.name for one in changes.disabled}
+    shared: list[str] = []
+    if ALL not in disabled:
+        shared = [
+            plugin.name
+            for plugin in multi
+            if plugin.name not in disabled and isinstance(made.get(plugin.name), protocol)
+        ]
+    # Order: plugins of the point that multiPoint has too, other plugins of multiPoint, other plugins of the point.
+    names = (
+        *(name for name in own if name in shared),
+        *(name for name in shared if name not in own),
+        *(name for name in own if name not in shared),
+    )
+    return tuple(made[name] for name in names)
+
+
+def weights_of(multi: Iterable[EnabledPlugin], changes: Plugins) -> dict[str, int]:
+    """Return name → weight of Score plugins. A point's weight precedes multiPoint's.
+
+    0 and missing weights count as 1.
+    """
+    weights: dict[str, int] = {}
+    for plugin in (*changes.score.enabled, *multi):
+        weights.setdefault(plugin.name, plugin.weight or 1)
+    return weights
+
+
+def _set(changes: Plugins, point: str) -> PluginSet:
+    point_changes: PluginSet = getattr(changes, point)
+    return point_changes
+
 
 ENTRY_POINTS: Final = "batchsched.plugins"
 
@@ -64,25 +185,29 @@ class Registry:
           PluginError: a plugin cannot be constructed.
         """
         for place, name in _named(profile):
-            self._known_or_passed_over(name, place)
+            if name not in self._classes and name not in IGNORED_IF_UNKNOWN:
+                raise InvalidInput(
+                    f"no plugin is named {name!r}; registered are {', '.join(self.names)}",
+                    field=f"profiles[].{place}",
+                )
         defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]
-        multi = everywhere(defaults, profile.plugins)
+        multi = merge_multi_point(defaults, profile.plugins)
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
             name: watched(_make(self._classes[name], profile.arguments(name)), outside.deadline)
-            for name in needed(multi, profile.plugins)
+            for name in enabled_names(multi, profile.plugins)
             if name in self._classes
         }
-        plugins_at = by_point(multi, profile.plugins, made)
+        plugins_at = plugins_by_point(multi, profile.plugins, made)
         chain = ExtenderChain(profile.extenders, outside.extenders)
         return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), plugins_at, chain)
 
     def foreign(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of plugins of other packages that a profile enables."""
-        multi = everywhere([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
+        multi = merge_multi_point([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
         return tuple(
             name
-            for name in needed(multi, profile.plugins)
+            for name in enabled_names(multi, profile.plugins)
             if name in self._classes and not is_ours(self._classes[name])
         )
 
@@ -91,13 +216,6 @@ class Registry:
         enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
         enabled |= {name for _, name in _configured(profile)}
         return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._classes))
-
-    def _known_or_passed_over(self, name: str, place: str) -> None:
-        if name not in self._classes and name not in IGNORED_IF_UNKNOWN:
-            raise InvalidInput(
-                f"no plugin is named {name!r}; registered are {', '.join(self.names)}",
-                field=f"profiles[].{place}",
-            )
 
 
 def _named(profile: Profile) -> tuple[tuple[str, str], ...]:
@@ -109,7 +227,7 @@ def _configured(profile: Profile) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def found() -> tuple[type, ...]:
+def load_plugin_classes() -> tuple[type, ...]:
     """Return the plugin classes of all installed packages by entry point, sorted by name.
 
     Raises:
@@ -120,9 +238,9 @@ def found() -> tuple[type, ...]:
 
 
 @cache
-def standard() -> Registry:
+def standard_registry() -> Registry:
     """Return the registry of all installed plugins with kube-scheduler's defaults."""
-    return Registry(found(), DEFAULT_PLUGINS, DEFAULT_WEIGHTS)
+    return Registry(load_plugin_classes(), DEFAULT_PLUGINS, DEFAULT_WEIGHTS)
 
 
 def _make(plugin: type, arguments: Mapping[str, Any]) -> object:

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Batch, Row
-from batchsched.framework.plugin_support.normalize import MAX_SCORE
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, Row
+from batchsched.framework.plugin_support.scores import MAX_SCORE
 from batchsched.framework.runtime.plugin_call import ask, name_of
 from batchsched.framework.status import (
     SUCCESS,
@@ -29,147 +29,37 @@ from batchsched.framework.status import (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One extension point.
+    """An extension point.
 
     Args:
-      method: the method that a plugin implements.
-      asked: when it is called, and about what.
-      then: code → effect; empty if the answer is not a status.
-      answer: the answer and its effect, if it is not a status.
+      method: the method of a plugin.
+      codes: the codes that a status may have; empty if the answer is not a status.
     """
 
     method: str
-    asked: str
-    then: dict[Code, str]
-    answer: str = ""
+    codes: tuple[Code, ...] = ()
 
 
-_OUT: Final = (
-    "the pod has no node in this session; the other PreFilters are still called, the first refusal counts"
-)
-_SENT_BACK: Final = "Unreserve of all plugins is called in reverse order, and the gang is rolled back"
+_REFUSALS: Final = (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
 
 POINTS: Final[dict[str, Point]] = {
-    "PreEnqueue": Point(
-        "preenqueue",
-        "before a pod enters the scheduling queue",
-        {
-            Code.SUCCESS: "the next plugin is called",
-            Code.SKIP: "the same as Success",
-            Code.UNSCHEDULABLE: "the pod stays outside the queue and uses no resources",
-            Code.UNRESOLVABLE: "the same as Unschedulable",
-            Code.PENDING: "the same as Unschedulable",
-        },
-    ),
-    "QueueSort": Point(
-        "key",
-        "for each pending pod; a profile has one plugin",
-        {},
-        "a comparable key; the pods of a gang are placed in ascending order",
-    ),
-    "PreFilter": Point(
-        "prefilter",
-        "once for each class of equal pods, before its Filters",
-        {
-            Code.SUCCESS: "the plugin's Filter is called; if the answer names nodes, all others are excluded",
-            Code.SKIP: "the plugin's Filter is omitted for this class",
-            Code.UNSCHEDULABLE: _OUT,
-            Code.UNRESOLVABLE: "the same, but no other plugin is called; evictions cannot help",
-        },
-    ),
-    "Filter": Point(
-        "filter",
-        "once for each class, over all nodes at once",
-        {},
-        "the refused nodes with reasons; a node has the reasons of the first plugin that refuses it",
-    ),
+    "PreEnqueue": Point("preenqueue", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
+    "QueueSort": Point("key"),
+    "PreFilter": Point("prefilter", (Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE)),
+    "Filter": Point("filter"),
     "PostFilter": Point(
-        "postfilter",
-        "if no node is feasible",
-        {
-            Code.SUCCESS: "evictions help, and no other plugin is called; the pod is nominated for the answer's node",
-            Code.UNSCHEDULABLE: "the next plugin is called; the reasons become part of the message",
-            Code.PENDING: "the same as Unschedulable",
-            Code.UNRESOLVABLE: "only these reasons become part of the message, and no other plugin is called",
-            Code.ERROR: "the same as UnschedulableAndUnresolvable",
-        },
+        "postfilter", (Code.SUCCESS, Code.UNSCHEDULABLE, Code.PENDING, Code.UNRESOLVABLE, Code.ERROR)
     ),
-    "PreScore": Point(
-        "prescore",
-        "once for each class, with its feasible nodes",
-        {
-            Code.SUCCESS: "the plugin's Score is called",
-            Code.SKIP: "the plugin's Score is omitted for this class",
-        },
-    ),
-    "Score": Point(
-        "score",
-        "once for each class, over its feasible nodes",
-        {},
-        "one integer for each node; without NormalizeScore from 0 to 100",
-    ),
-    "NormalizeScore": Point(
-        "normalize",
-        "after the plugin's own Score",
-        {},
-        "integers from 0 to 100; the sum of weight times score ranks the nodes",
-    ),
-    "Constrain": Point(
-        "constrain",
-        "once for each problem, about all pods that may be placed; never if the solver is off",
-        {},
-        "rows for the solver's problem; they must not forbid what the pipeline allows",
-    ),
-    "Reserve": Point(
-        "reserve",
-        "for each pod with a chosen node",
-        {
-            Code.SUCCESS: "the next plugin is called",
-            Code.UNSCHEDULABLE: _SENT_BACK,
-            Code.UNRESOLVABLE: "the same as Unschedulable",
-            Code.PENDING: "the same as Unschedulable",
-        },
-    ),
-    "Unreserve": Point(
-        "unreserve",
-        "if a reserved pod loses its node; in reverse order, for all plugins",
-        {},
-        "nothing; must be idempotent",
-    ),
-    "Permit": Point(
-        "permit",
-        "for each reserved pod",
-        {
-            Code.SUCCESS: "the next plugin is called",
-            Code.WAIT: "the pod stays assumed until it is allowed, at most for the seconds of the answer",
-            Code.UNSCHEDULABLE: _SENT_BACK,
-            Code.UNRESOLVABLE: "the same as Unschedulable",
-            Code.PENDING: "the same as Unschedulable",
-        },
-    ),
-    "PreBind": Point(
-        "prebind",
-        "for each allowed pod, before the binding is written",
-        {
-            Code.SUCCESS: "the next plugin is called",
-            Code.SKIP: "the same as Success",
-            Code.UNSCHEDULABLE: "the pod is not bound, and Unreserve is called",
-            Code.UNRESOLVABLE: "the same as Unschedulable",
-            Code.PENDING: "the same as Unschedulable",
-        },
-    ),
-    "Bind": Point(
-        "bind",
-        "one plugin after the other, until one binds the pod",
-        {
-            Code.SUCCESS: "the pod is bound",
-            Code.SKIP: "the next plugin is called",
-            Code.UNSCHEDULABLE: "the pod is not bound, and Unreserve is called",
-            Code.UNRESOLVABLE: "the same as Unschedulable",
-            Code.PENDING: "the same as Unschedulable",
-        },
-    ),
-    "PostBind": Point("postbind", "after the pod was bound", {}, "nothing"),
+    "PreScore": Point("prescore", (Code.SUCCESS, Code.SKIP)),
+    "Score": Point("score"),
+    "NormalizeScore": Point("normalize"),
+    "Constrain": Point("constrain"),
+    "Reserve": Point("reserve", (Code.SUCCESS, *_REFUSALS)),
+    "Unreserve": Point("unreserve"),
+    "Permit": Point("permit", (Code.SUCCESS, Code.WAIT, *_REFUSALS)),
+    "PreBind": Point("prebind", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
+    "Bind": Point("bind", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
+    "PostBind": Point("postbind"),
 }
 """The extension points in the order of their calls. Signature and labels come before all of them."""
 
@@ -180,12 +70,13 @@ def status(plugin: object, point: str, answer: object) -> Status:
     Raises:
       PluginError: the answer is invalid; this applies to all functions below.
     """
-    if answer is SUCCESS:  # the one that nearly all give, and that means something everywhere
+    # Nearly all answers are SUCCESS, which every point allows.
+    if answer is SUCCESS:
         return SUCCESS
     if not isinstance(answer, Status):
         raise _nonsense(plugin, point, "a Status", answer)
-    if answer.code not in POINTS[point].then:
-        raise _nonsense(plugin, point, f"one of {', '.join(POINTS[point].then)}", answer.code)
+    if answer.code not in POINTS[point].codes:
+        raise _nonsense(plugin, point, f"one of {', '.join(POINTS[point].codes)}", answer.code)
     return answer
 
 
@@ -289,7 +180,7 @@ def in_order(plugin: object, keys: Sequence[Any]) -> list[int]:
     return ask(plugin, "QueueSort", _sorted, keys)
 
 
-def rows(plugin: object, answer: object, batch: Batch, nodes: int) -> tuple[Row, ...]:
+def rows(plugin: object, answer: object, batch: CandidateSet, nodes: int) -> tuple[Row, ...]:
     """Return the rows of a Constrain. Their numbers must refer to the batch."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
@@ -315,7 +206,7 @@ class _Bounds:
     domains: dict[int, int]
 
     @classmethod
-    def of(cls, batch: Batch, nodes: int) -> "_Bounds":
+    def of(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
         sizes = {at: int(one.max(initial=-1)) + 1 for at, one in enumerate(batch.partitions)}
         return cls(
             frozenset(one.index for one in batch.candidates),

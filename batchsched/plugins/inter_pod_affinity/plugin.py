@@ -1,4 +1,4 @@
-"""The plugin class with its extension points."""
+"""The plugin class with its extension points, and the events that may help a pod that it refused."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -8,16 +8,19 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.cluster_objects import Namespace
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod, PodAffinityTerm
 from batchsched.api.crd.base import SpecPart
-from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.interface import (
     ConstrainPlugin,
+    EnqueueExtensionsPlugin,
     FilterPlugin,
-    LabelReadingPlugin,
     NormalizeScorePlugin,
+    PodLabelKeysPlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -38,17 +41,17 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.inter_pod_affinity.counts import (
+from batchsched.plugins.inter_pod_affinity.rows import affinity_rows
+from batchsched.plugins.inter_pod_affinity.terms import (
     RequiredTermState,
     Tally,
+    affinity_of,
+    anti_affinity_of,
     count_required_terms,
     keys_of,
     no_pod_affinity,
     sum_preferred_terms,
 )
-from batchsched.plugins.inter_pod_affinity.hints import helpful_events
-from batchsched.plugins.inter_pod_affinity.rows import affinity_rows
-from batchsched.plugins.inter_pod_affinity.terms import affinity_of, anti_affinity_of
 
 AFFINITY_MISMATCH: Final = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY_MATCH: Final = "node(s) didn't match pod anti-affinity rules"
@@ -74,7 +77,7 @@ class InterPodAffinityArgs(SpecPart):
 
 class InterPodAffinity(
     SignaturePlugin,
-    LabelReadingPlugin,
+    PodLabelKeysPlugin,
     PreFilterPlugin,
     PreFilterExtensionsPlugin,
     FilterPlugin,
@@ -153,7 +156,7 @@ class InterPodAffinity(
         return helpful_events()
 
     @override
-    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
         return affinity_rows(batch, nodes.table)
 
     @override
@@ -204,3 +207,80 @@ def _near(tally: Tally, nodes: Nodes) -> BoolArray:
     for key, counts in tally.by_key.items():
         near |= counts[nodes.label(key)[0]] > 0
     return near
+
+
+def helpful_events() -> Sequence[ClusterEventWithHint]:
+    """Return the events with their hints.
+
+    A hint does not know the labels of namespaces. A term with a namespace selector therefore counts as matching
+    every namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.
+    """
+    return (
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _pod_added),
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _pod_deleted),
+        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, _relabelled),
+        ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
+        ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, _node_moved),
+        ClusterEventWithHint.on(Resource.NAMESPACE, Action.ADD | Action.DELETE | Action.UPDATE, _namespace),
+    )
+
+
+def _pod_added(pod: Pod, _old: None, new: Pod) -> Hint:
+    return Hint.queue_if(_may_match_affinity(pod, new))
+
+
+def _pod_deleted(pod: Pod, old: Pod, _new: None) -> Hint:
+    """Return QUEUE if a pod was deleted that prevented the placement.
+
+    It matched the anti-affinity, or had one; or it was the last match of the affinity, so that the pod may now be
+    the first.
+    """
+    repelling = any(_may_match(term, pod, old) for term in anti_affinity_of(pod).required)
+    repelled = any(_may_match(term, old, pod) for term in anti_affinity_of(old).required)
+    first_now = _may_match_affinity(pod, old) and _may_match_affinity(pod, pod)
+    return Hint.queue_if(repelling or repelled or first_now)
+
+
+def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
+    befriended = _may_match_affinity(pod, new) and not _may_match_affinity(pod, old)
+    first_now = (
+        _may_match_affinity(pod, old) and not _may_match_affinity(pod, new) and _may_match_affinity(pod, pod)
+    )
+    appeased = any(
+        _may_match(term, pod, old) and not _may_match(term, pod, new)
+        for term in anti_affinity_of(pod).required
+    )
+    return Hint.queue_if(befriended or first_now or appeased)
+
+
+def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
+    if old is not None:
+        return Hint.QUEUE
+    return Hint.queue_if(all(term.topology_key in new.labels for term in affinity_of(pod).required))
+
+
+def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
+    """Return QUEUE for a namespace if its labels may matter.
+
+    The pod's own for other pods' terms, others for its own.
+    """
+    if old is not None and new is not None and (old.metadata.labels or {}) == (new.metadata.labels or {}):
+        return Hint.SKIP
+    namespace = new or old
+    is_own = namespace is not None and namespace.metadata.name == pod.namespace
+    terms = (*affinity_of(pod).required, *anti_affinity_of(pod).required)
+    return Hint.queue_if(is_own or any(term.namespace_selector is not None for term in terms))
+
+
+def _may_match_affinity(pod: Pod, other: Pod) -> bool:
+    """Return True if another pod may match the pod's affinity."""
+    terms = affinity_of(pod).required
+    return bool(terms) and all(_may_match(term, pod, other) for term in terms)
+
+
+def _may_match(term: PodAffinityTerm, owner: Pod, other: Pod) -> bool:
+    """Return True if a term of one pod may match another, whatever the labels of its namespace."""
+    if term.label_selector is None or not term.label_selector.matches(other.labels):
+        return False
+    named = term.namespaces or (owner.namespace,)
+    return term.namespace_selector is not None or other.namespace in named

@@ -10,16 +10,24 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from batchsched.api.core.pod import PodAffinityTerm
-from batchsched.framework.constrain import Batch, Candidate, Row
+from batchsched.framework.constrain import (
+    Candidate,
+    CandidateSet,
+    Row,
+    RowDomains,
+    counting_row,
+    excluding_row,
+)
 from batchsched.framework.nodes.label_index import LabelIndex, Selection, identity
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.plugin_support.domains import RowDomains
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.plugins.inter_pod_affinity.counts import Tally, all_of, keys_of
 from batchsched.plugins.inter_pod_affinity.terms import (
+    Tally,
     Term,
     affinity_of,
+    all_of,
     anti_affinity_of,
+    keys_of,
     own_terms,
     pending_pod,
     term_matches,
@@ -36,7 +44,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 class AffinityRowContext:
     """The candidates of a batch with an index of their labels."""
 
-    batch: Batch
+    batch: CandidateSet
     table: NodeTable
     index: LabelIndex = field(default_factory=LabelIndex)
 
@@ -53,7 +61,7 @@ class AffinityRowContext:
         return self.table.label(key)[0]
 
 
-def affinity_rows(batch: Batch, table: NodeTable) -> Sequence[Row]:
+def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[Row]:
     """Return the rows of all candidates."""
     scene = AffinityRowContext(batch, table)
     return [*_closed(scene), *_apart(scene), *_together(scene)]
@@ -77,14 +85,7 @@ def _closed(scene: AffinityRowContext) -> Iterator[Row]:
         if mask.any():
             sharing.setdefault(mask.tobytes(), (mask, []))[1].append(class_index)
     for mask, classes in sharing.values():
-        yield Row(
-            partition=scene.batch.partition(np.where(mask, 0, -1).astype(np.int32)),
-            classes=np.asarray(classes, np.int32),
-            coefficients=np.ones(len(classes), np.int64),
-            right=np.zeros(1, np.int64),
-            plugin=PLUGIN,
-            reason=CLOSED,
-        )
+        yield excluding_row(PLUGIN, CLOSED, scene.batch, classes, mask)
 
 
 def _excluded_by_existing(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
@@ -266,11 +267,5 @@ def _row(
         for candidate in candidates:
             factors[candidate.index] = factors.get(candidate.index, 0) + factor
     values = np.full(int(domains.codes.max()) + 1, right) if isinstance(right, int) else right
-    return Row(
-        partition=domains.partition,
-        classes=np.fromiter(factors.keys(), np.int32, len(factors)),
-        coefficients=np.fromiter(factors.values(), np.int64, len(factors)),
-        right=domains.right(values.astype(np.int64), UNLIMITED),
-        plugin=PLUGIN,
-        reason=reason,
-    )
+    limits = domains.right(values.astype(np.int64), UNLIMITED)
+    return counting_row(PLUGIN, reason, domains.partition, factors, limits)

@@ -7,16 +7,22 @@ labels. For every existing pod it is then tested with no labels: a selector that
 
 Source: `AffinityTerm.Matches`, `mergeAffinityTermNamespacesIfNotEmpty` and `GetNamespaceLabelsSnapshot` of
 kube-scheduler.
+
+The counts are numbers of matching pods by topology domain, for the Filter and the Score of one class.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from batchsched.api.core.metadata import EMPTY_LABELS
 from batchsched.api.core.pod import Pod, PodAffinity, PodAffinityTerm
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.constrain import by_domain
+from batchsched.framework.nodes.label_index import AffinityGroup, Selection
 from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.status import IntArray
 
 NO_AFFINITY = PodAffinity()
 
@@ -53,7 +59,7 @@ def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
     def build(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
 
-    return table.beside("namespace labels", build)
+    return table.snapshot_value("namespace labels", build)
 
 
 def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
@@ -96,3 +102,194 @@ def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingP
 def matches_all(terms: tuple[Term, ...], pod: Pod) -> bool:
     """Return True if every term matches a pod. No terms match no pod."""
     return bool(terms) and all(term.selection.matches(pod.namespace, pod.labels) for term in terms)
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """Counts by domain for several topology keys: key → [D+1].
+
+    The last entry, for nodes without the label, is always 0.
+    """
+
+    table: NodeTable
+    by_key: dict[str, IntArray] = field(default_factory=dict)
+
+    def of(self, key: str) -> IntArray:
+        """[D+1] Return the counts of a key; created on first use."""
+        counts = self.by_key.get(key)
+        if counts is None:
+            counts = self.by_key[key] = np.zeros(len(self.table.label(key)[1]) + 1, np.int64)
+        return counts
+
+    def add_everywhere(self, key: str, counts: IntArray, weight: int = 1) -> bool:
+        """Add [N] counts of nodes, times a weight. Return True if one of these nodes is in a domain."""
+        codes, values = self.table.label(key)
+        sums = by_domain(codes, counts, len(values))
+        sums[-1] = 0
+        if not sums.any():
+            return False
+        self.of(key)[:] += weight * sums
+        return True
+
+    def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
+        """Add the pods of a group, times a weight. Return True if one of them is in a domain."""
+        nodes, pods = group.places()
+        codes = self.table.label(key)[0][nodes]
+        inside = codes >= 0
+        if not inside.any():
+            return False
+        np.add.at(self.of(key), codes[inside], weight * pods[inside])
+        return True
+
+    def add_one(self, key: str, node: int, by: int) -> None:
+        """Add a number to the domain of one node."""
+        code = int(self.table.label(key)[0][node])
+        if code >= 0:
+            self.of(key)[code] += by
+
+    def any(self) -> bool:
+        """Return True if a count is not zero."""
+        return any(bool(counts.any()) for counts in self.by_key.values())
+
+    def clone(self) -> "Tally":
+        """Return an independent copy."""
+        return Tally(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
+
+
+@dataclass(slots=True, eq=False)
+class RequiredTermState:
+    """Required affinity and anti-affinity of one class, with the numbers of matching pods by domain.
+
+    Args:
+      incoming: the class, as the terms of existing pods see it.
+      affinity, anti_affinity: the required terms of the class.
+      affinity_matches: pods that match all terms of `affinity`, by the keys of these terms.
+      anti_affinity_matches: pods that match a term of `anti_affinity`, by the term's key.
+      existing_matches: pods with required anti-affinity that matches the class, by the term's key.
+      itself: the class matches all terms of its own `affinity`.
+    """
+
+    incoming: PendingPod
+    affinity: tuple[Term, ...]
+    anti_affinity: tuple[Term, ...]
+    affinity_matches: Tally
+    anti_affinity_matches: Tally
+    existing_matches: Tally
+    itself: bool
+
+    def first_of_series(self) -> bool:
+        """True if no pod matches the affinity except the class itself: then its first pod may be placed anywhere."""
+        return self.itself and not self.affinity_matches.any()
+
+    def clone(self) -> "RequiredTermState":
+        """Return an independent copy."""
+        return replace(
+            self,
+            affinity_matches=self.affinity_matches.clone(),
+            anti_affinity_matches=self.anti_affinity_matches.clone(),
+            existing_matches=self.existing_matches.clone(),
+        )
+
+    def change(self, pod: Pod, node: int, by: int) -> None:
+        """Update the counts for a pod that is added to a node or removed from it.
+
+        Source: `updateWithPod` of kube-scheduler.
+        """
+        for raw_term in anti_affinity_of(pod).required:
+            if term_matches(raw_term, pod.namespace, self.incoming):
+                self.existing_matches.add_one(raw_term.topology_key, node, by)
+        if matches_all(self.affinity, pod):
+            for key in keys_of(self.affinity):
+                self.affinity_matches.add_one(key, node, by)
+        for term in self.anti_affinity:
+            if term.selection.matches(pod.namespace, pod.labels):
+                self.anti_affinity_matches.add_one(term.topology_key, node, by)
+
+
+def keys_of(terms: tuple[Term, ...]) -> tuple[str, ...]:
+    """Return the distinct topology keys of terms."""
+    return tuple(dict.fromkeys(term.topology_key for term in terms))
+
+
+def no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
+    """Return True if neither the pod nor any pod on a node has pod affinity or anti-affinity."""
+    own = pod.spec.affinity
+    return not table.pods.with_affinity and (own is None or not (own.pod_affinity or own.pod_anti_affinity))
+
+
+def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
+    """Count the pods on nodes for the required terms of a pod, and for their own required anti-affinity.
+
+    Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
+    """
+    incoming = pending_pod(pod, table)
+    affinity = own_terms(affinity_of(pod).required, pod, table)
+    anti_affinity = own_terms(anti_affinity_of(pod).required, pod, table)
+    affinity_matches, anti_affinity_matches, existing_matches = Tally(table), Tally(table), Tally(table)
+    if affinity:
+        counts = table.pods.count_selected(all_of(affinity))
+        for key in keys_of(affinity):
+            affinity_matches.add_everywhere(key, counts)
+    for term in anti_affinity:
+        anti_affinity_matches.add_everywhere(term.topology_key, table.pods.count_selected(term.selection))
+    for group in table.pods.affinity_groups():
+        repulsion = group.affinity.pod_anti_affinity
+        for raw_term in repulsion.required if repulsion is not None else ():
+            if term_matches(raw_term, group.namespace, incoming):
+                existing_matches.add_group(raw_term.topology_key, group)
+    return RequiredTermState(
+        incoming,
+        affinity,
+        anti_affinity,
+        affinity_matches,
+        anti_affinity_matches,
+        existing_matches,
+        matches_all(affinity, pod),
+    )
+
+
+def all_of(terms: tuple[Term, ...]) -> Selection:
+    """Return the selection of the pods that match every term."""
+    if any(term.selection.selectors is None for term in terms):
+        return Selection(None)
+    namespaces: frozenset[str] | None = None
+    for term in terms:
+        own = term.selection.namespaces
+        if own is not None:
+            namespaces = own if namespaces is None else namespaces & own
+    selectors = tuple(one for term in terms for one in term.selection.selectors or ())
+    return Selection(selectors, namespaces)
+
+
+def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
+    """Sum weights by domain: of the pod's preferred terms, and of the terms of existing pods.
+
+    Returns:
+      The sums, or None if no term matches a pod.
+
+    Source: `processExistingPod` of kube-scheduler's interpodaffinity.
+    """
+    incoming = pending_pod(pod, table)
+    tally = Tally(table)
+    matched = False
+    for sign, preferred in ((1, affinity_of(pod).preferred), (-1, anti_affinity_of(pod).preferred)):
+        terms = own_terms((one.pod_affinity_term for one in preferred), pod, table)
+        for preference, term in zip(preferred, terms, strict=True):
+            counts = table.pods.count_selected(term.selection)
+            matched |= tally.add_everywhere(term.topology_key, counts, sign * preference.weight)
+    for group in table.pods.affinity_groups():
+        for weight, group_term in _terms_of(group, hard_weight):
+            if term_matches(group_term, group.namespace, incoming):
+                matched |= tally.add_group(group_term.topology_key, group, weight)
+    return tally if matched else None
+
+
+def _terms_of(group: AffinityGroup, hard_weight: int) -> Iterable[tuple[int, PodAffinityTerm]]:
+    """Yield the terms of existing pods with their weights in the score."""
+    near, far = group.affinity.pod_affinity, group.affinity.pod_anti_affinity
+    if near is not None:
+        if hard_weight > 0:
+            yield from ((hard_weight, term) for term in near.required)
+        yield from ((one.weight, one.pod_affinity_term) for one in near.preferred)
+    if far is not None:
+        yield from ((-one.weight, one.pod_affinity_term) for one in far.preferred)

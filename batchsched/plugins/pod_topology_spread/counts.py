@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from batchsched.api.core.pod import Pod
+from batchsched.framework.constrain import by_domain
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.domains import by_domain
-from batchsched.framework.plugin_support.node_selection import required
-from batchsched.framework.plugin_support.taints import untolerated
+from batchsched.framework.plugin_support.node_selection import required, untolerated
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint
 from batchsched.solver.problem import FloatArray

@@ -1,4 +1,4 @@
-"""The plugin class with its extension points."""
+"""The plugin class with its extension points, and the events that may help a pod that it refused."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -6,16 +6,20 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.core.cluster_objects import ReplicaSet, ReplicationController, Service, StatefulSet
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.interface import (
     ConstrainPlugin,
+    EnqueueExtensionsPlugin,
     FilterPlugin,
-    LabelReadingPlugin,
     NormalizeScorePlugin,
+    PodLabelKeysPlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -23,9 +27,10 @@ from batchsched.framework.interface import (
     SignaturePlugin,
     SnapshotLabelsPlugin,
 )
-from batchsched.framework.nodes.label_index import identity
+from batchsched.framework.nodes.label_index import Selection, identity
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import controller_of, default_label_keys
+from batchsched.framework.plugin_support.node_selection import count_untolerated, selects_node
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -39,13 +44,14 @@ from batchsched.framework.status import (
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.pod_topology_spread import constraints as wishes
+from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, HONOR, selectors_of
 from batchsched.plugins.pod_topology_spread.counts import (
+    KEEPS_AWAY,
     Preferences,
     Spread,
     count_preferences,
     count_spreads,
 )
-from batchsched.plugins.pod_topology_spread.hints import SpreadHints
 from batchsched.plugins.pod_topology_spread.rows import spread_rows
 
 NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
@@ -57,7 +63,7 @@ PREFERENCES: Final = StateKey[Preferences]("PreScorePodTopologySpread")
 
 class PodTopologySpread(
     SignaturePlugin,
-    LabelReadingPlugin,
+    PodLabelKeysPlugin,
     SnapshotLabelsPlugin,
     PreFilterPlugin,
     PreFilterExtensionsPlugin,
@@ -147,7 +153,7 @@ class PodTopologySpread(
         return SpreadHints(self._required).events()
 
     @override
-    def constrain(self, batch: Batch, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
         return spread_rows(batch, nodes.table, self._required)
 
     @override
@@ -207,3 +213,101 @@ def _identity(raw: TopologySpreadConstraint) -> Hashable:
         raw.node_taints_policy,
         raw.match_label_keys,
     )
+
+
+WORKLOADS = (
+    Resource.SERVICE,
+    Resource.REPLICATION_CONTROLLER,
+    Resource.REPLICA_SET,
+    Resource.STATEFUL_SET,
+)
+Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
+
+
+class SpreadHints:
+    """The hints of the plugin in one profile.
+
+    Args:
+      defaults: DoNotSchedule constraints of pods without their own. Only Services and workloads define what they
+        select, so each pod of the namespace counts as matching.
+    """
+
+    def __init__(self, defaults: Sequence[TopologySpreadConstraint]) -> None:
+        self._defaults = tuple(defaults)
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """Return the events with their hints."""
+        moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        removal = Action.DELETE | Action.UPDATE_POD_TERMINATING
+        events = [
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD | removal, self._counted),
+            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, self._relabelled),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
+            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, self._tolerates),
+            ClusterEventWithHint.on(Resource.NODE, moved, self._node_moved),
+        ]
+        if self._defaults:
+            events += [ClusterEventWithHint.on(one, Action.ALL, self._selected) for one in WORKLOADS]
+        return events
+
+    def _constraints(self, pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
+        own = pod.spec.topology_spread_constraints
+        if not own:
+            return self._defaults
+        return tuple(one for one in own if one.when_unsatisfiable == DO_NOT_SCHEDULE)
+
+    def _matches(self, pod: Pod, other: Pod) -> tuple[bool, ...]:
+        """Return, for each constraint, whether it counts another pod."""
+        if other.namespace != pod.namespace:
+            return ()
+        if not pod.spec.topology_spread_constraints:
+            return (True,) * len(self._defaults)
+        matches = []
+        for constraint in self._constraints(pod):
+            selection = Selection(selectors_of(constraint, pod.labels))
+            matches.append(not selection.empty and selection.matches_labels(other.labels))
+        return tuple(matches)
+
+    def _counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
+        return Hint.queue_if(any(any(self._matches(pod, one)) for one in (old, new) if one is not None))
+
+    def _relabelled(self, pod: Pod, old: Pod, new: Pod) -> Hint:
+        unknown = not pod.spec.topology_spread_constraints and bool(self._matches(pod, new))
+        return Hint.queue_if(unknown or self._matches(pod, old) != self._matches(pod, new))
+
+    def _tolerates(self, pod: Pod, _old: Pod, _new: Pod) -> Hint:
+        return Hint.queue_if(any(one.node_taints_policy == HONOR for one in self._constraints(pod)))
+
+    def _node_moved(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
+        if old is None or new is None:
+            node = new if old is None else old
+            return Hint.queue_if(node is not None and self._place(pod, node) is not None)
+        return Hint.queue_if(self._place(pod, old) != self._place(pod, new))
+
+    def _place(self, pod: Pod, node: Node) -> Hashable:
+        """Return the node's domains, and which constraints count the node.
+
+        None if it lacks a key, so that none does.
+        """
+        constraints = self._constraints(pod)
+        if any(one.topology_key not in node.labels for one in constraints):
+            return None
+        selected = selects_node(pod, node)
+        open_ = not count_untolerated(node.taints, pod.tolerations, KEEPS_AWAY)
+        return tuple(
+            (
+                node.labels[constraint.topology_key],
+                (selected or constraint.node_affinity_policy not in (None, HONOR))
+                and (open_ or constraint.node_taints_policy != HONOR),
+            )
+            for constraint in constraints
+        )
+
+    def _selected(self, pod: Pod, old: Selecting | None, new: Selecting | None) -> Hint:
+        if pod.spec.topology_spread_constraints:
+            return Hint.SKIP
+        return Hint.queue_if(any(_namespace(one.metadata) == pod.namespace for one in (old, new) if one))
+
+
+def _namespace(metadata: ObjectMeta) -> str:
+    return metadata.namespace or "default"

@@ -12,10 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from batchsched.api.core.pod import TopologySpreadConstraint
-from batchsched.framework.constrain import EVERY_NODE, Batch, Candidate, Row, Sense
+from batchsched.framework.constrain import (
+    EVERY_NODE,
+    Candidate,
+    CandidateSet,
+    Row,
+    RowDomains,
+    Sense,
+    by_domain,
+    excluding_row,
+)
 from batchsched.framework.nodes.label_index import LabelIndex
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.plugin_support.domains import RowDomains, by_domain
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, Constraint, constraints_of
 from batchsched.plugins.pod_topology_spread.counts import eligible_nodes, labelled_nodes, matching_pods
@@ -94,7 +102,7 @@ def water_level(existing: IntArray, pods: int) -> int:
 
 
 def spread_rows(
-    batch: Batch, table: NodeTable, defaults: tuple[TopologySpreadConstraint, ...]
+    batch: CandidateSet, table: NodeTable, defaults: tuple[TopologySpreadConstraint, ...]
 ) -> Sequence[Row]:
     """Return the rows of all candidates with hard constraints, their own or default ones."""
     constrained = [
@@ -108,7 +116,7 @@ def spread_rows(
 
 
 def _unlabelled(
-    batch: Batch, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+    batch: CandidateSet, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
 ) -> Iterator[Row]:
     """Yield Σ x ≤ 0 on the nodes without a key: the Filter refuses them whatever is placed."""
     of_keys: dict[frozenset[str], list[int]] = {}
@@ -121,18 +129,11 @@ def _unlabelled(
         for key in keys:
             lacking |= table.label(key)[0] < 0
         if lacking.any():
-            yield Row(
-                partition=batch.partition(np.where(lacking, 0, -1).astype(np.int32)),
-                classes=np.asarray(classes, np.int32),
-                coefficients=np.ones(len(classes), np.int64),
-                right=np.zeros(1, np.int64),
-                plugin=PLUGIN,
-                reason=UNLABELLED,
-            )
+            yield excluding_row(PLUGIN, UNLABELLED, batch, classes, lacking)
 
 
 def _families(
-    batch: Batch, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+    batch: CandidateSet, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
 ) -> Iterable[ConstraintFamily]:
     index = LabelIndex()
     for candidate in batch.candidates:
@@ -163,7 +164,7 @@ def _families(
     return families.values()
 
 
-def _family_rows(batch: Batch, table: NodeTable, family: ConstraintFamily) -> Iterator[Row]:
+def _family_rows(batch: CandidateSet, table: NodeTable, family: ConstraintFamily) -> Iterator[Row]:
     inside = family.codes >= 0
     if not inside.any():
         return

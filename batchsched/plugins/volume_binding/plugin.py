@@ -1,4 +1,4 @@
-"""The plugin class with its extension points."""
+"""The plugin class with its extension points, and the events that may help a pod that it refused."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final, Self
@@ -8,13 +8,22 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from batchsched.api.crd.base import SpecPart
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import ClusterEventWithHint, EnqueueExtensionsPlugin
+from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_changed
 from batchsched.framework.interface import (
     BindingHandle,
     BulkFilterPlugin,
+    EnqueueExtensionsPlugin,
     FilterPlugin,
     PreBindPlugin,
     PreFilterPlugin,
@@ -24,10 +33,16 @@ from batchsched.framework.interface import (
     SelectiveReservePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.nodes.assumed_volumes import AssumedClaim
-from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.utilization import UtilizationShapePoint, broken_line, check_rises
-from batchsched.framework.plugin_support.volume_listers import claim_identity, key_of, storage_of
+from batchsched.framework.nodes.node_table import AssumedClaim, Nodes, NodeTable
+from batchsched.framework.plugin_support.csi_migration import migrated_on
+from batchsched.framework.plugin_support.scores import UtilizationShapePoint, broken_line, check_rises
+from batchsched.framework.plugin_support.volume_listers import (
+    claim_identity,
+    claims,
+    key_of,
+    may_back,
+    storage_of,
+)
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -43,9 +58,7 @@ from batchsched.framework.status import (
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
-from batchsched.plugins.volume_binding.hints import helpful_events
-from batchsched.plugins.volume_binding.scoring import capacity_scores
-from batchsched.plugins.volume_binding.search import VolumeSearchResult, search
+from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, search
 from batchsched.ports.cluster import NodeSelection, binding_of
 
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
@@ -204,4 +217,79 @@ def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> Assumed
     return AssumedClaim(
         tuple(one for one in volumes if one[0] not in table.assumed.claim_of),
         tuple(one for one in claims if one[0] not in table.assumed.node_of),
+    )
+
+
+def helpful_events() -> Sequence[ClusterEventWithHint]:
+    """Return the events with their hints."""
+    come_or_change = Action.ADD | Action.UPDATE
+    return (
+        ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+        ClusterEventWithHint.on(Resource.CLAIM, come_or_change, _claim_changed),
+        ClusterEventWithHint.on(Resource.VOLUME, come_or_change, when_changed(_offered)),
+        ClusterEventWithHint.on(Resource.VOLUME, Action.DELETE, _volume_gone),
+        ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, when_changed(_made)),
+        ClusterEventWithHint.on(Resource.CSI_NODE, come_or_change | Action.DELETE, _migration_changed),
+        ClusterEventWithHint.on(Resource.CSI_DRIVER, Action.DELETE | Action.UPDATE, _driver_changed),
+        ClusterEventWithHint.on(Resource.CSI_STORAGE_CAPACITY, come_or_change, when_changed(_room)),
+    )
+
+
+def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    """Return QUEUE if a claim of the pod was created or changed in a field other than its metadata for users."""
+    if old is not None and _claim_fields(old) == _claim_fields(new):
+        return Hint.SKIP
+    return Hint.queue_if(claims(pod, new))
+
+
+def _claim_fields(claim: PersistentVolumeClaim) -> tuple[object, ...]:
+    metadata = claim.metadata
+    return (
+        claim.spec,
+        claim.status,
+        metadata.uid,
+        metadata.annotations,
+        metadata.owner_references,
+        metadata.deletion_timestamp is None,
+    )
+
+
+def _offered(volume: PersistentVolume) -> tuple[object, ...]:
+    metadata = volume.metadata
+    return (
+        volume.spec,
+        volume.status,
+        metadata.labels,
+        metadata.annotations,
+        metadata.deletion_timestamp is None,
+    )
+
+
+def _volume_gone(pod: Pod, old: PersistentVolume, _new: None) -> Hint:
+    """Return QUEUE if a volume was deleted that was assumed for a claim of the pod, so that it can use another."""
+    return Hint.queue_if(old.spec.claim_ref is not None and may_back(old, pod))
+
+
+def _made(storage_class: StorageClass) -> tuple[object, ...]:
+    return (storage_class.provisioner, storage_class.volume_binding_mode, storage_class.allowed_topologies)
+
+
+def _migration_changed(_pod: Pod, old: CSINode | None, new: CSINode | None) -> Hint:
+    """Return QUEUE if the set of migrated in-tree plugins changed, because their volumes use other node labels."""
+    return Hint.queue_if(migrated_on(old) != migrated_on(new))
+
+
+def _driver_changed(_pod: Pod, old: CSIDriver, new: CSIDriver | None) -> Hint:
+    """Return QUEUE if the driver no longer requires storage capacity."""
+    return Hint.queue_if(
+        bool(old.spec.storage_capacity) and not (new is not None and new.spec.storage_capacity)
+    )
+
+
+def _room(capacity: CSIStorageCapacity) -> tuple[object, ...]:
+    return (
+        capacity.node_topology,
+        capacity.storage_class_name,
+        capacity.capacity,
+        capacity.maximum_volume_size,
     )

@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.crd.base import SpecPart
-from batchsched.queues.gang_order.policy import FloatArray, IntArray
+from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
 from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant, per_weight
 from batchsched.queues.sharing.water_filling import round_to_units
@@ -98,8 +98,3 @@ def adjusted_shares(
         shares = np.minimum(demand, shares + remaining * open_ / open_.sum())
         remaining = total - float(shares.sum())
     return shares
-
-
-def fairness_error(fair: FloatArray, actual: FloatArray) -> float:
-    """Return the fairness error of Armada: the sum of max(0, fair share - actual share), in parts of the cluster."""
-    return float(np.maximum(0.0, fair - actual).sum())

@@ -7,10 +7,9 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.crd.base import SpecPart
-from batchsched.queues.gang_order.policy import FloatArray, IntArray
-from batchsched.queues.sharing.policy import FairShare
+from batchsched.queues.gang_order import FloatArray, IntArray
+from batchsched.queues.sharing.policy import GuaranteePolicy
 from batchsched.queues.sharing.sibling_queues import (
-    BoolArray,
     ReclaimRequest,
     SiblingQueues,
     dominant,
@@ -34,7 +33,7 @@ class DominantShareArgs(SpecPart):
     )
 
 
-class DominantShare(FairShare):
+class DominantShare(GuaranteePolicy):
     """Dominant resource share of Kueue: DRS = max_r 1000 · borrowed_r / lendable_r / weight.
 
     borrowed_r = max(0, usage_r + candidate_r - guarantee_r). lendable_r is what the parent can use: the guarantees
@@ -67,12 +66,6 @@ class DominantShare(FairShare):
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return the DRS including the candidate."""
         return shares_of(siblings, siblings.usage + candidate)
-
-    @override
-    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return the borrowed resources: only the guarantee is an entitlement."""
-        above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
-        return above
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:

@@ -1,11 +1,11 @@
-"""Weighted max-min fairness, resource by resource."""
+"""Policies that divide each resource by itself: weighted max-min fairness, and the guaranteed ratio of YuniKorn."""
 
 import numpy as np
 from typing_extensions import override
 
-from batchsched.queues.gang_order.policy import FloatArray, IntArray
-from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import SiblingQueues
+from batchsched.queues.gang_order import FloatArray, IntArray
+from batchsched.queues.sharing.policy import FairShare, GuaranteePolicy
+from batchsched.queues.sharing.sibling_queues import SiblingQueues, portions
 from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
 
@@ -27,7 +27,7 @@ class MaxMin(FairShare):
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide each resource by itself, by weight."""
-        pace = np.repeat(self.weights(siblings)[:, np.newaxis], len(surplus), axis=1)
+        pace = np.repeat(siblings.weight[:, np.newaxis], len(surplus), axis=1)
         return by_resource(siblings, surplus, pace, np.zeros_like(pace), self.late(siblings))
 
 
@@ -61,3 +61,40 @@ def by_resource(
             )
             parts[members, column] = round_to_units(real, column_demand[members], remaining, late[members])
     return parts
+
+
+class GuaranteedRatio(GuaranteePolicy):
+    """Fair queue sorting of YuniKorn: share = max_r usage_r / guarantee_r.
+
+    If a queue has no guarantee of a resource, its limit is used instead, or the capacity of the cluster. The queue
+    with the smallest present share, without the candidate, is next. The surplus of each resource is divided so that
+    usage / guarantee are equal, that is, by size of guarantee; weights have no effect. Only a queue below its
+    guarantee reclaims, and only from a queue above its own.
+
+    Invariants: queues that demand more than they have end with equal ratios, or at their ceiling; usage beyond
+    guarantees is never reclaimed for usage beyond guarantees.
+
+    Source: Apache YuniKorn, design/preemption and YUNIKORN-2678 for the denominators.
+    """
+
+    name = "guaranteed-ratio"
+
+    @override
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+        """Divide each resource by itself, with levels of usage over guarantee."""
+        base = _denominator(siblings).astype(np.float64)
+        start = np.divide(siblings.floor, base, out=np.zeros(base.shape), where=base > 0)
+        return by_resource(siblings, surplus, base, start, self.late(siblings))
+
+    @override
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
+        """Return the share of each queue."""
+        parts = portions(siblings.usage, _denominator(siblings), siblings.weighed)
+        share: FloatArray = parts.max(axis=1, initial=0.0)
+        return share
+
+
+def _denominator(siblings: SiblingQueues) -> IntArray:
+    """Return [S, R] the guarantee, or the limit if there is none, or the capacity."""
+    most = np.minimum(siblings.limit, siblings.capacity)
+    return np.where(siblings.guarantee > 0, siblings.guarantee, most)

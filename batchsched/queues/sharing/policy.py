@@ -1,15 +1,36 @@
-"""The protocol of sharing policies, and the behaviour that most of them share.
+"""Sharing policies: the protocol, the behaviour that most of them share, and lookup by name.
+
+    make_sharing_policy("drf", {}) -> FairnessPolicy
 
 A policy answers three questions for the children of one queue: how a surplus is divided, which queue is next, and
 which resources a queue holds above its entitlement. Guarantees, limits, lending and borrowing hold under every
 policy; `entitlements` and `reclaim_rules` enforce them.
+
+Policies are found by name among the entry points `batchsched.queue_policies`. A gang order is a sharing policy, too:
+then the order of gangs decides which queue gets the surplus. The simple policies are in this module, because they are
+`FairShare` with another order; a policy with a formula of its own has its own module.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol
 
 import numpy as np
+from typing_extensions import override
 
-from batchsched.queues.gang_order.policy import FloatArray, IntArray, Policy
+from batchsched.errors import InvalidInput
+from batchsched.queues.gang_order import (
+    POLICIES,
+    FcfsOrder,
+    FloatArray,
+    IntArray,
+    Policy,
+    PriorityOrder,
+    construct_policy,
+    find_gang_order,
+    make_gang_order,
+)
 from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
     ReclaimRequest,
@@ -46,7 +67,6 @@ class FairnessPolicy(Protocol):
 
         It is called only if the surplus does not satisfy every demand.
         """
-        ...
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return [S] keys, given a `candidate` [S, R] for each sibling.
@@ -55,15 +75,12 @@ class FairnessPolicy(Protocol):
         significant first. Each row must depend only on the same row of the siblings: the key of a queue does not
         depend on which other queues are passed.
         """
-        ...
 
     def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """Return [R] bool: the resources of which a sibling uses more than its entitlement."""
-        ...
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Return whether one sibling may reclaim from another. The caller has already checked the guarantees."""
-        ...
 
 
 class FairShare:
@@ -83,7 +100,7 @@ class FairShare:
             return demand
         size, start = self.sizes(siblings, demand), self.start(siblings)
         parts = np.zeros_like(demand)
-        for part, weight in _by_weight(self.weights(siblings)):
+        for part, weight in _by_weight(siblings.weight):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
             pace = weight[part] / np.maximum(size[part], _LEAST)
             real = fill_to_common_level(demand[part], remaining, pace, start[part])
@@ -106,10 +123,6 @@ class FairShare:
         within = (after <= siblings.fair[claim.reclaimer]) | (claim.gains == 0)
         return bool(within.all() and (self.above(siblings, claim.victim) & claim.touched).any())
 
-    def weights(self, siblings: SiblingQueues) -> FloatArray:
-        """Return [S] the weights for dividing the surplus."""
-        return siblings.weight
-
     def sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
         """Return [S] the size of each demand [S, R] in the quantity that the policy equalises."""
         return sizes(demand, siblings.capacity, siblings.weighed)
@@ -128,3 +141,163 @@ def _by_weight(weight: FloatArray) -> list[tuple[IntArray, FloatArray]]:
     weighted, none = np.flatnonzero(weight > 0), np.flatnonzero(weight <= 0)
     parts = [(weighted, weight)] if len(weighted) else []
     return [*parts, (none, np.ones(len(weight)))] if len(none) else parts
+
+
+class Drf(FairShare):
+    """Weighted dominant resource fairness by water-filling.
+
+    Every queue keeps the part of its guarantee that it demands. The surplus is divided along the unmet demand d of
+    each queue: at level l, queue q has l · weight_q / D_q of d_q, with D_q = max_r d_qr / capacity_r. All levels rise
+    together until a resource is exhausted; queues that demand it stop there, and the others continue. With one
+    resource, this is weighted max-min fairness. The queue with the smallest max_r (usage + candidate - guarantee)_r /
+    capacity_r / weight is next.
+
+    Invariants: no queue gets more than its demand; no queue gains by demanding more than it uses; a queue that
+    demands no more than its weighted part of every resource gets all of it; raising the part of one queue reduces
+    that of a queue with no larger part by weight. A queue reclaims up to its fair share from a queue above its own.
+
+    Source: Ghodsi et al., Dominant Resource Fairness: Fair Allocation of Multiple Resource Types, NSDI 2011.
+    """
+
+    name = "drf"
+
+
+class PrioritySharing(FairShare):
+    """Highest priority first, up to its whole demand; queues of equal priority share as under `drf`.
+
+    The surplus is passed from priority to priority. Queues of one priority divide it by dominant share and weight,
+    and the remainder goes to the next priority. Within a queue, PodGroups are ordered by their own priority, then by
+    submission.
+
+    Invariants: a queue gets surplus only after all queues of higher priority have what they can use; guarantees of
+    lower priorities hold nevertheless. A queue reclaims up to its fair share, only from queues of lower or equal
+    priority.
+
+    Source: queue priority of Volcano and KAI-Scheduler.
+    """
+
+    name = "priority"
+    gangs: Policy | None = PriorityOrder()
+
+    @override
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+        """Divide the surplus priority by priority."""
+        parts = np.zeros_like(siblings.demand)
+        for members in members_by_priority(siblings.priority):
+            parts[members] = super().divide(siblings.select(members), surplus - parts.sum(axis=0))
+        return parts
+
+    @override
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
+        """Return [S, 2] keys: priority, then borrowed amounts by weight."""
+        return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
+
+
+def members_by_priority(priority: IntArray) -> list[IntArray]:
+    """Yield the members of each priority, highest first."""
+    return [np.flatnonzero(priority == value) for value in np.unique(priority)[::-1]]
+
+
+class GuaranteePolicy(FairShare):
+    """Base of policies that entitle a queue to its guarantee only: its surplus is kept by the queue that got it."""
+
+    @override
+    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
+        """Return the resources that are used beyond the guarantee."""
+        above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
+        return above
+
+    @override
+    def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
+        """Return False: no queue is entitled to a part of the surplus."""
+        return False
+
+
+class SharedSurplus(GuaranteePolicy):
+    """One surplus for all siblings, in the order of their gangs.
+
+    The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
+    all that it can use of the surplus; the parent's share limits the sum.
+    The queue of the first gang in the order is next.
+
+    Invariants: guarantees and limits hold; no queue reclaims surplus from a sibling, because no queue is entitled to
+    a part of it; a queue below its guarantee still reclaims.
+    """
+
+    pooled = True
+
+    def __init__(self, gangs: Policy) -> None:
+        self.name = self.name or gangs.name
+        self.gangs = gangs
+
+    @override
+    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+        """Grant each queue all that it can use of the surplus."""
+        from_pool: IntArray = siblings.demand.clip(max=surplus)
+        return from_pool
+
+    @override
+    def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
+        """Return the position of each sibling's first gang."""
+        return siblings.head
+
+
+class Fifo(SharedSurplus):
+    """First come, first served over all PodGroups of the subtree, without blocking.
+
+    A PodGroup that does not fit does not block later ones.
+
+    The fair share of each queue is all that it can use of the surplus; the parent's share limits the sum.
+
+    Invariants: guarantees and limits hold; no queue reclaims surplus from a sibling; of two gangs that both fit, the
+    one submitted first starts first.
+
+    Source: `BestEffortFIFO` of Kueue, `fifo` of YuniKorn.
+    """
+
+    name = "fifo"
+
+    def __init__(self) -> None:
+        super().__init__(FcfsOrder())
+
+
+class StrictFifo(Fifo):
+    """Strict first come, first served: the first PodGroup that does not fit blocks all later ones in the subtree.
+
+    Invariants: no gang starts before a gang of the same subtree that was submitted earlier; otherwise as `fifo`.
+
+    Source: `StrictFIFO` of Kueue.
+    """
+
+    name = "strict-fifo"
+    strict = True
+
+
+ENTRY_POINTS: Final = "batchsched.queue_policies"
+DEFAULT_SHARING_POLICY: Final = "drf"
+"""The policy that applies if no queue sets one."""
+
+
+def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> FairnessPolicy:
+    """Create a policy by name.
+
+    Raises:
+      InvalidInput: the name is not registered, or the policy rejects its arguments.
+    """
+    classes = registered_policies()
+    if name in classes:
+        made: FairnessPolicy = construct_policy(classes[name], name, arguments)
+        return made
+    if find_gang_order(name) is None:
+        names = ", ".join(sorted({*classes, *POLICIES}))
+        raise InvalidInput(f"no policy is named {name!r}; registered are {names}", field="policy.name")
+    return SharedSurplus(make_gang_order(name, arguments))
+
+
+@cache
+def registered_policies() -> Mapping[str, type]:
+    """Return the registered policy classes by name."""
+    return {
+        point.name: point.load()
+        for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda policy: policy.name)
+    }

@@ -4,13 +4,13 @@ Letters: S siblings, R resources. Amounts are int64 in base units. Amounts of di
 after `portions` has divided them by the capacity of the cluster.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.queues.gang_order.policy import FloatArray, IntArray
+from batchsched.queues.gang_order import FloatArray, IntArray
 
 BoolArray = NDArray[np.bool_]
 
@@ -65,22 +65,41 @@ class SiblingQueues:
         """[S, R] the amount that each sibling can still use beyond its floor."""
         return self.ceiling - self.floor
 
-    @property
-    def borrowed(self) -> IntArray:
-        """[S, R] the amount that each sibling uses beyond its guarantee."""
-        borrowed: IntArray = np.maximum(0, self.usage - self.guarantee)
-        return borrowed
+    def select(self, indexes: IntArray) -> "SiblingQueues":
+        """Return the selected siblings."""
+        return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
+
+    def repeat(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
+        """Return one sibling N times, with usages [N, R] and next gangs [N], and all other values equal."""
+        count = len(usage)
+        # Copying few rows costs less than broadcasting one.
+        rows = np.full(count, index) if count > 1 else slice(index, index + 1)
+        return self._with_rows(rows, self.names[index : index + 1] * count, usage=usage, head=head)
+
+    def _with_rows(
+        self, rows: IntArray | slice, names: tuple[str, ...], **other: IntArray | FloatArray
+    ) -> "SiblingQueues":
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return replace(self, names=names, **(columns | other))
+
+
+COLUMNS: Final = tuple(
+    field.name
+    for field in fields(SiblingQueues)
+    if field.name not in {"names", "lendable", "capacity", "weighed"}
+)
+"""The arrays of `SiblingQueues` with one row per sibling. The others belong to the parent or to the cluster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReclaimRequest:
-    """A request of one sibling to evict workloads of another.
+    """A request to evict a workload of one queue for a gang of another.
 
     Args:
-      reclaimer: index of the sibling that gains.
-      victim: index of the sibling that loses.
-      gains: [R] requests of the reclaimer's gang.
-      loses: [R] requests of the victim's workload.
+      reclaimer: the queue that gains: its row in the queue table (`table.home`), or its index among siblings.
+      victim: the queue that loses, in the same numbering.
+      gains: [R] requests of the gang, in base units.
+      loses: [R] requests of the workload, in base units.
     """
 
     reclaimer: int
@@ -92,27 +111,6 @@ class ReclaimRequest:
     def touched(self) -> BoolArray:
         """[R] bool: the resources that change hands."""
         return (self.gains > 0) & (self.loses > 0)
-
-
-def repeated(siblings: SiblingQueues, index: int, usage: IntArray, head: FloatArray) -> SiblingQueues:
-    """Return one sibling N times, with usages [N, R] and next gangs [N], and all other values equal."""
-    count = len(usage)
-    # Copying few rows costs less than broadcasting one.
-    chosen = np.full(count, index) if count > 1 else slice(index, index + 1)
-    return replace(
-        siblings,
-        names=siblings.names[index : index + 1] * count,
-        weight=siblings.weight[chosen],
-        priority=siblings.priority[chosen],
-        guarantee=siblings.guarantee[chosen],
-        floor=siblings.floor[chosen],
-        ceiling=siblings.ceiling[chosen],
-        limit=siblings.limit[chosen],
-        usage=usage,
-        history=siblings.history[chosen],
-        fair=siblings.fair[chosen],
-        head=head,
-    )
 
 
 def portions(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:

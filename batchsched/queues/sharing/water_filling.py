@@ -6,7 +6,7 @@ NSDI 2011, section 4; for tasks that end, Parkes et al., Beyond Dominant Resourc
 
 import numpy as np
 
-from batchsched.queues.gang_order.policy import FloatArray, IntArray
+from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.sharing.sibling_queues import BoolArray
 
 _SATED = 1.0 - 1e-12

@@ -13,10 +13,9 @@ import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.entitlements import siblings_of
-from batchsched.queues.gang_order.policy import FloatArray, GangColumns, Policy, order
+from batchsched.queues.gang_order import FloatArray, GangColumns, Policy, order
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.sharing.sibling_queues import repeated
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
 
 NO_CHILD: Final = -1
@@ -280,7 +279,7 @@ class FairShareOrder:
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
         position = row - self._spans[parent][0]
-        siblings = repeated(self._siblings[parent], position, before, np.array(heads))
+        siblings = self._siblings[parent].repeat(position, before, np.array(heads))
         keys = self._policies[parent].key(siblings, minimum).reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]

@@ -14,13 +14,10 @@ from batchsched.config.schema import PolicySettings, Profile
 from batchsched.errors import InvalidInput
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import entitlements
-from batchsched.queues.gang_order.policy import FloatArray, Policy
-from batchsched.queues.queue_table import QueueTable
-from batchsched.queues.queue_validation import invalid_settings
-from batchsched.queues.sharing import registry
-from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out, policies_of
-from batchsched.queues.tree import QueueTree
+from batchsched.queues.gang_order import FloatArray, Policy
+from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, lay_out, policies_of
+from batchsched.queues.sharing.policy import DEFAULT_SHARING_POLICY, FairnessPolicy, make_sharing_policy
+from batchsched.queues.tree import QueueTree, invalid_settings
 from batchsched.queues.usage_history import Usage, UsageHistory, by_queue
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.fair_share_order import (
@@ -48,9 +45,9 @@ class QueuePolicies:
     """
 
     def __init__(self, tree: QueueTree, default: PolicySettings | None = None) -> None:
-        chosen = default or PolicySettings(name=registry.DEFAULT)
+        chosen = default or PolicySettings(name=DEFAULT_SHARING_POLICY)
         try:
-            self._default = registry.make_sharing_policy(chosen.name, chosen.args)
+            self._default = make_sharing_policy(chosen.name, chosen.args)
         except InvalidInput as error:
             field = f"queuePolicy.{error.field.removeprefix('policy.')}"
             raise InvalidInput(error.message, field=field) from error
@@ -62,7 +59,7 @@ class QueuePolicies:
             if choice is None:
                 continue
             try:
-                self._chosen[name] = registry.make_sharing_policy(choice.name, choice.args)
+                self._chosen[name] = make_sharing_policy(choice.name, choice.args)
             except InvalidInput as error:
                 field = (
                     f"spec.{error.field}"
@@ -213,7 +210,7 @@ class GangOrder:
         if standing is None:
             return iter(gangs)
         stranded = line.partially_bound[indexes]
-        orders = PolicyOrders(line.columns.at(indexes), stranded, self._policy, now)
+        orders = PolicyOrders(line.columns.select(indexes), stranded, self._policy, now)
         turns = FairShareOrder(standing, gangs, orders)
         # Turns are computed lazily, which a sort would prevent.
         return (

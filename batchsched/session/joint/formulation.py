@@ -10,7 +10,7 @@ import numpy as np
 from batchsched.api.core.pod import SUB_GROUP_LABEL
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import Batch, Candidate
+from batchsched.framework.constrain import Candidate, CandidateSet
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.plugin_call import name_of
@@ -231,7 +231,7 @@ def formulate(
     mask, score = _stack_kinds(
         context.feasibility, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
     )
-    batch = Batch(
+    batch = CandidateSet(
         [
             Candidate(
                 index,
@@ -336,7 +336,7 @@ def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
     )
 
 
-def _plugin_rows(tables: SessionTables, batch: Batch) -> tuple[tuple[Row, ...], dict[int, str]]:
+def _plugin_rows(tables: SessionTables, batch: CandidateSet) -> tuple[tuple[Row, ...], dict[int, str]]:
     """Return the rows that the plugins' Constrain adds for a batch, and messages of failures by gang number.
 
     If a plugin fails, each gang is asked about by itself, and those over which it fails again are left out. A plugin
@@ -358,7 +358,7 @@ def _plugin_rows(tables: SessionTables, batch: Batch) -> tuple[tuple[Row, ...], 
             failed_plugins.add(error.plugin)
 
 
-def _failures_by_gang(tables: SessionTables, batch: Batch) -> dict[int, str]:
+def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, str]:
     """Ask the plugins about each gang by itself; return the messages of failures by gang number."""
     failures: dict[int, str] = {}
     for gang in sorted({candidate.gang for candidate in batch.candidates}):

@@ -20,9 +20,10 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.core.pod import LAST_CHECKPOINT, Pod
 from batchsched.api.decision import Eviction
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.preemption.post_filter import PREEMPT_NEVER, may_preempt
+from batchsched.framework.preemption import PREEMPT_NEVER, may_preempt
 from batchsched.framework.status import IntArray
-from batchsched.queues.reclaim_rules import QueueReclaim, all_permitted, may_reclaim
+from batchsched.queues.reclaim_rules import all_permitted, may_reclaim
+from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from batchsched.session.gangs.fair_share_order import MeasuredQueues
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
@@ -389,7 +390,7 @@ class EvictionEligibility:
             return False
         shares = standing.shares.with_usage(self._usage)
         reclaimer, victim = shares.home(gang.queue), shares.home(unit.members.queue)
-        wish = QueueReclaim(reclaimer, victim, self._gains(standing, gang), unit.total)
+        wish = ReclaimRequest(reclaimer, victim, self._gains(standing, gang), unit.total)
         return may_reclaim(shares, standing.entitled, standing.policies, wish)
 
     def _reclaim_min_runtime(self, queue: str) -> int:

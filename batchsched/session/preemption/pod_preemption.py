@@ -17,13 +17,7 @@ from batchsched.api.gang import identity_of
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import (
-    PREEMPT_NEVER,
-    Disruption,
-    Handle,
-    Nominations,
-    make_room,
-)
+from batchsched.framework.preemption import PREEMPT_NEVER, Disruption, Handle, Nominations, make_room
 from batchsched.framework.status import BoolArray, PostFilterAnswer
 from batchsched.session.preemption.eligibility import (
     PREEMPTED,

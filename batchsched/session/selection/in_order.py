@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.queues.gang_order.policy import HorizonPolicy
+from batchsched.queues.gang_order import HorizonPolicy
 from batchsched.session.joint.formulation import Formulation, formulate
 from batchsched.session.joint.proposal import shares_of
 from batchsched.session.preemption.nominated import NominatedCapacity

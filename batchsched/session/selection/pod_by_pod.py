@@ -19,7 +19,7 @@ from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption.post_filter import Handle, filter_with_nominations, message
+from batchsched.framework.preemption import Handle, filter_with_nominations, message
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits

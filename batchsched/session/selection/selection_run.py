@@ -9,7 +9,7 @@ import numpy as np
 from batchsched.api.decision import Refusal, Reservation
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
-from batchsched.queues.gang_order.policy import Policy
+from batchsched.queues.gang_order import Policy
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsched.framework.status import BoolArray
-from batchsched.queues.gang_order.policy import (
+from batchsched.queues.gang_order import (
     FloatArray,
     GangColumns,
     HorizonPolicy,
@@ -148,7 +148,7 @@ class PendingGangs:
         slots = slots[positions]
         members = [members for slot in slots.tolist() if (members := self._members[slot]) is not None]
         return OrderedGangs(
-            members, self._needs[slots], columns.at(positions), partially_bound[positions], room
+            members, self._needs[slots], columns.select(positions), partially_bound[positions], room
         )
 
     def youngest(self) -> float:

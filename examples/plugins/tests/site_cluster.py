@@ -10,7 +10,7 @@ from batchsched.api.core.node import Node, NodeStatus
 from batchsched.api.core.pod import Container, Pod, PodSpec, ResourceRequirements
 from batchsched.api.decision import Decision
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
-from batchsched.framework.runtime.registry import Registry, found
+from batchsched.framework.runtime.registry import Registry, load_plugin_classes
 
 Schedule = Callable[..., Decision]
 """Nodes, pods and arguments of DriverVersion in, a decision out."""
@@ -34,4 +34,4 @@ def pod(name: str, namespace: str = "team-a", **requests: str) -> Pod:
 
 def registry() -> Registry:
     """What is installed, and our two, installed or not."""
-    return Registry([*found(), DriverVersion, NodeOwner], DEFAULT_PLUGINS, DEFAULT_WEIGHTS)
+    return Registry([*load_plugin_classes(), DriverVersion, NodeOwner], DEFAULT_PLUGINS, DEFAULT_WEIGHTS)

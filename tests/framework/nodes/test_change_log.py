@@ -1,9 +1,10 @@
 """Whoever asks since when is told of every node that moved."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.framework.nodes.change_log import MIN_ENTRIES, NO_NODE, NodeChangeLog
+from batchsched.framework.nodes.change_log import MIN_ENTRIES, NO_NODE, Memo, NodeChangeLog, placed
 
 
 def test_nodes_that_moved_are_told_once_and_in_order():
@@ -37,3 +38,63 @@ def test_moves_are_told_under_new_numbers_and_those_of_nodes_that_are_gone_no_mo
     moves.renumber([2, NO_NODE, 1, NO_NODE], 3)
     assert moves.since(0).tolist() == [2]
     assert moves.generation == 4
+
+
+class Squares:
+    """Squares of the nodes' numbers, and which were asked for."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+        self.asked: list[list[int]] = []
+
+    def __call__(self, some):
+        where = np.arange(len(self.numbers)) if some is None else some
+        self.asked.append(where.tolist())
+        return np.asarray(self.numbers)[where] ** 2
+
+
+def test_array_is_asked_again_of_nodes_that_changed_and_what_was_returned_stays():
+    changes, squares = NodeChangeLog(3), Squares([1, 2, 3])
+    memo = Memo(changes, 3)
+    before = memo.array("squares", squares)
+    squares.numbers[1] = 5
+    changes.note(1)
+    assert memo.array("squares", squares).tolist() == [1, 25, 9]
+    assert memo.array("squares", squares).tolist() == [1, 25, 9]
+    assert before.tolist() == [1, 4, 9]
+    assert squares.asked == [[0, 1, 2], [1]]
+
+
+def test_array_follows_nodes_to_their_new_places():
+    changes, squares = NodeChangeLog(2), Squares([1, 2])
+    memo = Memo(changes, 2)
+    memo.array("squares", squares)
+    squares.numbers = [3, 2]
+    changes.renumber([-1, 1, -1], 2)
+    memo.lay_out(np.asarray([-1, 1], np.int32))
+    changes.note(0)
+    assert memo.array("squares", squares).tolist() == [9, 4]
+    assert squares.asked[-1] == [0]
+
+
+def test_value_is_amended_with_the_nodes_that_changed():
+    changes = NodeChangeLog(3)
+    memo = Memo(changes, 3)
+    seen = [
+        memo.value("v", lambda: "a", lambda value, changed: f"{value}{changed.tolist()}") for _ in range(2)
+    ]
+    changes.note(2)
+    seen.append(memo.value("v", lambda: "b", lambda value, changed: f"{value}{changed.tolist()}"))
+    assert seen == ["a", "a", "a[2]"]
+
+
+def test_what_was_not_asked_for_in_the_longest_time_is_forgotten():
+    memo, squares = Memo(NodeChangeLog(3), 3, most=0), Squares([1, 2, 3])
+    for key in (*range(64), 0, 64, 0, 1):
+        memo.array(key, squares)
+    assert len(squares.asked) == 66
+
+
+def test_rows_of_nodes_that_were_not_there_are_zeros():
+    assert placed(np.asarray([[1, 2], [3, 4]]), np.asarray([1, -1])).tolist() == [[3, 4], [0, 0]]
+    assert placed(np.zeros((0, 2), np.int64), np.asarray([-1])).tolist() == [[0, 0]]

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
-from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.plugin_support.node_selection import selected
-from batchsched.framework.plugin_support.taints import untolerated
+from batchsched.framework.nodes.node_table import AssumedClaim, AssumedVolumes, NodeTable
+from batchsched.framework.plugin_support.node_selection import selected, untolerated
 from tests.plugins.cluster import land, node, pod, table
 
 NAMES = "abcdef"
@@ -97,3 +96,26 @@ def test_table_that_followed_its_nodes_is_as_one_laid_out_afresh(versions, asked
         for name, guest in there.items():
             land(afresh, guest, name)
         assert said(followed) == said(afresh)
+
+
+def test_promises_stand_until_they_are_taken_back():
+    assumed = AssumedVolumes()
+    assumed.assume("default/x", AssumedClaim((("v", "default/c"),), (("default/d", "n"),)))
+    assumed.assume("default/y", AssumedClaim((("w", "default/e"),)))
+    assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
+    assert assumed.node_of == {"default/d": "n"}
+    assert assumed.of("default/y") == AssumedClaim((("w", "default/e"),))
+    assert assumed.of("default/nobody") == AssumedClaim()
+    assumed.revert("default/x")
+    assumed.revert("default/x")
+    assumed.revert("default/nobody")
+    assert (assumed.claim_of, assumed.node_of) == ({"w": "default/e"}, {})
+
+
+def test_promises_are_taken_over_of_pods_whose_reservation_stands():
+    before, after = AssumedVolumes(), AssumedVolumes()
+    before.assume("default/x", AssumedClaim((("v", "default/c"),), (("default/d", "n"),)))
+    before.assume("default/y", AssumedClaim((("w", "default/e"),)))
+    after.take_over(before, {"default/x"}.__contains__)
+    assert (after.claim_of, after.node_of) == ({"v": "default/c"}, {"default/d": "n"})
+    assert after.of("default/x") == before.of("default/x")

@@ -2,9 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.core.pod import Toleration
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
 from batchsched.errors import InvalidSelector
-from batchsched.framework.plugin_support.node_selection import labelled, matching, required, selected
+from batchsched.framework.plugin_support.node_selection import (
+    labelled,
+    matching,
+    required,
+    selected,
+    taint_groups,
+    untolerated,
+)
 from tests.plugins.cluster import node, pod, table
 
 VALUES = st.sampled_from(["1", "2", "10", "x"])
@@ -55,3 +63,22 @@ def test_an_unknown_operator_is_breakage():
     term = NodeSelectorTerm(match_expressions=(Requirement(key="x", operator="Near", values=("1",)),))
     with pytest.raises(InvalidSelector, match="Near"):
         matching(table([node("a")]), term)
+
+
+HARD = {"key": "k", "value": "v", "effect": "NoSchedule"}
+SOFT = {"key": "k", "value": "v", "effect": "PreferNoSchedule"}
+
+
+def test_nodes_with_equal_taints_are_one_group():
+    made = table([node("a", taints=[HARD]), node("b"), node("c", taints=[HARD])])
+    codes, groups = taint_groups(made)
+    assert codes.tolist() == [0, 1, 0]
+    assert [len(taints) for taints in groups] == [1, 0]
+
+
+def test_only_taints_of_the_effects_that_nobody_tolerates_are_counted():
+    made = table([node("a", taints=[HARD, SOFT, {**SOFT, "key": "other"}]), node("b")])
+    soft = frozenset({"PreferNoSchedule"})
+    assert untolerated(made, (), soft).tolist() == [2, 0]
+    assert untolerated(made, (Toleration(key="k", operator="Exists"),), soft).tolist() == [1, 0]
+    assert untolerated(made, (), frozenset({"NoExecute"})).tolist() == [0, 0]

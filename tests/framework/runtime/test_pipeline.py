@@ -7,19 +7,11 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import Batch, Row
+from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline, names
-from batchsched.framework.status import (
-    SKIP,
-    SUCCESS,
-    Code,
-    PermitAnswer,
-    PreFilterAnswer,
-    Status,
-    Verdict,
-)
+from batchsched.framework.status import SKIP, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -411,7 +403,7 @@ def test_rows_of_all_plugins_are_collected_in_order():
     empty = np.zeros(0, np.int32)
     rows = [Row(-1, empty, empty.astype(np.int64), np.zeros(1, np.int64), plugin=name) for name in "abc"]
     pipeline = Pipeline([Constrains("a", answer=rows[:2]), Constrains("b", answer=rows[2:])])
-    assert pipeline.constrain(Batch(()), three()) == tuple(rows)
+    assert pipeline.constrain(CandidateSet(()), three()) == tuple(rows)
 
 
 def test_signature_is_what_every_plugin_looks_at_and_all_of_the_pod_where_one_does_not_say():

@@ -13,7 +13,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, PluginError
 from batchsched.framework.runtime import registry
 from batchsched.framework.runtime.pipeline import names
-from batchsched.framework.runtime.registry import Registry, found, standard
+from batchsched.framework.runtime.registry import Registry, load_plugin_classes, standard_registry
 
 
 class First:
@@ -115,8 +115,8 @@ def test_plugin_that_takes_no_arguments_says_so():
 
 
 def test_installed_plugins_are_found_by_entry_point_and_all_defaults_are_among_them():
-    assert set(DEFAULT_PLUGINS) <= {one.name for one in found()}  # type: ignore[attr-defined]
-    assert names(standard().pipeline(Profile()).plugins) == DEFAULT_PLUGINS
+    assert set(DEFAULT_PLUGINS) <= {one.name for one in load_plugin_classes()}  # type: ignore[attr-defined]
+    assert names(standard_registry().pipeline(Profile()).plugins) == DEFAULT_PLUGINS
 
 
 def test_plugin_that_cannot_be_made_is_named():
@@ -143,4 +143,4 @@ def test_plugin_that_cannot_be_loaded_is_named(monkeypatch):
     gone = EntryPoint("Gone", "no_such_package:Gone", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda group: (gone,))
     with pytest.raises(PluginError, match="plugin Gone failed in loading: ModuleNotFoundError"):
-        found.__wrapped__()
+        load_plugin_classes.__wrapped__()

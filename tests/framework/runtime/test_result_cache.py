@@ -15,13 +15,13 @@ from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, ResultCache
 from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
 from batchsched.framework.traits import PluginTraits, ResultScope, traits_of
 from tests.plugins.cluster import class_of, drawn_cases, land, named, node, pod, table, table_of, visitors_of
 
-DEFAULT = standard().pipeline(Profile())
+DEFAULT = standard_registry().pipeline(Profile())
 
 
 def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.errors import PluginError
 from batchsched.framework import interface as points
-from batchsched.framework.constrain import EVERY_NODE, Batch, Row
+from batchsched.framework.constrain import EVERY_NODE, CandidateSet, Row
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
 
@@ -23,12 +23,11 @@ def test_every_point_is_a_method_of_its_protocol():
     for name, point in answers.POINTS.items():
         protocol = points.ReservePlugin if name == "Unreserve" else getattr(points, f"{name}Plugin")
         assert callable(getattr(protocol, point.method))
-        assert bool(point.then) != bool(point.answer)
 
 
-@pytest.mark.parametrize("point", [name for name, point in answers.POINTS.items() if point.then])
+@pytest.mark.parametrize("point", [name for name, point in answers.POINTS.items() if point.codes])
 def test_codes_that_a_point_knows_are_taken_and_others_are_not(point):
-    known = answers.POINTS[point].then
+    known = answers.POINTS[point].codes
     for code in Code:
         if code in known:
             assert answers.status(ODD, point, Status(code)).code is code
@@ -113,7 +112,7 @@ def test_rows_may_be_a_tuple_or_a_list_and_must_fit_the_nodes():
         return Row(**(usual | {"classes": empty, "coefficients": empty.astype(np.int64)} | said))
 
     fitting = one()
-    assert answers.rows(ODD, [fitting], Batch(()), 3) == (fitting,)
+    assert answers.rows(ODD, [fitting], CandidateSet(()), 3) == (fitting,)
     for wrong in (one(right=np.ones(2, np.int64)), one(classes=np.array([4])), one(right=None)):
         with pytest.raises(PluginError, match="plugin Odd failed in Constrain"):
-            answers.rows(ODD, (wrong,), Batch(()), 3)
+            answers.rows(ODD, (wrong,), CandidateSet(()), 3)

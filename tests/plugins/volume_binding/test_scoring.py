@@ -3,11 +3,10 @@
 import numpy as np
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.plugin_support.utilization import UtilizationShapePoint, broken_line
+from batchsched.framework.plugin_support.scores import UtilizationShapePoint, broken_line
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import CLAIMS, VolumeBindingArgs
-from batchsched.plugins.volume_binding.scoring import capacity_scores
-from batchsched.plugins.volume_binding.search import search
+from batchsched.plugins.volume_binding.search import capacity_scores, search
 from tests.plugins.cluster import class_of, node
 from tests.plugins.storage import ZONE, capacity, claim, claiming, driver, storage_class, stored, volume
 

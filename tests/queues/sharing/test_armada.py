@@ -1,12 +1,12 @@
-"""Armada's fair shares and fairness error, with the numbers of Armada's own tests.
+"""Armada's fair shares, with the numbers of Armada's own tests.
 
-Source: Armada, `TestCalculateFairShares` and `TestCalculateFairnessError` of its scheduling context.
+Source: Armada, `TestCalculateFairShares` of its scheduling context.
 """
 
 import numpy as np
 import pytest
 
-from batchsched.queues.sharing.armada import adjusted_shares, fairness_error
+from batchsched.queues.sharing.armada import adjusted_shares
 from tests.queues.sharing.trees import cluster, divided, queue, shares_of
 
 
@@ -29,22 +29,6 @@ from tests.queues.sharing.trees import cluster, divided, queue, shares_of
 def test_demand_capped_fair_share_is_armadas(demands, weights, expected):
     demand = np.minimum(np.array(demands) / 100, 1.0)
     assert adjusted_shares(demand, np.array(weights, float)).tolist() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    "fair, actual, expected",
-    [
-        ([0.5], [0.5], 0.0),
-        ([0.5, 0.5], [0.5, 0.5], 0.0),
-        ([0.5], [0.4], 0.1),
-        ([0.5, 0.5], [0.4, 0.1], 0.5),
-        ([0.5], [1.0], 0.0),
-        ([], [], 0.0),
-    ],
-    ids=str,
-)
-def test_fairness_error_is_armadas(fair, actual, expected):
-    assert fairness_error(np.array(fair), np.array(actual)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_queues_get_these_parts_of_the_cluster():

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.reclaim_rules import QueueReclaim, all_permitted, may_reclaim
+from batchsched.queues.reclaim_rules import all_permitted, may_reclaim
 from batchsched.queues.sharing.dominant_share import DominantShare, DominantShareArgs
 from batchsched.queues.sharing.dominant_share import shares_of as drs
+from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import case, cluster, queue, shares_of
 
 FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
@@ -25,7 +26,7 @@ def cohort(**usage: float):
 def allowed(shares, reclaimer: str, wants: float, victim: str, holds: float, *strategies: str) -> bool:
     policy = DominantShare(DominantShareArgs.model_validate({"strategies": strategies or (FINAL, INITIAL)}))
     found = case(shares, policy)
-    wish = QueueReclaim(
+    wish = ReclaimRequest(
         shares.home(reclaimer),
         shares.home(victim),
         np.array([int(wants * 1000)]),
@@ -127,10 +128,10 @@ def test_one_from_each_of_two_queues_when_the_end_has_a_smaller_largest_share_an
     found = case(shares, DominantShare())
     a, b, c = (shares.home(name) for name in "abc")
     assert may_reclaim(
-        shares, found.entitled, found.policies, QueueReclaim(a, b, np.array([3500]), np.array([1500]))
+        shares, found.entitled, found.policies, ReclaimRequest(a, b, np.array([3500]), np.array([1500]))
     )
     assert may_reclaim(
-        shares, found.entitled, found.policies, QueueReclaim(a, c, np.array([3500]), np.array([1500]))
+        shares, found.entitled, found.policies, ReclaimRequest(a, c, np.array([3500]), np.array([1500]))
     )
     later = cohort(a=3.5, b=2.5, c=2.5)
     assert not allowed(later, "b", 2, "a", 3.5)

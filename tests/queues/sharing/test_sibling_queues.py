@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 
 from batchsched.queues.entitlements import siblings_of
-from batchsched.queues.gang_order.builtin import POLICIES
-from batchsched.queues.sharing.registry import make_sharing_policy, registered_policies
-from batchsched.queues.sharing.sibling_queues import dominant, per_weight, portions, repeated, sizes
+from batchsched.queues.gang_order import POLICIES
+from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
+from batchsched.queues.sharing.sibling_queues import dominant, per_weight, portions, sizes
 from tests.queues.sharing.trees import case, trees
 
 CAPACITY = np.array([10_000, 2**40, 8, 0])
@@ -48,8 +48,6 @@ def test_a_siblings_key_is_the_same_among_whatever_others(name, shares):
         siblings = siblings_of(found.shares, found.entitled, parent, head[begin:end])
         together = policy.key(siblings, siblings.demand).tolist()
         for at in range(len(siblings)):
-            twice = repeated(
-                siblings, at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]]
-            )
+            twice = siblings.repeat(at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]])
             alone = policy.key(twice, np.repeat(siblings.demand[[at]], 2, axis=0)).tolist()
             assert alone == [together[at]] * 2

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
 from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.queue_table import Entitlements, QueueTable
-from batchsched.queues.sharing.policy import FairnessPolicy
-from batchsched.queues.sharing.registry import make_sharing_policy
+from batchsched.queues.queue_table import Entitlements, QueueDemand, QueueTable, TotalCapacity, lay_out
+from batchsched.queues.sharing.policy import FairnessPolicy, make_sharing_policy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
-from batchsched.queues.table_builder import QueueDemand, TotalCapacity, lay_out
 from batchsched.queues.tree import QueueTree
 
 GPU = "nvidia.com/gpu"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.entitlements import siblings_of
 from batchsched.session.gangs import fair_share_order as turns
 from batchsched.session.gangs import order as entitled
@@ -29,7 +29,7 @@ POLICIES = ["drf", "fifo", "strict-fifo", "dominant-share", "priority", "time-ba
 def test_a_gang_of_several_classes_asks_for_all_its_pods_and_needs_its_smallest():
     pods = (pod("small", group="g", gpu=1), pod("large", group="g", gpu=4), pod("other", group="g", gpu=4))
     snapshot = cluster(nodes(2, gpu=5), Snapshot(pods=pods, pod_groups=(group("g", 2),)))
-    tables = SessionTables(snapshot, standard().pipeline(profile()))
+    tables = SessionTables(snapshot, standard_registry().pipeline(profile()))
     tables.refresh()
     (waiting,) = [tables.pending_gang(members) for members in tables.gangs.values()]
     gpus = tables.node_table.column["nvidia.com/gpu"]

@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import PreFilterAnswer
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.ports.external import NoTelemetry
@@ -35,7 +35,7 @@ class Solitary(Recorder):
 
 
 def session_of(snapshot, *plugins):
-    usual = standard().pipeline(profile())
+    usual = standard_registry().pipeline(profile())
     return Session(snapshot, Profile(), Pipeline((*usual.plugins, *plugins), usual.weights))
 
 

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
 from batchsched.session.preemption.eligibility import VictimCandidates
 from batchsched.session.tables.session_tables import SessionTables
@@ -15,7 +15,7 @@ from tests.solver.victims.instances import victims_of
 
 def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     made = running("g", ["n0", "n1"], requests={"gpu": 1})
-    tables = SessionTables(cluster(nodes(2, gpu=8), made), standard().pipeline(profile()))
+    tables = SessionTables(cluster(nodes(2, gpu=8), made), standard_registry().pipeline(profile()))
     tables.refresh()
     causes = [
         EvictionOption(unit, "Preempted")

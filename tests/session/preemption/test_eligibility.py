@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.preemption.eligibility import VictimCandidates
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.audit import overcommitted
@@ -199,7 +199,7 @@ HALF: dict[str, Any] = {"requests": {"gpu": 4}}
 
 def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, bool]]]:
     """By gang: pods, cost and whether it ends, of each unit."""
-    tables = SessionTables(cluster(nodes(2, gpu=8), *parts, **more), standard().pipeline(profile()))
+    tables = SessionTables(cluster(nodes(2, gpu=8), *parts, **more), standard_registry().pipeline(profile()))
     tables.refresh()
     return {
         one.members.key: [(len(unit.pods), unit.cost, unit.ends) for unit in one.units]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import wanting
@@ -22,7 +22,7 @@ def nominated(name: str, place: str, **more: Any) -> Snapshot:
 
 
 def frame_of(*parts: Snapshot) -> SessionTables:
-    tables = SessionTables(cluster(nodes(2, gpu=8), *parts), standard().pipeline(profile()))
+    tables = SessionTables(cluster(nodes(2, gpu=8), *parts), standard_registry().pipeline(profile()))
     tables.refresh()
     return tables
 

@@ -16,7 +16,7 @@ from batchsched.api.core.pod import Pod, PodStatus
 from batchsched.api.decision import Decision, to_json
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.session.session import Session
 from tests.session.audit import overcommitted
@@ -299,7 +299,7 @@ def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
     low = pod("low", priority=0, gpu=1)
     snapshot = holding(low, pod("high", priority=10, gpu=1), some=nodes(1, gpu=1), held=(held,))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
-    usual = standard().pipeline(chosen)
+    usual = standard_registry().pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((Holding(), *usual.plugins), usual.weights))
     decision = sessions.decide(NOW, 0)
     assert (decision.evictions, decision.waiting) == ((), ())

@@ -11,7 +11,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.tables.gang import PlacedPodCounts, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.clusters import leaving, on
@@ -71,7 +71,7 @@ def test_what_stands_for_pods_of_several_gangs_has_no_count():
 def test_a_frame_is_gone_as_soon_as_nobody_holds_it():
     gc.disable()
     try:
-        tables = SessionTables(Snapshot(pods=(POD,)), standard().pipeline(Profile()))
+        tables = SessionTables(Snapshot(pods=(POD,)), standard_registry().pipeline(Profile()))
         tables.refresh()
         record = weakref.ref(tables.counts)
         del tables

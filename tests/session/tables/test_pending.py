@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.gang_order.batch import Fcfs
-from batchsched.queues.gang_order.headroom import Headroom
+from batchsched.queues.gang_order import FcfsOrder, HeadroomOrder
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import PendingGangs
 from tests.session.scenario import group, pod
@@ -28,7 +27,7 @@ def gang(name: str, needs: int, created: float, members: PodGroupState | None = 
 
 
 def names(backlog: PendingGangs) -> list[str]:
-    return [one.identity for one in backlog.order(Fcfs(), 0.0).members]
+    return [one.identity for one in backlog.order(FcfsOrder(), 0.0).members]
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -48,7 +47,7 @@ def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
             backlog.put(one)
             there[one.members.identity] = one
     ordered = sorted(there.values(), key=lambda one: (one.created, one.key))
-    line = backlog.order(Fcfs(), 0.0)
+    line = backlog.order(FcfsOrder(), 0.0)
     assert line.members == [one.members for one in ordered]
     assert line.needs.tolist() == [one.needs.tolist() for one in ordered]
     assert len(backlog) == len(there)
@@ -88,19 +87,19 @@ def test_line_of_some_gangs_is_in_the_order_of_all():
     made = [gang(name, at, float(at)) for at, name in enumerate("abc")]
     for one in reversed(made):
         backlog.put(one)
-    line = backlog.order(Fcfs(), 0.0, [made[2].members, made[0].members])
+    line = backlog.order(FcfsOrder(), 0.0, [made[2].members, made[0].members])
     assert [one.identity for one in line.members] == ["a", "c"]
     assert line.needs[:, 1].tolist() == [0, 2]
-    assert backlog.order(Fcfs(), 0.0, []).members == []
+    assert backlog.order(FcfsOrder(), 0.0, []).members == []
 
 
 def test_room_follows_the_order_of_a_policy_that_wants_it():
     backlog = PendingGangs(2)
     for at, name in enumerate("ab"):
         backlog.put(gang(name, at, float(at)))
-    policy = Headroom(Headroom.Args(long_seconds=0, share=0.5))
+    policy = HeadroomOrder(HeadroomOrder.Args(long_seconds=0, share=0.5))
     assert backlog.order(policy, 0.0).room.tolist() == [0.5, 0.5]
-    assert backlog.order(Fcfs(), 0.0).room.tolist() == [0.0, 0.0]
+    assert backlog.order(FcfsOrder(), 0.0).room.tolist() == [0.0, 0.0]
 
 
 def test_gang_that_is_half_bound_comes_before_all_that_are_fresh():

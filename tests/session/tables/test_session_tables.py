@@ -15,11 +15,11 @@ from batchsched.api.decision import to_json
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.registry import standard
+from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.session.session import Session, decide
 from batchsched.session.tables.session_tables import SessionTables
-from tests.framework.extenders.test_chain import chain
+from tests.framework.test_extender_chain import chain
 from tests.session.clusters import on, random_cluster
 from tests.session.scenario import NOW, alone, cluster, gang, group, node, nodes, pod, profile
 from tests.session.test_properties import WAYS
@@ -141,7 +141,7 @@ def test_gangs_that_are_not_among_those_that_take_part_rest_as_a_snapshot_says(w
 
 
 def frame_of(snapshot: Snapshot) -> SessionTables:
-    tables = SessionTables(snapshot, standard().pipeline(profile()))
+    tables = SessionTables(snapshot, standard_registry().pipeline(profile()))
     tables.refresh()
     return tables
 
@@ -165,7 +165,7 @@ def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_lo
 
 
 def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
-    pipeline = standard().pipeline(profile())
+    pipeline = standard_registry().pipeline(profile())
     pipeline.reads_priority = True
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
@@ -178,7 +178,7 @@ def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
 @example(seed=5116)  # gangs later in an ordered session were scored as if the earlier ones were not there
 def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: str, seed: int):
     snapshot, settings = random_cluster(seed), WAYS[way]
-    each = standard().pipeline(settings)
+    each = standard_registry().pipeline(settings)
     each.reads_priority = True
     asked = Session(snapshot, settings, each).decide(NOW, 0)
     assert to_json(Session(snapshot, settings).decide(NOW, 0)) == to_json(asked)
@@ -186,7 +186,7 @@ def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: s
 
 def test_pods_that_an_extender_looks_at_are_told_apart_by_labels_and_annotations():
     extenders, _ = chain({}, filterVerb="filter")
-    pipeline = Pipeline(standard().pipeline(profile()).plugins, extenders=extenders)
+    pipeline = Pipeline(standard_registry().pipeline(profile()).plugins, extenders=extenders)
     plain, labelled, noted = pod("a", cpu=1), pod("b", labels={"team": "x"}, cpu=1), pod("c", cpu=1)
     metadata = msgspec.structs.replace(noted.metadata, annotations={"example.com/colour": "red"})
     pods = (plain, labelled, msgspec.structs.replace(noted, metadata=metadata))

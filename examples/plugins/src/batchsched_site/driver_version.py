@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.normalize import default_normalize
+from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP, SUCCESS, IntArray, PreFilterAnswer, Status, Verdict
 from batchsched.framework.traits import PlacementEffect, PluginTraits

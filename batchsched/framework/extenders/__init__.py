@@ -1,1 +1,0 @@
-"""Scheduler extenders: web services that filter and score nodes."""

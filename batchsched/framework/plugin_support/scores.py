@@ -1,0 +1,191 @@
+"""Scores: the arguments and tables of resource-scoring plugins, scores by utilization, and the mapping to 0..100.
+
+A score by utilization is a piecewise linear function that the configuration defines by points.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from batchsched.api.core.requests import scored_requests
+from batchsched.api.crd.base import SpecPart
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.status import IntArray
+
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+NONZERO_COLUMN: Final = {"cpu": 0, "memory": 1}
+
+
+class ResourceSpec(SpecPart):
+    """A resource that counts in a score, with its weight."""
+
+    name: str = Field(min_length=1)
+    weight: int = Field(default=1, ge=1, le=100)
+
+
+CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredResource:
+    """One resource in the score of a class.
+
+    Args:
+      weight: its weight in the score.
+      asked: the pod's request.
+      column: its column in the node table.
+      assumed: its column in the requests with the defaults that scoring uses; None: use the requests without
+        defaults.
+    """
+
+    weight: int
+    asked: int
+    column: int
+    assumed: int | None
+
+    def capacity(self, nodes: Nodes) -> IntArray:
+        """[n] the allocatable amount. If it is 0, the resource does not count for the node."""
+        return nodes.table.allocatable[nodes.where, self.column]
+
+    def taken(self, nodes: Nodes) -> IntArray:
+        """[n] requests of the pods on each node."""
+        if self.assumed is None:
+            return nodes.table.requested[nodes.where, self.column]
+        return nodes.table.nonzero[nodes.where, self.assumed]
+
+
+ScoredResources = tuple[ScoredResource, ...]
+
+
+def everywhere(capacity: IntArray) -> bool:
+    """Return True if all [n] nodes have some of a resource."""
+    return int(np.count_nonzero(capacity)) == len(capacity)
+
+
+def scored_resources(
+    pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
+) -> ScoredResources:
+    """Return the resources that count in a score. Scalar resources count only if the pod requests them.
+
+    Args:
+      pod: the class to place.
+      table: the nodes.
+      resources: the resources of the arguments, in their order.
+      nonzero: use default requests for containers without cpu or memory requests.
+
+    Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
+    """
+    amounts = asked_amounts(pod, table, resources, nonzero=nonzero)
+    return tuple(
+        ScoredResource(
+            resource.weight,
+            amount,
+            table.column[resource.name],
+            NONZERO_COLUMN.get(resource.name) if nonzero else None,
+        )
+        for resource, amount in zip(resources, amounts, strict=True)
+        if resource.name in table.column
+        and (resource.name in NATIVE or (amount and is_scalar(resource.name)))
+    )
+
+
+def asked_amounts(
+    pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
+) -> tuple[int, ...]:
+    """Return, for each resource, the amount with which the pod counts in a score."""
+    if nonzero and pod.pod.spec.resources is not None:
+        amounts = scored_requests(pod.pod)
+        return tuple(amounts.get(one.name, 0) for one in resources)
+    column = table.column
+    assumed = NONZERO_COLUMN if nonzero else {}
+    counted: list[int] = []
+    for resource in resources:
+        if resource.name in assumed:
+            counted.append(int(pod.nonzero[assumed[resource.name]]))
+        else:
+            counted.append(int(pod.requests[column[resource.name]]) if resource.name in column else 0)
+    return tuple(counted)
+
+
+def is_extended(resource: str) -> bool:
+    """Return True for an extended resource such as nvidia.com/gpu.
+
+    Source: `IsExtendedResourceName` of k8s.io/kubernetes/pkg/apis/core/v1/helper.
+    """
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def is_scalar(resource: str) -> bool:
+    """Return True for a countable resource other than cpu, memory and ephemeral storage.
+
+    Source: `IsScalarResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
+    """
+    return (
+        is_extended(resource)
+        or resource.startswith(("hugepages-", "attachable-volumes-"))
+        or "kubernetes.io/" in resource
+    )
+
+
+MAX_SCORE: Final = 100
+"""The highest score of a node."""
+
+
+def default_normalize(scores: IntArray, reverse: bool) -> IntArray:
+    """Scale [n] scores to 0..100 by their maximum, in whole numbers. With `reverse`, the lowest score is the best.
+
+    If the maximum is 0, all nodes are equal: 100 with `reverse`, else unchanged.
+
+    Source: `DefaultNormalizeScore` of k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper.
+    """
+    highest = int(scores.max()) if len(scores) else 0
+    if highest == 0:
+        return np.full_like(scores, MAX_SCORE) if reverse else scores
+    scaled = MAX_SCORE * scores // highest
+    return MAX_SCORE - scaled if reverse else scaled
+
+
+MAX_UTILIZATION: Final = 100
+SHAPE_FACTOR: Final = 10
+"""Factor from the scores of a shape, 0 to 10, to node scores, 0 to 100."""
+
+
+class UtilizationShapePoint(SpecPart):
+    """A point of the function from utilization in percent to score."""
+
+    utilization: int = Field(default=0, ge=0, le=100)
+    score: int = Field(default=0, ge=0, le=10)
+
+
+def check_rises(shape: Sequence[UtilizationShapePoint]) -> None:
+    """Check that the points are sorted by increasing utilization.
+
+    Raises:
+      ValueError: a point does not have a higher utilization than the previous one.
+    """
+    points = [point.utilization for point in shape]
+    if any(later <= earlier for earlier, later in pairwise(points)):
+        raise ValueError("shape: utilization values must rise from point to point")
+
+
+def broken_line(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+    """[101] Return the score at each whole percent of utilization, rounded toward zero.
+
+    Source: `BuildBrokenLinearFunction` of kube-scheduler's plugins/helper.
+    """
+    scores = []
+    for percent in range(MAX_UTILIZATION + 1):
+        index = next((i for i, point in enumerate(shape) if percent <= point.utilization), len(shape))
+        if index == 0 or index == len(shape):
+            scores.append(shape[min(index, len(shape) - 1)].score * SHAPE_FACTOR)
+            continue
+        before, after = shape[index - 1], shape[index]
+        rise = (after.score - before.score) * SHAPE_FACTOR * (percent - before.utilization)
+        scores.append(before.score * SHAPE_FACTOR + int(rise / (after.utilization - before.utilization)))
+    return np.asarray(scores, np.int64)

@@ -1,0 +1,505 @@
+"""Preemption: PostFilter for a pod without a feasible node, dry runs, and nominated pods in the Filters.
+
+A nominated pod waits for capacity on a node, usually until victims have left it. Pods of lower priority must not
+use this capacity: for such a node the Filters are called with the nominated pods on it and without them.
+
+If Node objects and requests alone decide, `PreemptionDryRun` tries many nodes at once: one array for all nodes
+replaces a dry run on each, because the free resources of a node follow from the requests of the pods that are removed
+and added. If a Filter reads more than that, `SingleNodeDryRun` tries the nodes one after the other.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.api.core.cluster_objects import PodDisruptionBudget
+from batchsched.api.core.pod import Pod
+from batchsched.errors import PluginError
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.filter_result import FilterResult
+from batchsched.framework.interface import Leaving, PreFilterExtensionsPlugin
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.nodes.pod_table import HostPort, host_ports
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime import result_validation as answers
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.runtime.sampling import Sampling
+from batchsched.framework.status import (
+    SUCCESS,
+    BoolArray,
+    Code,
+    IndexArray,
+    IntArray,
+    PostFilterAnswer,
+    Status,
+    Verdict,
+)
+
+
+class PreemptionCase(Nodes):
+    """A view of n nodes with other requested amounts than the table has."""
+
+    __slots__ = ("_nonzero", "_requested")
+
+    def __init__(self, table: NodeTable, nodes: IndexArray, requested: IntArray, nonzero: IntArray) -> None:
+        super().__init__(table, nodes, len(nodes))
+        self._requested = requested
+        self._nonzero = nonzero
+
+    @property
+    @override
+    def requested(self) -> IntArray:
+        """[n, R] requests of the pods that would be on each node."""
+        return self._requested
+
+    @property
+    @override
+    def nonzero(self) -> IntArray:
+        """[n, 2] requested milli-CPU and bytes, with the defaults that scoring uses."""
+        return self._nonzero
+
+
+class PreemptionDryRun:
+    """Dry run on several nodes with other pods on them. The table is not changed.
+
+    Args:
+      pipeline: the Filters to call.
+      pod: the class of the pending pod.
+      table: the nodes.
+      state: the cycle state of the class.
+      nodes: [n] the nodes, one for each row.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, pod: PodClass, table: NodeTable, state: CycleState, nodes: Sequence[int]
+    ) -> None:
+        self.nodes = tuple(nodes)
+        self._pod = pod
+        self._table = table
+        self._state = state
+        self._filters = [one for one in pipeline.filters if name_of(one) not in state.skip_filter]
+        self._counting = [one for one in self._filters if one in pipeline.moving]
+        self._nodes_of_rows = np.asarray(self.nodes, np.int32)
+        self._requested = table.requested[self._nodes_of_rows]
+        self._nonzero = table.nonzero[self._nodes_of_rows]
+
+    def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+        """Add pods[i] to the node of rows[i]. A row may occur several times. The pods are on nodes of the table."""
+        self._change(rows, pods, 1)
+
+    def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+        """Remove pods[i] from the node of rows[i]."""
+        self._change(rows, pods, -1)
+
+    def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
+        if not len(rows):
+            return
+        counted = [self._table.counted_requests(pod) for pod in pods]
+        requested = np.concatenate([one for one, _ in counted]).reshape(len(rows), -1)
+        nonzero = np.concatenate([one for _, one in counted]).reshape(len(rows), -1)
+        np.add.at(self._requested, rows, sign * requested)
+        np.add.at(self._nonzero, rows, sign * nonzero)
+
+    def refusals(self) -> list[Status]:
+        """Call all Filters about every row. Return the first refusal of each row, or Success.
+
+        Raises:
+          PluginError: a plugin failed.
+        """
+        statuses = [SUCCESS] * len(self.nodes)
+        everyone = np.arange(len(self.nodes), dtype=np.int32)
+        view = self._view(everyone)
+        fits = np.ones(len(self.nodes), np.bool_)
+        for plugin in self._filters:
+            answer = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
+            verdict = answers.verdict(plugin, answer, len(view))
+            for row in np.flatnonzero(fits & ~verdict.fits).tolist():
+                statuses[row] = verdict.status_at(row, name_of(plugin))
+            fits &= verdict.fits
+        return statuses
+
+    def fits(self, rows: IndexArray) -> BoolArray:
+        """[k] Return which of these rows still fit. All of them fitted before pods were added or removed.
+
+        Raises:
+          PluginError: a plugin failed.
+        """
+        view = self._view(rows)
+        fits = np.ones(len(rows), np.bool_)
+        for plugin in self._counting:
+            answer = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
+            fits &= answers.verdict(plugin, answer, len(view)).fits
+        return fits
+
+    def _view(self, rows: IndexArray) -> PreemptionCase:
+        return PreemptionCase(
+            self._table, self._nodes_of_rows[rows], self._requested[rows], self._nonzero[rows]
+        )
+
+
+PREEMPT_NEVER: Final = "Never"
+"""The preemptionPolicy of pods, PriorityClasses and PodGroups that never preempt."""
+
+
+def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
+    """Return False if a pod, or its PriorityClass where the pod states nothing, has preemptionPolicy Never.
+
+    Args:
+      pod: the pending pod.
+      never_preempting: names of the PriorityClasses with preemptionPolicy Never.
+    """
+    policy = pod.spec.preemption_policy
+    return policy != PREEMPT_NEVER and not (
+        policy is None and pod.spec.priority_class_name in never_preempting
+    )
+
+
+def stated_priority(pod: Pod) -> int:
+    """Return the priority in a pod's spec, which the API server resolves; 0 if it has none."""
+    return pod.spec.priority or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Nominations:
+    """The pods that are nominated for a node.
+
+    Args:
+      pods: node index → nominated pods.
+      priority_of: resolves a pod's priority.
+    """
+
+    pods: dict[int, tuple[Pod, ...]]
+    priority_of: Callable[[Pod], int] = stated_priority
+
+    @classmethod
+    def of(
+        cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = stated_priority
+    ) -> "Nominations":
+        """Return the nominations of pods with a node of the table in `status.nominatedNodeName`."""
+        pods_on: dict[int, tuple[Pod, ...]] = {}
+        for pod in pods:
+            node = table.index.get(pod.status.nominated_node_name)
+            if node is not None:
+                pods_on[node] = (*pods_on.get(node, ()), pod)
+        return cls(pods_on, priority_of)
+
+    def rivals(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
+        """Return the other pods of equal or higher priority that are nominated for a node."""
+        return tuple(
+            nominated
+            for nominated in self.pods.get(node, ())
+            if nominated.key != pod.pod.key and self.priority_of(nominated) >= pod.priority
+        )
+
+
+class SingleNodeDryRun:
+    """Dry run on one node with other pods on it. The exit restores the table; the cycle state is a copy.
+
+    Used host ports are a set, as in kube-scheduler: if two pods use one port, the port is free after one of them is
+    removed.
+
+    Source: `HostPortInfo` of kube-scheduler's framework.
+    """
+
+    def __init__(self, handle: "Handle", node: int) -> None:
+        self._handle = handle
+        self._node = node
+        self._state = handle.scan.state.clone()
+        self._undo: list[tuple[Pod, bool]] = []
+        self._counted: dict[str, tuple[IntArray, IntArray]] = {}
+        self._ports = self._held_ports()
+
+    def __enter__(self) -> "SingleNodeDryRun":
+        """Begin the dry run."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the table."""
+        self._take_back(0, self._ports)
+
+    def add(self, pod: Pod) -> None:
+        """Add a pod to the node."""
+        self._change(pod, self._state, come=True)
+
+    def remove(self, pod: Pod) -> None:
+        """Remove a pod from the node."""
+        self._change(pod, self._state, come=False)
+
+    def refusal(self) -> Status:
+        """Call all Filters, with and without nominated pods; Success if the pod fits both times."""
+        crowded = self.refusal_beside_nominated()
+        return crowded if not crowded.ok else self._ask(self._state)
+
+    def refusal_beside_nominated(self) -> Status:
+        """Call all Filters with the nominated pods on the node; Success if there are none."""
+        handle = self._handle
+        # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
+        rivals = [
+            rival
+            for rival in handle.nominations.rivals(handle.pod, self._node)
+            if rival.key not in handle.table.pods
+        ]
+        if not rivals:
+            return SUCCESS
+        state = self._state.clone()
+        mark, ports = len(self._undo), self._held_ports()
+        try:
+            for rival in rivals:
+                self._change(rival, state, come=True)
+            return self._ask(state)
+        finally:
+            self._take_back(mark, ports)
+
+    def _take_back(self, mark: int, ports: dict[str, tuple[HostPort, ...]]) -> None:
+        """Undo all changes after the first `mark`, the last one first."""
+        while len(self._undo) > mark:
+            pod, added = self._undo.pop()
+            self._move(pod, come=not added)
+        self._handle.table.pods.ports_on[self._node] = ports
+
+    def _held_ports(self) -> dict[str, tuple[HostPort, ...]]:
+        return dict(self._handle.table.pods.ports_on.get(self._node, {}))
+
+    def _change(self, pod: Pod, state: CycleState, *, come: bool) -> None:
+        self._move(pod, come=come)
+        self._undo.append((pod, come))
+        handle = self._handle
+        for plugin in handle.following:
+            if name_of(plugin) not in state.skip_filter:
+                point, call = ("AddPod", plugin.add_pod) if come else ("RemovePod", plugin.remove_pod)
+                ask(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
+
+    def _move(self, pod: Pod, *, come: bool) -> None:
+        table = self._handle.table
+        if come:
+            table.add([(pod, self._node)], *(self._counted.pop(pod.key, None) or table.read_requests(pod)))
+            return
+        self._counted[pod.key] = table.counted_requests(pod)
+        table.remove([pod])
+        freed = host_ports(pod)
+        used = table.pods.ports_on.get(self._node)
+        if freed and used:
+            for key, held in used.items():
+                used[key] = tuple(port for port in held if port not in freed)
+
+    def _ask(self, state: CycleState) -> Status:
+        """Call every Filter in order and return the first refusal, or Success."""
+        view = self._handle.table.one(self._node)
+        for plugin in self._handle.pipeline.filters:
+            if name_of(plugin) in state.skip_filter:
+                continue
+            verdict = ask(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
+            if verdict.refused.any():
+                return verdict.status_at(0, name_of(plugin))
+        return SUCCESS
+
+
+def protects_no_pod(_pod: Pod) -> bool:
+    """Return False: the default protects no pod, so that every pod of lower priority may be evicted."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """Limits for evictions.
+
+    Args:
+      spares: returns True for pods that must not be evicted, whatever their priority.
+      budgets: the current disruption budgets; None for those of the snapshot.
+    """
+
+    spares: Callable[[Pod], bool] = protects_no_pod
+    budgets: tuple[PodDisruptionBudget, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What a PostFilter plugin may read and simulate for one pod without a feasible node."""
+
+    pipeline: Pipeline
+    pod: PodClass
+    table: NodeTable
+    scan: FilterResult
+    nominations: Nominations
+    disruption: Disruption = Disruption()
+    following: tuple[PreFilterExtensionsPlugin, ...] = field(init=False)
+    """PreFilter plugins with AddPod and RemovePod. The protocol check is slow, so it is made once."""
+
+    def __post_init__(self) -> None:
+        plugins = (one for one in self.pipeline.prefilters if isinstance(one, PreFilterExtensionsPlugin))
+        object.__setattr__(self, "following", tuple(plugins))
+
+    @property
+    def budgets(self) -> Sequence[PodDisruptionBudget]:
+        """The disruption budgets, less the evictions of this session."""
+        current = self.disruption.budgets
+        return self.table.snapshot.pod_disruption_budgets if current is None else current
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return a pod's resolved priority."""
+        return self.nominations.priority_of(pod)
+
+    def lower_on(self, node: int) -> Sequence[Pod]:
+        """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
+        return [
+            pod
+            for pod in self.table.pods.on(node)
+            if self.priority_of(pod) < self.pod.priority and not self.disruption.spares(pod)
+        ]
+
+    def trial(self, node: int) -> SingleNodeDryRun:
+        """Start a dry run on one node."""
+        return SingleNodeDryRun(self, node)
+
+    def trials(self, nodes: Sequence[int]) -> PreemptionDryRun:
+        """Start a dry run on those of some nodes for which no pod of equal or higher priority is nominated."""
+        together: Sequence[int] = ()
+        if self.pipeline.foresees(self.scan.state):
+            waited_for = {node for node in self.nominations.pods if self.nominations.rivals(self.pod, node)}
+            together = [node for node in nodes if node not in waited_for]
+        return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
+
+    def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
+        """Call the extenders about victims by node name; return what they accept, in the given order.
+
+        Raises:
+          ExtenderError: an extender failed that may not be ignored.
+        """
+        return self.pipeline.extenders.preempt(self.pod.pod, victims, self._lower_on)
+
+    def _lower_on(self, name: str) -> Sequence[Pod] | None:
+        node = self.table.index.get(name)
+        return None if node is None else self.lower_on(node)
+
+
+def filter_with_nominations(
+    handle: Handle,
+    extend: Callable[[FilterResult], FilterResult],
+    allowed: BoolArray | None = None,
+    sampling: Sampling | None = None,
+) -> FilterResult:
+    """Complete the filter result of one pod when pods are nominated for nodes.
+
+    Nominated pods of equal or higher priority keep their room. If the pod fits on the node that it is nominated for
+    itself, no other node is considered, and the sampling position for the next pod does not move.
+
+    Args:
+      handle: the pod with its current nomination, and the result of the Filters.
+      extend: calls the extenders about the feasible nodes of a result.
+      allowed: [N] nodes that the pod's domains permit; None for all.
+      sampling: limits the number of feasible nodes; None for no limit.
+
+    Raises:
+      PluginError: a plugin failed.
+      ExtenderError: an extender failed that may not be ignored.
+    """
+    result = beside_nominated(handle)
+    own = on_own_node(result, handle.pod, handle.table)
+    if own is not None:
+        own = extend(own)
+        if (own.fits if allowed is None else own.fits & allowed).any():
+            return own
+    if sampling is not None:
+        result = sampling.narrowed(result, allowed)
+    return extend(result)
+
+
+def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
+    """Return a result in which only the pod's own nominated node is feasible; None if it is not.
+
+    Source: `evaluateNominatedNode` of kube-scheduler.
+    """
+    own = table.index.get(pod.pod.status.nominated_node_name)
+    if own is None or not scan.fits[own]:
+        return None
+    return replace(scan, fits=np.arange(len(table.nodes)) == own)
+
+
+def beside_nominated(handle: Handle) -> FilterResult:
+    """Return a handle's result, less the nodes on which the pod does not fit together with nominated pods.
+
+    For the node for which the pod is nominated itself, only the Filters count, even if PreFilter excludes the node.
+
+    Source: `RunFilterPluginsWithNominatedPods` and `evaluateNominatedNode` of kube-scheduler.
+
+    Raises:
+      PluginError: a plugin failed.
+    """
+    scan, nominations, pod, table = handle.scan, handle.nominations, handle.pod, handle.table
+    if not scan.status.ok:
+        return scan
+    own = table.index.get(pod.pod.status.nominated_node_name)
+    if own is not None:
+        scan = scan.asking_at(own)
+    for node in sorted(nominations.pods):
+        if (scan.outside is not None and scan.outside[node]) or not nominations.rivals(pod, node):
+            continue
+        with handle.trial(node) as trial:
+            refusal = trial.refusal_beside_nominated()
+        if not refusal.ok:
+            scan = _refused(scan, node, refusal)
+    return scan
+
+
+def _refused(scan: FilterResult, node: int, refusal: Status) -> FilterResult:
+    """Return a result in which a node is refused with a status, which replaces earlier reasons of that plugin."""
+    by = scan.plugins.index(refusal.plugin)
+    verdict = scan.verdicts[by]
+    reasons = tuple(dict.fromkeys((*verdict.reasons, *refusal.reasons)))
+    refused = np.zeros((len(reasons), len(scan.fits)), np.bool_)
+    refused[: len(verdict.reasons)] = verdict.refused
+    refused[:, node] = [reason in refusal.reasons for reason in reasons]
+    unresolvable = verdict.unresolvable.copy()
+    unresolvable[node] = refusal.code is Code.UNRESOLVABLE
+    verdicts = list(scan.verdicts)
+    verdicts[by] = Verdict(reasons, refused, unresolvable)
+    fits, refused_by = scan.fits.copy(), scan.refused_by.copy()
+    fits[node] = False
+    refused_by[node] = by
+    return replace(scan, fits=fits, refused_by=refused_by, verdicts=tuple(verdicts))
+
+
+def make_room(handle: Handle) -> PostFilterAnswer:
+    """Call the PostFilters for a pod without a feasible node.
+
+    The first Success is the answer. UnschedulableAndUnresolvable and Error end the chain. Otherwise the reasons of
+    all plugins are joined, and the last plugin that sets or clears the nomination decides about it.
+
+    Source: `RunPostFilterPlugins` of kube-scheduler.
+
+    Raises:
+      PluginError: a plugin failed, or returned an invalid answer.
+    """
+    reasons: list[str] = []
+    first = ""
+    node: str | None = None
+    for plugin in handle.pipeline.postfilters:
+        answer_of_plugin = ask(plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle)
+        answer = answers.postfiltered(plugin, answer_of_plugin, handle.table.index)
+        if answer.status.code is Code.SUCCESS:
+            _check_victims(plugin, answer, handle)
+            return answer
+        if answer.status.code in (Code.UNRESOLVABLE, Code.ERROR):
+            return answer
+        node = node if answer.node is None else answer.node
+        reasons += answer.status.reasons
+        first = first or answer.status.plugin
+    return PostFilterAnswer(Status(Code.UNSCHEDULABLE, tuple(reasons), first), node)
+
+
+def _check_victims(plugin: object, answer: PostFilterAnswer, handle: Handle) -> None:
+    """Raise `PluginError` if a victim is not on the node of the answer."""
+    keys = {pod.key for pod in handle.table.pods.on(handle.table.index[answer.node])} if answer.node else ()
+    strangers = [key for key in answer.victims if key not in keys]
+    if strangers:
+        problem = f"expected victims on node {answer.node!r}; not there: {', '.join(strangers)}"
+        raise PluginError(name_of(plugin), "PostFilter", problem)
+
+
+def message(status: Status) -> str:
+    """Return the reasons of a status, joined as by kube-scheduler; "" for Success."""
+    return ", ".join(status.reasons)

@@ -1,1 +1,0 @@
-"""Dry runs of preemption for PostFilter plugins."""

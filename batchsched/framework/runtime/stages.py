@@ -1,0 +1,182 @@
+"""Stages of a class in the pipeline that write cycle state: PreFilter, and PreScore with Score.
+
+Each stage calls its plugins, validates and combines their answers, and reuses cycle state that is still valid.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batchsched.framework import interface as points
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.runtime import result_validation as answers
+from batchsched.framework.runtime.plugin_call import PluginTimings, name_of
+from batchsched.framework.runtime.result_cache import ClassResults, PluginScorer, Scorer
+from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, IntArray, Status
+from batchsched.framework.traits import ResultScope
+
+
+class PreFilterOutcome(NamedTuple):
+    """Combined answer of the PreFilters about a class.
+
+    Args:
+      state: the cycle state with what the plugins wrote.
+      status: the refusal, or Success.
+      allowed: [N] nodes that the plugins permit, None for all.
+      narrowed_by: the plugins that restrict the nodes.
+    """
+
+    state: CycleState
+    status: Status
+    allowed: BoolArray | None = None
+    narrowed_by: tuple[str, ...] = ()
+
+
+class PreFilterStage:
+    """The PreFilter plugins of a pipeline.
+
+    Args:
+      plugins: in the order of their calls.
+      lasting: returns True if a plugin's state for a class may be reused until a Node object changes.
+    """
+
+    def __init__(self, plugins: Sequence[points.PreFilterPlugin], lasting: Callable[[object], bool]) -> None:
+        self._plugins = tuple((one, name_of(one), lasting(one)) for one in plugins)
+        self._fleeting = tuple(one for one in self._plugins if not one[2])
+
+    def of(
+        self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: PluginTimings
+    ) -> PreFilterOutcome:
+        """Call the PreFilters about a class; those with a valid cached state are not called again.
+
+        Only a pass without a refusal or restriction is cached: a refusal may depend on pods.
+
+        Raises:
+          PluginError: a plugin failed.
+        """
+        timings.cycle()
+        state = CycleState()
+        stored = results.prefilter_state(nodes.table)
+        if stored is not None:
+            state.take(stored)
+            # The cached state is shared by all pods of the class, so plugins may not change its values.
+            return self._ask(self._fleeting, pod, nodes, (state, state), timings)
+        # Two states: one to be cached, one for this pod only. A plugin writes to one of them.
+        lasting = CycleState()
+        answer = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
+        state.take(lasting)
+        if answer.status.ok and answer.allowed is None:
+            results.keep_prefilter_state(nodes.table, lasting)
+        return answer
+
+    def _ask(
+        self,
+        plugins: Sequence[tuple[points.PreFilterPlugin, str, bool]],
+        pod: PodClass,
+        nodes: Nodes,
+        states: tuple[CycleState, CycleState],
+        timings: PluginTimings,
+    ) -> PreFilterOutcome:
+        """Call plugins in order. Unresolvable ends the chain.
+
+        After Unschedulable it continues, and the first refusal counts.
+        """
+        refusal: Status | None = None
+        names: frozenset[str] | None = None
+        narrowing: list[str] = []
+        for plugin, name, lasts in plugins:
+            state = states[lasts]
+            answer = answers.prefiltered(
+                plugin, timings.ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
+            )
+            # A plugin with Skip may still restrict the nodes.
+            if answer.status.code is Code.SKIP:
+                state.skip_filter.add(name)
+            elif answer.status.code is Code.UNRESOLVABLE:
+                return PreFilterOutcome(states[0], answers.signed(answer.status, plugin))
+            elif not answer.status.ok:
+                refusal = refusal or answers.signed(answer.status, plugin)
+            if answer.nodes is not None:
+                narrowing.append(name)
+                names = answer.nodes if names is None else names & answer.nodes
+        if refusal is not None:
+            return PreFilterOutcome(states[0], refusal)
+        if names is None:
+            return PreFilterOutcome(states[0], SUCCESS)
+        # Names of unknown nodes permit no node; they are no error, as in kube-scheduler.
+        allowed = np.fromiter((name in names for name in nodes.table.names), np.bool_, len(nodes))
+        return PreFilterOutcome(states[0], SUCCESS, allowed, tuple(narrowing))
+
+
+class ScoreStage:
+    """The PreScore and Score plugins of a pipeline.
+
+    Args:
+      prescores: PreScore plugins in the order of their calls.
+      scorers: the Score plugins in the order of their calls.
+      lasting: returns True if a PreScore's state may be reused for the same nodes until a Node object changes.
+    """
+
+    def __init__(
+        self,
+        prescores: Sequence[points.PreScorePlugin],
+        scorers: Sequence[Scorer],
+        lasting: Callable[[object], bool],
+    ) -> None:
+        self._prescores = tuple((one, name_of(one), lasting(one)) for one in prescores)
+        self._fleeting = tuple(one for one in self._prescores if not one[2])
+        self._scorers = tuple(scorers)
+
+    def total(
+        self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: ClassResults
+    ) -> IntArray:
+        """[n] Return Σ weight · normalised score of the feasible nodes, in ascending order of nodes.
+
+        Raises:
+          PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
+        """
+        nodes = table.these(feasible)
+        self._prescore(asking, feasible, nodes, results)
+        skipped = asking.state.skip_score
+        scorers = [one for one in self._scorers if one.name not in skipped]
+        near = tuple(one for one in scorers if one.scope is not ResultScope.CLUSTER)
+        total = results.total_scores(near, asking, feasible, table)
+        # Results with scope CLUSTER are never cached: a pod on any node may change them.
+        for scorer in scorers:
+            if scorer.scope is ResultScope.CLUSTER:
+                total += scorer.weight * asking.normal(scorer, asking.raw(scorer, nodes), nodes)
+        return total
+
+    def _prescore(
+        self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: ClassResults
+    ) -> None:
+        """Call the PreScores; those with a valid cached state for these nodes are not called again."""
+        state, stored = asking.state, results.prescore_state(nodes.table, feasible)
+        if stored is not None:
+            state.take(stored)
+            self._ask(self._fleeting, asking, nodes, state)
+            return
+        # The state below lets a PreScore read what PreFilters wrote, without copying it into the cache.
+        lasting = CycleState(state)
+        self._ask(self._prescores, asking, nodes, lasting)
+        state.take(lasting)
+        # Cache the PreScores' own values only: values from below belong to one pod.
+        kept = CycleState()
+        kept.take(lasting)
+        results.keep_prescore_state(nodes.table, feasible, kept)
+
+    def _ask(
+        self,
+        prescores: Sequence[tuple[points.PreScorePlugin, str, bool]],
+        asking: PluginScorer,
+        nodes: Nodes,
+        lasting: CycleState,
+    ) -> None:
+        for plugin, name, lasts in prescores:
+            state = lasting if lasts else asking.state
+            answer = asking.timings.ask(plugin, "PreScore", plugin.prescore, asking.pod, nodes, state)
+            if answers.status(plugin, "PreScore", answer).code is Code.SKIP:
+                state.skip_score.add(name)

@@ -1,0 +1,291 @@
+"""Gang order policies: the protocol, the policies that batchsched ships, and lookup by name.
+
+A policy computes one key for each gang from columns of gang attributes. The gang with the smallest key is next; equal
+keys are ordered by submission time, then by `namespace/name`. Policies are found by name among the built-in ones and
+the entry points `batchsched.policies`.
+
+The orders of classical batch systems state their formula. `size` is the number of pods of the gang; the sources call
+it the number of processors. If a gang states no expected run time, `DEFAULT_RUNTIME_SECONDS` is used.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.validation import FieldError, complaints
+from batchsched.errors import InvalidInput
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+ENTRY_POINTS: Final = "batchsched.policies"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangColumns:
+    """Attributes of G pending gangs, as input of a policy.
+
+    Args:
+      priority: [G] resolved priority; a higher value is more urgent.
+      created: [G] submission time in seconds since 1970.
+      estimate: [G] expected run time in seconds, NaN if unknown.
+      size: [G] number of pods that the gang requests.
+      share: [G] dominant share of all its pods; 1 is the whole cluster.
+      arrival: [G] rank by submission time, then `namespace/name`; breaks ties between equal keys.
+    """
+
+    priority: IntArray
+    created: FloatArray
+    estimate: FloatArray
+    size: FloatArray
+    share: FloatArray
+    arrival: IntArray
+
+    def select(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
+        """Return the columns of the gangs with these indexes, in this order."""
+        return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
+
+
+class Policy(Protocol):
+    """An order of gangs. A policy class may have a pydantic model `Args` for its arguments."""
+
+    name: ClassVar[str]
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return [G] keys; the gang with the smallest key is next. Units are those of the columns."""
+
+
+@runtime_checkable
+class HorizonPolicy(Protocol):
+    """A policy that skips gangs which do not leave enough capacity for later gangs."""
+
+    @property
+    def horizon(self) -> float:
+        """Seconds within which the capacity of a running gang that ends counts as room."""
+
+    def room(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return [G] the share of the cluster that must remain free when each gang starts; 0 means no restriction."""
+
+
+def order(policy: Policy, gangs: GangColumns, now: float) -> IntArray:
+    """Return [G] the indices of the gangs in the order of the policy, by key, then by arrival."""
+    return np.lexsort((gangs.arrival, policy.key(gangs, now)))
+
+
+def make_gang_order(name: str, arguments: Mapping[str, Any]) -> Policy:
+    """Create a gang order by name.
+
+    Raises:
+      InvalidInput: the name is not registered, or the policy rejects its arguments.
+    """
+    chosen = find_gang_order(name)
+    if chosen is None:
+        raise InvalidInput(
+            f"no policy is named {name!r}; registered are {', '.join(sorted(POLICIES))}", field="policy.name"
+        )
+    policy: Policy = construct_policy(chosen, name, arguments)
+    return policy
+
+
+def find_gang_order(name: str) -> type | None:
+    """Return the class of a built-in or registered gang order by name, or None if the name is unknown."""
+    registered = (point.load() for point in entry_points(group=ENTRY_POINTS, name=name))
+    return POLICIES.get(name) or next(registered, None)
+
+
+def construct_policy(chosen: type, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Create a policy of a class from its arguments as written in the configuration.
+
+    Raises:
+      InvalidInput: the policy rejects its arguments.
+    """
+    model = getattr(chosen, "Args", None)
+    try:
+        return chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
+    except ValidationError as error:
+        first = complaints(error, model)[0] if model else FieldError("", str(error))
+        raise InvalidInput(
+            first.message, object=f"policy {name}", field=f"args.{first.field}".rstrip(".")
+        ) from error
+    except TypeError as error:
+        raise InvalidInput(
+            "the policy takes no such arguments", object=f"policy {name}", field="args"
+        ) from error
+
+
+DEFAULT_RUNTIME_SECONDS: Final = 3600.0
+"""Run time in seconds that is assumed for a gang without an expected run time."""
+MIN_RUNTIME_SECONDS: Final = 1.0
+"""Minimum run time in seconds in formulas, which prevents division by zero."""
+
+
+def estimates(gangs: GangColumns) -> FloatArray:
+    """Return [G] expected run times in seconds, with the default for gangs that state none."""
+    return np.maximum(
+        np.where(np.isnan(gangs.estimate), DEFAULT_RUNTIME_SECONDS, gangs.estimate), MIN_RUNTIME_SECONDS
+    )
+
+
+class PriorityOrder:
+    """Highest priority first, then first come, first served: PrioritySort of kube-scheduler, applied to gangs."""
+
+    name: ClassVar[str] = "priority"
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return keys that order by priority, then by creation time."""
+        line = np.lexsort((gangs.created, -gangs.priority))
+        priority, created = gangs.priority[line], gangs.created[line]
+        places = np.zeros(len(line))
+        places[line[1:]] = np.cumsum((priority[1:] != priority[:-1]) | (created[1:] != created[:-1]))
+        return places
+
+
+class FcfsOrder:
+    """First come, first served: key = submission time."""
+
+    name: ClassVar[str] = "fcfs"
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return keys that order by submission time."""
+        return gangs.created
+
+
+class SjfOrder:
+    """Shortest job first: key = estimate."""
+
+    name: ClassVar[str] = "sjf"
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return keys that order by expected run time."""
+        return estimates(gangs)
+
+
+class SafOrder:
+    """Smallest area first: key = estimate · share, where share is the gang's dominant share of the cluster.
+
+    Source: Carastan-Santos et al., One Can Only Gain by Replacing EASY Backfilling, CCGrid 2019.
+    """
+
+    name: ClassVar[str] = "saf"
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return keys that order by area: expected run time times dominant share."""
+        return estimates(gangs) * gangs.share
+
+
+class Wfp3Order:
+    """WFP3: key = -(wait / estimate)³ · share, where share is the gang's dominant share of the cluster.
+
+    A gang moves forward as its wait grows relative to its run time.
+
+    Source: Tang et al., Fault-aware utility-based job scheduling on Blue Gene/P systems, CLUSTER 2009.
+    """
+
+    name: ClassVar[str] = "wfp3"
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return keys that order by relative wait, weighted by the dominant share."""
+        return -(((now - gangs.created) / estimates(gangs)) ** 3) * gangs.share
+
+
+class F1Order:
+    """F1: key = log10(estimate) · size + 870 · log10(submission).
+
+    Source: Carastan-Santos and de Camargo, Obtaining dynamic scheduling policies with simulation and machine
+    learning, SC 2017.
+    """
+
+    name: ClassVar[str] = "f1"
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return keys by the learned formula. Submission times are counted from 1 s."""
+        submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
+        return np.log10(estimates(gangs)) * gangs.size + 870.0 * submitted
+
+
+SLOWDOWN_BOUND_SECONDS = 10.0
+"""Minimum run time in seconds in the bounded slowdown."""
+AGE_LIMIT_KEY = -(2.0**60)
+"""Smallest key of a gang past the age limit: such gangs precede all others, in order of arrival."""
+
+
+class HeadroomArgs(SpecPart):
+    """Arguments of `headroom`, set under `policy.args`."""
+
+    ageing: float = Field(
+        default=0.02, ge=0, description="c: rate at which the slowdown of a gang reduces its area."
+    )
+    share: float = Field(
+        default=0.125, ge=0, lt=1, description="eta: share of the cluster that remains free."
+    )
+    long_seconds: float = Field(
+        default=3600.0, ge=0, description="L: run time in seconds above which a gang must leave room."
+    )
+    horizon_seconds: float = Field(
+        default=3600.0, ge=0, description="H: seconds within which the share must be free."
+    )
+    patience: float = Field(
+        default=10.0, gt=0, description="p: at a slowdown of 1 + p, a gang needs no room."
+    )
+    age_limit_seconds: float = Field(
+        default=950400.0, gt=0, description="T: gangs that wait longer come first."
+    )
+
+
+class HeadroomOrder:
+    """Smallest slowdown-aged area first, with headroom that long gangs must leave free.
+
+    Short, wide gangs suffer most under other orders: a gang that runs for five seconds on 64 nodes and waits for a day
+    has a slowdown of thousands. Therefore a long gang may start only if a share of the cluster remains free, within
+    the next hour, for later gangs. The required share shrinks as the slowdown of the long gang grows.
+
+    With s = max(1, (wait + estimate) / max(estimate, 10 s)): key = share · estimate / (1 + c · s); room = eta ·
+    max(0, 1 - (s - 1) / p) for gangs longer than L, else 0. A gang that has waited longer than T comes first, in
+    order of arrival, and needs no room. A gang with room > 0 is skipped, both as head and for backfill, unless its
+    own requests plus the room are free now, or are held by gangs that end within H, or no gang is running.
+
+    Source: batchsched; the decision record on headroom describes how it was found and what it costs.
+    """
+
+    name: ClassVar[str] = "headroom"
+    Args: ClassVar[type[HeadroomArgs]] = HeadroomArgs
+
+    def __init__(self, args: HeadroomArgs | None = None) -> None:
+        self.args = args or HeadroomArgs()
+
+    @property
+    def horizon(self) -> float:
+        """Seconds within which the capacity of a running gang that ends counts as room."""
+        return self.args.horizon_seconds
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return keys that order by aged area, and by arrival for gangs past the age limit."""
+        area = gangs.share * estimates(gangs)
+        aged = now - gangs.created > self.args.age_limit_seconds
+        return np.where(
+            aged, AGE_LIMIT_KEY + gangs.arrival, area / (1.0 + self.args.ageing * self._slowdown(gangs, now))
+        )
+
+    def room(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return [G] the share of the cluster that must remain free when each gang starts."""
+        patience = np.maximum(0.0, 1.0 - (self._slowdown(gangs, now) - 1.0) / self.args.patience)
+        kept = (estimates(gangs) > self.args.long_seconds) & (
+            now - gangs.created <= self.args.age_limit_seconds
+        )
+        return np.where(kept, self.args.share * patience, 0.0)
+
+    def _slowdown(self, gangs: GangColumns, now: float) -> FloatArray:
+        run = estimates(gangs)
+        return np.maximum(1.0, (now - gangs.created + run) / np.maximum(run, SLOWDOWN_BOUND_SECONDS))
+
+
+POLICIES: Final[Mapping[str, type]] = {
+    order.name: order
+    for order in (PriorityOrder, FcfsOrder, SjfOrder, SafOrder, Wfp3Order, F1Order, HeadroomOrder)
+}

@@ -1,1 +1,0 @@
-"""Orders of pending gangs within a queue, and the registry of these policies."""

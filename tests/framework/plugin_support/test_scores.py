@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from batchsched.framework.plugin_support.scores import (
+    CPU_AND_MEMORY,
+    ResourceSpec,
+    UtilizationShapePoint,
+    asked_amounts,
+    broken_line,
+    check_rises,
+    default_normalize,
+    is_extended,
+    is_scalar,
+    scored_resources,
+)
+from tests.plugins.cluster import class_of, node, pod, table
+
+GPU = ResourceSpec(name="nvidia.com/gpu", weight=5)
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "resource, extended, scalar",
+    [
+        ("nvidia.com/gpu", True, True),
+        ("hugepages-2Mi", False, True),
+        ("attachable-volumes-csi", False, True),
+        ("example.kubernetes.io/x", False, True),
+        ("cpu", False, False),
+        ("pods", False, False),
+        ("requests.example.com/x", False, False),
+    ],
+)
+def test_kinds_of_resources(resource, extended, scalar):
+    assert (is_extended(resource), is_scalar(resource)) == (extended, scalar)
+
+
+def test_scalar_resources_count_only_where_they_are_asked_for():
+    made = table([node("n", {GPU.name: "4"})])
+    resources = (*CPU_AND_MEMORY, GPU, ResourceSpec(name="pods"), ResourceSpec(name="nobody.has/it"))
+    assert len(scored_resources(class_of(made, pod()), made, resources, nonzero=True)) == 2
+    found = scored_resources(class_of(made, pod(requests={GPU.name: "1"})), made, resources, nonzero=True)
+    assert [(one.weight, one.asked, one.capacity(made.all()).tolist()) for one in found[2:]] == [(5, 1, [4])]
+
+
+def test_defaults_stand_in_for_missing_requests_only_where_they_are_wanted():
+    made = table([node("n")], {"n": [pod("a")]})
+    wish = class_of(made, pod())
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (0, 0)
+    assert [
+        one.taken(made.all()).tolist() for one in scored_resources(wish, made, CPU_AND_MEMORY, nonzero=True)
+    ] == [
+        [100],
+        [200 * MEBIBYTE],
+    ]
+
+
+def test_pod_level_requests_count_without_defaults_and_not_with_them():
+    made = table([node("n")])
+    wish = class_of(made, pod(resources={"requests": {"cpu": "2", "memory": "1Gi"}}))
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (2000, 1024 * MEBIBYTE)
+    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
+
+
+@pytest.mark.parametrize(
+    "scores, reverse, expected",
+    [
+        ([1, 2, 3], False, [33, 66, 100]),
+        ([1, 2, 3], True, [67, 34, 0]),
+        ([0, 0], False, [0, 0]),
+        ([0, 0], True, [100, 100]),
+        ([], True, []),
+    ],
+)
+def test_scores_are_scaled_by_their_maximum_in_whole_numbers(scores, reverse, expected):
+    assert default_normalize(np.asarray(scores, np.int64), reverse).tolist() == expected
+
+
+def points(*pairs):
+    return [UtilizationShapePoint(utilization=at, score=score) for at, score in pairs]
+
+
+def test_scores_lie_on_the_line_and_stay_level_beyond_its_ends():
+    line = broken_line(points((20, 0), (40, 10)))
+    assert line[[0, 20, 21, 30, 40, 41, 100]].tolist() == [0, 0, 5, 50, 100, 100, 100]
+
+
+def test_falling_lines_round_toward_zero_too():
+    assert broken_line(points((0, 10), (3, 9)))[:5].tolist() == [100, 97, 94, 90, 90]
+
+
+@pytest.mark.parametrize("pairs", [[(5, 1), (5, 2)], [(5, 1), (4, 2)]], ids=["twice", "back"])
+def test_a_line_that_does_not_go_on_is_refused(pairs):
+    check_rises(points((1, 1), (2, 0)))
+    with pytest.raises(ValueError, match="must rise from point to point"):
+        check_rises(points(*pairs))

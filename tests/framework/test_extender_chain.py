@@ -1,0 +1,155 @@
+"""Extenders at preemption and at binding, and what goes over the wire; sessions with them are in tests/service."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from batchsched.config.extenders import Extender
+from batchsched.errors import ExtenderError
+from batchsched.framework.extender_chain import ExtenderChain
+from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.status import SUCCESS
+from batchsched.ports.external import Endpoint, Reply
+from tests.plugins.binder import Written
+from tests.plugins.cluster import node as a_node
+from tests.plugins.cluster import pod, table
+
+
+class Said:
+    """An extender that says what it is told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, Any]] = []
+
+    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        self.asked.append((verb, json.loads(question)))
+        return self.answer if isinstance(self.answer, Reply) else Reply(json.dumps(self.answer))
+
+    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+        return self.ask(endpoint, verb, question)
+
+
+def chain(answer: Any, **stated: Any) -> tuple[ExtenderChain, Said]:
+    said = Said(answer)
+    return ExtenderChain([Extender.model_validate({"urlPrefix": "http://x", **stated})], said), said
+
+
+VICTIMS = {name: pod(name, on="n0") for name in ("low", "lower", "other")}
+FOUND = {"n1": ((VICTIMS["other"],), 1), "n0": ((VICTIMS["low"], VICTIMS["lower"]), 0)}
+
+
+def leaving(name):
+    return {"n0": [VICTIMS["low"], VICTIMS["lower"]], "n1": [VICTIMS["other"]]}.get(name)
+
+
+def uid(name):
+    return VICTIMS[name].key
+
+
+def agreed(answer, **stated):
+    asked, said = chain(answer, preemptVerb="preempt", **stated)
+    return asked.preempt(pod(), FOUND, leaving), said, asked
+
+
+@pytest.mark.parametrize("by_uid", [True, False])
+def test_extender_is_told_who_would_leave_and_may_strike_nodes_and_name_fewer(by_uid):
+    answer = {"NodeNameToMetaVictims": {"n0": {"Pods": [{"UID": uid("lower")}], "NumPDBViolations": 2}}}
+    left, said, _ = agreed(answer, nodeCacheCapable=by_uid)
+    assert left == {"n0": ((VICTIMS["lower"],), 2)}
+    ((verb, question),) = said.asked
+    assert verb == "preempt"
+    by_node = question["NodeNameToMetaVictims" if by_uid else "NodeNameToVictims"]
+    assert set(question) == {"Pod", "NodeNameToMetaVictims" if by_uid else "NodeNameToVictims"}
+    assert by_node["n1"]["NumPDBViolations"] == 1
+    first = by_node["n0"]["Pods"][0]
+    assert (first["UID"] if by_uid else first["metadata"]["name"]) == (uid("low") if by_uid else "low")
+
+
+def test_nodes_stay_in_the_order_in_which_they_were_searched():
+    answer = {
+        "nodenametometavictims": {
+            "n0": {"pods": [{"uid": uid("low")}]},
+            "n1": {"pods": [{"uid": uid("other")}]},
+        }
+    }
+    assert list(agreed(answer)[0]) == ["n1", "n0"]
+
+
+def test_extender_that_agrees_with_nothing_leaves_no_node():
+    assert agreed({})[0] == {}
+
+
+@pytest.mark.parametrize(
+    "answer, problem",
+    [
+        ({"NodeNameToMetaVictims": {"n9": {}}}, "named the node 'n9', which does not exist"),
+        ({"NodeNameToMetaVictims": {"n0": {"Pods": [{"UID": "?"}]}}}, "names the victim '\\?'"),
+        ({"NodeNameToMetaVictims": {"n0": {"Pods": []}}}, "at least one victim pod on node 'n0'"),
+        ({"NodeNameToMetaVictims": [1]}, "is no answer"),
+        ({"NodeNameToMetaVictims": {"n0": {"Pods": [1]}}}, "is no answer"),
+        (Reply(fault="gone"), "gone"),
+    ],
+)
+def test_nonsense_over_victims_is_the_extenders_fault(answer, problem):
+    with pytest.raises(ExtenderError, match=f"extender http://x failed in PostFilter: .*{problem}"):
+        agreed(answer)
+
+
+def test_nonsense_over_victims_may_be_ignored():
+    left, _, asked = agreed({"NodeNameToMetaVictims": {"n9": {}}}, ignorable=True)
+    assert left == FOUND
+    assert list(asked.ignored.values()) == ["http://x"]
+    assert agreed({"NodeNameToMetaVictims": {"n0": {"Pods": []}}}, ignorable=True)[0] == {}
+
+
+def bound(answer, **stated):
+    asked, said = chain(answer, bindVerb="bind", **stated)
+    written = Written()
+    cycle = BindingCycle(table([a_node("n0")]), written)
+
+    class Plugin:
+        name = "Plugin"
+        called = False
+
+        async def bind(self, pod, node, cycle):
+            type(self).called = True
+            return SUCCESS
+
+    plugin = Plugin()
+    pipeline = Pipeline([plugin], extenders=asked)
+    return asyncio.run(bind(pipeline, pod("p"), "n0", cycle)), said, plugin
+
+
+def test_extender_binds_in_place_of_the_plugins():
+    status, said, plugin = bound({})
+    assert status.ok
+    assert not plugin.called
+    wish = pod("p")
+    assert said.asked == [
+        ("bind", {"PodName": "p", "PodNamespace": wish.namespace, "PodUID": wish.metadata.uid, "Node": "n0"})
+    ]
+
+
+@pytest.mark.parametrize("answer", [{"Error": "taken"}, Reply(fault="taken")])
+def test_extender_that_cannot_bind_ends_the_cycle_unless_it_may_be_ignored(answer):
+    with pytest.raises(ExtenderError, match="extender http://x failed in Bind: taken"):
+        bound(answer)
+    status, _, plugin = bound(answer, ignorable=True)
+    assert status.ok
+    assert plugin.called
+
+
+def test_extender_that_manages_something_else_does_not_bind():
+    _, said, plugin = bound({}, managedResources=[{"name": "example.com/x"}])
+    assert plugin.called
+    assert said.asked == []
+
+
+def test_no_extender_is_interested_in_nothing():
+    assert not ExtenderChain()
+    assert not ExtenderChain().interested(pod())
+    assert len(chain({})[0]) == 1

@@ -1,0 +1,350 @@
+"""Nominated pods, trials of a node, and the chain of PostFilters."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from batchsched.errors import PluginError
+from batchsched.framework.preemption import (
+    Disruption,
+    Handle,
+    Nominations,
+    make_room,
+    message,
+    stated_priority,
+)
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.status import SKIP, Code, PostFilterAnswer, PreFilterAnswer, Status, Verdict
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.plugins.inter_pod_affinity import InterPodAffinity
+from batchsched.plugins.node_affinity import NodeAffinity
+from batchsched.plugins.node_ports import NodePorts
+from batchsched.plugins.node_resources_fit import NodeResourcesFit
+from batchsched.plugins.pod_topology_spread import PodTopologySpread
+from batchsched.plugins.taint_toleration import TaintToleration
+from tests.plugins.cluster import class_of, judged, land, node, pod, table, with_ports
+from tests.plugins.neighbours import near, required
+from tests.plugins.storage import ZONE
+
+NOT_NOW = Status(Code.UNSCHEDULABLE, ("not now",))
+
+
+class Answers:
+    """A PostFilter that answers what it is told to."""
+
+    def __init__(self, name, answer):
+        self.name = name
+        self.answer = answer
+        self.asked = 0
+
+    def postfilter(self, pod, scan, handle):
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def chain(*plugins):
+    made, pipeline = table([node("a")]), Pipeline(plugins)
+    wish = class_of(made, pod())
+    return make_room(Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({})))
+
+
+def waiting(one, name, priority=0):
+    """The pod, nominated for a node."""
+    return msgspec.structs.replace(
+        one,
+        spec=msgspec.structs.replace(one.spec, priority=priority),
+        status=msgspec.structs.replace(one.status, nominated_node_name=name),
+    )
+
+
+def scanned(made, one, *nominated, plugins=(NodeResourcesFit,)):
+    pipeline = Pipeline([kind() for kind in plugins])
+    return judged(pipeline, class_of(made, one), made, Nominations.of(nominated, made)).scan
+
+
+def test_the_first_success_wins_and_nobody_is_asked_after_it():
+    last = Answers("c", PostFilterAnswer(NOT_NOW))
+    plugins = (Answers("a", PostFilterAnswer(NOT_NOW)), Answers("b", PostFilterAnswer(node="a")), last)
+    assert chain(*plugins) == PostFilterAnswer(Status(plugin="b"), "a")
+    assert not last.asked
+
+
+def test_refusals_are_put_together_under_the_name_of_the_first():
+    other = PostFilterAnswer(Status(Code.UNSCHEDULABLE, ("nor then",)))
+    answer = chain(Answers("a", PostFilterAnswer(NOT_NOW)), Answers("b", other))
+    assert answer.status == Status(Code.UNSCHEDULABLE, ("not now", "nor then"), "a")
+    assert message(answer.status) == "not now, nor then"
+
+
+def test_a_refusal_that_is_final_ends_the_chain():
+    last = Answers("b", PostFilterAnswer(node="a"))
+    never = Status(Code.UNRESOLVABLE, ("never",))
+    assert chain(Answers("a", PostFilterAnswer(never)), last).status == Status(never.code, never.reasons, "a")
+    assert not last.asked
+
+
+def test_an_error_that_is_stated_ends_the_chain_too():
+    last = Answers("b", PostFilterAnswer(node="a"))
+    status = Status(Code.ERROR, ("not found",))
+    assert chain(Answers("a", PostFilterAnswer(status)), last).status == Status(
+        Code.ERROR, ("not found",), "a"
+    )
+    assert not last.asked
+
+
+def test_pending_is_put_together_with_the_refusals():
+    later = PostFilterAnswer(Status(Code.PENDING, ("wait",)))
+    answer = chain(Answers("a", later), Answers("b", PostFilterAnswer(NOT_NOW)))
+    assert answer.status == Status(Code.UNSCHEDULABLE, ("wait", "not now"), "a")
+
+
+def test_a_refusal_may_take_the_nomination_back_and_one_that_says_nothing_leaves_it():
+    silent, cleared = PostFilterAnswer(NOT_NOW), PostFilterAnswer(NOT_NOW, node="")
+    assert chain(Answers("a", silent)).node is None
+    assert chain(Answers("a", cleared), Answers("b", silent)).node == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PostFilterAnswer(SKIP),
+        ValueError("x"),
+        None,
+        PostFilterAnswer(node="atlantis"),
+        PostFilterAnswer(node=7),  # type: ignore[arg-type]
+        PostFilterAnswer(node="a", victims=("default/stranger",)),
+        PostFilterAnswer(victims=("default/stranger",)),
+        PostFilterAnswer(node="a", victims="all"),  # type: ignore[arg-type]
+    ],
+    ids=["skip", "raises", "none", "unknown node", "number", "stranger", "victims nowhere", "text"],
+)
+def test_anything_else_is_an_error_with_the_plugins_name(answer):
+    with pytest.raises(PluginError) as caught:
+        chain(Answers("a", answer))
+    assert (caught.value.plugin, caught.value.point) == ("a", "PostFilter")
+
+
+def test_without_postfilters_the_chain_says_nothing():
+    assert chain() == PostFilterAnswer(Status(Code.UNSCHEDULABLE))
+
+
+@pytest.mark.parametrize("priority, fits", [(6, False), (5, False), (4, True)])
+def test_a_nominated_pod_of_equal_or_higher_priority_keeps_its_room(priority, fits):
+    made = table([node("a", {"cpu": "2"}), node("b", {"cpu": "2"})])
+    rival = waiting(pod("rival", {"cpu": "2"}), "a", priority)
+    one = waiting(pod("one", {"cpu": "1"}), "", 5)
+    wish = class_of(made, one)
+    wish = type(wish).of(one, wish.requests, tuple(wish.nonzero), 5)
+    pipeline = Pipeline([NodeResourcesFit()])
+    scan = judged(pipeline, wish, made, Nominations.of([rival], made, stated_priority)).scan
+    assert scan.fits.tolist() == [fits, True]
+    assert scan.reasons_at(0) == (() if fits else ("Insufficient cpu",))
+    assert len(made.pods) == 0
+    assert not made.requested.any()
+
+
+def test_a_pod_does_not_stand_in_its_own_way():
+    made = table([node("a", {"cpu": "2"}), node("b")])
+    own = waiting(pod("one", {"cpu": "2"}), "a")
+    scan = scanned(made, own, own)
+    assert scan.fits.tolist() == [True, False]
+
+
+def test_the_nominated_node_is_the_only_choice_while_it_fits():
+    made = table([node("a", {"cpu": "1"}), node("b")])
+    assert scanned(made, waiting(pod("one", {"cpu": "2"}), "a")).fits.tolist() == [False, True]
+    assert scanned(made, waiting(pod("one", {"cpu": "1"}), "a")).fits.tolist() == [True, False]
+    assert scanned(made, waiting(pod("one"), "gone")).fits.tolist() == [True, True]
+
+
+def test_filters_judge_the_pods_own_nominated_node_though_prefilter_left_it_out():
+    # schedule_one.go, `evaluateNominatedNode` comes before the nodes are narrowed: what refuses that node is told.
+    named = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
+                ]
+            }
+        }
+    }
+    made = table([node("a"), node("b"), node("c", {"cpu": "1"})])
+    wish = waiting(pod("one", {"cpu": "2"}, affinity=named), "a")
+    scan = scanned(made, wish, plugins=(NodeAffinity, NodeResourcesFit))
+    assert scan.fit_error() == (
+        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector, "
+        "1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    )
+
+
+def test_a_nominated_pod_that_has_its_place_is_counted_there():
+    made = table([node("a", {"cpu": "2"}), node("b")])
+    rival = waiting(pod("rival", {"cpu": "2"}), "a")
+    land(made, rival, "b")
+    assert scanned(made, pod("one", {"cpu": "1"}), rival).fits.tolist() == [True, True]
+
+
+def test_pods_that_are_spared_are_not_among_those_that_may_leave():
+    there = [pod("p"), pod("q"), pod("r", priority=9)]
+    made = table([node("a")], {"a": there})
+    wish, pipeline = class_of(made, pod()), Pipeline(())
+    wish = type(wish).of(wish.pod, wish.requests, (0, 0), 9)
+    spared = Disruption(spares=lambda one: one.name == "q")
+    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}), spared)
+    assert [one.name for one in handle.lower_on(0)] == ["p"]
+
+
+def test_a_pod_must_fit_without_the_nominated_pods_too():
+    """Affinity to a pod that is only nominated is no affinity to lean on."""
+    affinity = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+            ]
+        }
+    }
+    made = table([node("a")])
+    base = waiting(pod("db"), "a")
+    friend = msgspec.structs.replace(
+        base, metadata=msgspec.structs.replace(base.metadata, labels={"app": "db"})
+    )
+    scan = scanned(made, pod("one", affinity=affinity), friend, plugins=(InterPodAffinity,))
+    assert scan.reasons_at(0) == ("node(s) didn't match pod affinity rules",)
+
+
+def test_a_trial_leaves_table_and_state_as_they_were():
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {},
+    }
+    there = [with_ports("p", {"hostPort": 80}), pod("q", {"cpu": "1"})]
+    made = table([node("a"), node("b")], {"a": there})
+    one = pod("one", topologySpreadConstraints=[{**spread, "labelSelector": {"matchLabels": {}}}])
+    pipeline = Pipeline([NodePorts(), NodeResourcesFit(), PodTopologySpread(), InterPodAffinity()])
+    wish = class_of(made, one)
+    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}))
+    before = made.requested.copy()
+    with handle.trial(0) as trial:
+        trial.remove(there[0])
+        trial.remove(there[1])
+        trial.add(there[1])
+        assert trial.refusal().ok
+        assert len(made.pods) == 1
+    assert (made.requested == before).all()
+    assert {each.key for each in made.pods.on(0)} == {each.key for each in there}
+    assert made.pods.ports_on[0][there[0].key]
+    again = pipeline.scan(wish, made)
+    assert again.fits.tolist() == handle.scan.fits.tolist()
+
+
+def test_a_port_that_two_pods_hold_is_free_once_one_has_left_as_in_the_original():
+    there = [with_ports("p", {"hostPort": 80}), with_ports("q", {"hostPort": 80})]
+    made = table([node("a")], {"a": there})
+    pipeline, wish = Pipeline([NodePorts()]), class_of(made, with_ports("one", {"hostPort": 80}))
+    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}))
+    with handle.trial(0) as trial:
+        assert not trial.refusal().ok
+        trial.remove(there[0])
+        assert trial.refusal().ok
+    assert not pipeline.scan(wish, made).fits.any()
+
+
+TAINT = {"key": "a", "effect": "NoSchedule"}
+
+
+def handle_of(one, *plugins, nominated=()):
+    bound = {f"n{at}": [pod(f"p{at}", {"cpu": "3"}), pod(f"q{at}", {"cpu": "1"})] for at in range(3)}
+    nodes = [node(f"n{at}", {"cpu": "4"}, taints=[TAINT] if at == 2 else []) for at in range(3)]
+    made = table(nodes, bound)
+    pipeline = Pipeline(plugins)
+    wish = class_of(made, one)
+    nominations = Nominations.of(nominated, made)
+    return Handle(pipeline, wish, made, pipeline.scan(wish, made), nominations), bound
+
+
+def rows(*some):
+    return np.asarray(some, np.int32)
+
+
+def test_pods_leave_and_come_back_and_the_table_stays_as_it_is():
+    handle, bound = handle_of(pod("x", {"cpu": "2"}), NodeResourcesFit(), TaintToleration())
+    before = handle.table.requested.copy()
+    trials = handle.trials([0, 1, 2])
+    everyone = [one for some in bound.values() for one in some]
+    trials.remove(rows(0, 0, 1, 1, 2, 2), everyone)
+    assert [one.ok for one in trials.refusals()] == [True, True, False]
+    trials.add(rows(0, 1), [bound["n0"][0], bound["n1"][1]])
+    assert trials.fits(rows(0, 1)).tolist() == [False, True]
+    assert (handle.table.requested == before).all()
+
+
+def test_each_row_says_what_its_own_trial_says():
+    handle, bound = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit(), TaintToleration())
+    trials = handle.trials([0, 2])
+    trials.remove(rows(0, 1), [bound["n0"][0], bound["n2"][0]])
+    for at, status in zip((0, 2), trials.refusals(), strict=True):
+        with handle.trial(at) as trial:
+            trial.remove(bound[f"n{at}"][0])
+            assert trial.refusal() == status
+
+
+def test_node_that_somebody_waits_for_is_tried_alone():
+    handle, _ = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit())
+    nominated = pod("y", {"cpu": "1"}, priority=1)
+    handle = Handle(handle.pipeline, handle.pod, handle.table, handle.scan, Nominations({1: (nominated,)}))
+    assert handle.trials([0, 1, 2]).nodes == (0, 2)
+
+
+class Counted:
+    """Says that counts say it all, and breaks."""
+
+    name = "Counted"
+    traits = PluginTraits(
+        placement_effect=PlacementEffect.USES_CAPACITY, result_scope=ResultScope.NODE_AND_ITS_PODS
+    )
+
+    def signature(self, pod):
+        return None
+
+    def filter(self, pod, nodes, state):
+        return Verdict.accept(len(nodes) + 1) if len(nodes) == 1 else Verdict.accept(len(nodes))
+
+
+def test_nonsense_is_named():
+    handle, _ = handle_of(pod("x", {"cpu": "5"}), Counted())
+    with pytest.raises(PluginError, match="plugin Counted failed in Filter"):
+        handle.trials([0]).refusals()
+
+
+class Unknown:
+    """Does not say how far it looks."""
+
+    name = "Unknown"
+
+    def prefilter(self, pod, nodes, state):
+        return PreFilterAnswer()
+
+    def filter(self, pod, nodes, state):
+        return Verdict.accept(len(nodes))
+
+
+@pytest.mark.parametrize(
+    "one, plugin, together",
+    [
+        (pod("x"), NodeResourcesFit(), True),
+        (pod("x"), TaintToleration(), True),
+        (pod("x"), NodePorts(), True),
+        (with_ports("x", {"hostPort": 80}), NodePorts(), False),
+        (pod("x"), InterPodAffinity(), True),
+        (pod("x", affinity=required(apart=[near(ZONE, app="a")])), InterPodAffinity(), False),
+        (pod("x"), Unknown(), False),
+    ],
+    ids=["fit", "taints", "no ports", "ports", "alone", "apart", "unknown"],
+)
+def test_nodes_are_tried_together_where_nobody_looks_at_the_pods_on_them(one, plugin, together):
+    handle, _ = handle_of(one, plugin)
+    assert handle.trials([0, 1]).nodes == ((0, 1) if together else ())

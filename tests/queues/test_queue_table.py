@@ -1,0 +1,83 @@
+"""The queue tree as arrays."""
+
+import numpy as np
+import pytest
+
+from batchsched.queues.queue_table import policies_of
+from batchsched.queues.sharing.policy import make_sharing_policy
+from batchsched.queues.sharing.sibling_queues import UNLIMITED
+from tests.queues.sharing.trees import cluster, queue, shares_of
+
+TREE = (
+    queue("org", guarantee={"cpu": "6"}, limit={"cpu": "8"}),
+    queue("team", parent="org", guarantee={"nvidia.com/gpu": "2"}, limit={"cpu": "2"}, weight=3, priority=7),
+    queue("other", parent="org", guarantee={"cpu": "1", "nvidia.com/gpu": "1"}, lendingLimit={"cpu": "0"}),
+    queue("free", borrowingLimit={"cpu": "1"}),
+)
+SIZE = cluster(cpu=10_000, gpu=8)
+
+
+def test_rows_stand_level_by_level_and_siblings_by_name():
+    shares = shares_of(TREE, SIZE)
+    assert shares.names == ("", "default", "free", "org", "other", "team")
+    assert shares.parent.tolist() == [-1, 0, 0, 0, 3, 3]
+    assert [(one.start, one.stop) for one in shares.levels()] == [(1, 4), (4, 6)]
+    assert shares.spans().tolist()[3] == [4, 6]
+    assert shares.chain(5).tolist() == [5, 3]
+    assert shares.chain(0).tolist() == []
+
+
+def test_settings_are_in_base_units_and_unlimited_where_unset():
+    shares = shares_of(TREE, SIZE)
+    team, other, free = (shares.home(name) for name in ("team", "other", "free"))
+    assert shares.limit[team].tolist() == [2000, UNLIMITED]
+    assert shares.lending[other].tolist() == [0, UNLIMITED]
+    assert shares.borrowing[free].tolist() == [1000, UNLIMITED]
+    assert (shares.weight[team], shares.priority[team]) == (3.0, 7)
+
+
+def test_guarantee_of_a_queue_that_states_none_is_that_of_its_children():
+    shares = shares_of(TREE, SIZE)
+    assert shares.guarantee[shares.home("org")].tolist() == [6000, 3]
+    assert shares.guarantee[0].tolist() == [6000, 3]
+
+
+def test_use_and_requests_add_up_as_far_as_limits_allow():
+    shares = shares_of(
+        TREE, SIZE, {"team": [1000, 1]}, {"team": [5000, 1], "other": [500, 0]}, {"team": [3, 0]}
+    )
+    assert shares.usage[[0, 3, 5]].tolist() == [[1000, 1]] * 3
+    assert shares.request[[3, 4, 5]].tolist() == [[2500, 2], [500, 0], [6000, 2]]
+    assert shares.history[0].tolist() == [3, 0]
+
+
+def test_queue_with_children_and_pods_of_its_own_has_a_row_for_them():
+    shares = shares_of(TREE, SIZE, {"org": [1000, 0]})
+    assert shares.names[-1] == "org/"
+    assert shares.home("org") == 6
+    assert shares.usage[[0, 3, 6]].tolist() == [[1000, 0]] * 3
+    with pytest.raises(KeyError):
+        shares.home("nobody")
+
+
+def test_queue_nobody_made_is_passed_over_and_default_is_there():
+    shares = shares_of((), SIZE, {"nobody": [1, 1], "default": [5, 0]})
+    assert shares.names == ("", "default")
+    assert shares.usage.tolist() == [[5, 0], [5, 0]]
+
+
+def test_policy_of_a_queue_is_its_own_or_its_parents():
+    shares = shares_of((*TREE, queue("deep", parent="team")), SIZE)
+    default, fifo = make_sharing_policy("drf", {}), make_sharing_policy("fifo", {})
+    found = policies_of(shares, default, {"team": fifo})
+    chosen = dict(zip(shares.names, found, strict=True))
+    assert {name for name, policy in chosen.items() if policy is fifo} == {"team", "deep"}
+    assert chosen[""] is default
+
+
+def test_usage_can_be_stated_anew_and_leaves_the_first_as_it_was():
+    shares = shares_of(TREE, SIZE)
+    other = shares.with_usage(shares.usage + 1)
+    assert not shares.usage.any()
+    assert (other.usage == 1).all()
+    assert np.array_equal(other.guarantee, shares.guarantee)
