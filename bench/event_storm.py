@@ -127,9 +127,9 @@ def main(arguments: list[str]) -> int:
     asked = unschedulable * 1000 // chosen.events
     print(f"{chosen.events} events, {everyone} pods waiting: {took:.1f} s of CPU, {each:.0f} µs each")
     print(f"{asked} pods were unschedulable on average; {cycles} cycles of gangs and pods meanwhile")
-    print(f"{left} pods wait still; hints that broke: {sum(queue.faults().values())}")
+    print(f"{left} pods wait still; hints that broke: {sum(queue.hint_failures().values())}")
     by_queue: Counter[str] = Counter()
-    for (place, _), count in queue.moved().items():
+    for (place, _), count in queue.moved_pods().items():
         by_queue[place] += count
     print("moves of pods: " + ", ".join(f"{place} {count}" for place, count in sorted(by_queue.items())))
     return int(left != everyone)

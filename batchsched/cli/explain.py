@@ -114,7 +114,7 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
     Raises:
       BadParameter: the input has no such PodGroup or pod.
     """
-    from batchsched.api.crd.validation import nearest
+    from batchsched.api.crd.validation import suggest_name
     from batchsched.cli.session import check_not_set_aside
 
     key = name if "/" in name else f"default/{name}"
@@ -123,10 +123,10 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
     if key in pod_groups or key in refused or any(pod.key == key for pod in session.snapshot.pods):
         return key
     check_not_set_aside(session, f"PodGroup {key}", f"Pod {key}")
-    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {nearest(key, pod_groups)}")
+    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {suggest_name(key, pod_groups)}")
 
 
-class State(StrEnum):
+class GangState(StrEnum):
     """Result of the session for a gang."""
 
     PLACED = "Placed"
@@ -148,7 +148,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """
 
     pod_group: str
-    state: State
+    state: GangState
     assignments: tuple[Assignment, ...] = ()
     refusal: Refusal | None = None
     waiting: Waiting | None = None
@@ -170,13 +170,13 @@ def explain_gang(session: "DecidedSession", key: str) -> Explanation:
     }
     assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
     if assigned:
-        state = State.PLACED
+        state = GangState.PLACED
     elif waiting is not None:
-        state = State.WAITING
+        state = GangState.WAITING
     elif refusal is not None:
-        state = State.REFUSED
+        state = GangState.REFUSED
     else:
-        state = State.BOUND if view is not None and view.bound else State.EMPTY
+        state = GangState.BOUND if view is not None and view.bound else GangState.EMPTY
     return Explanation(
         pod_group=key, state=state, assignments=assigned, refusal=refusal, waiting=waiting, outlook=view
     )
@@ -200,13 +200,13 @@ def print_explanation(explanation: Explanation) -> None:
 
 def _headline(explanation: Explanation) -> str:
     match explanation.state:
-        case State.PLACED:
+        case GangState.PLACED:
             return f"placed, {len(explanation.assignments)} pods"
-        case State.WAITING if explanation.waiting is not None:
+        case GangState.WAITING if explanation.waiting is not None:
             return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
-        case State.REFUSED if explanation.refusal is not None:
+        case GangState.REFUSED if explanation.refusal is not None:
             return f"refused, {explanation.refusal.reason}"
-        case State.BOUND:
+        case GangState.BOUND:
             return "no pod is pending"
         case _:
             return "it has no pods"

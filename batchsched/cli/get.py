@@ -157,7 +157,7 @@ QUEUES: Final = ListedKind(
 KINDS: Final = (POD_GROUPS, QUEUES)
 
 
-class View(StrEnum):
+class OutputView(StrEnum):
     """Output format of a list."""
 
     TABLE = "table"
@@ -192,7 +192,7 @@ def get(
         str | None,
         typer.Option("--selector", "-l", help="Label selector, as for kubectl.", show_default=False),
     ] = None,
-    output: Annotated[View, typer.Option("-o", "--output", help="Output format.")] = View.TABLE,
+    output: Annotated[OutputView, typer.Option("-o", "--output", help="Output format.")] = OutputView.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -218,13 +218,13 @@ def get(
     where = "" if everywhere else namespace or credentials.preferred_namespace
     query = {"labelSelector": selector} if selector else {}
     answer = asyncio.run(_read(credentials, listed, where, names or (), query))
-    if output in (View.JSON, View.YAML):
+    if output in (OutputView.JSON, OutputView.YAML):
         print_data(answer, Output(output.value))
         return
     objects = answer.get("items", ()) if answer["kind"].endswith("List") else [answer]
     if objects:
-        wide, namespaces = output is View.WIDE, listed.namespaced and everywhere
-        print_aligned(rows(listed, objects, time.time(), wide=wide, namespaces=namespaces))
+        wide, namespaces = output is OutputView.WIDE, listed.namespaced and everywhere
+        print_aligned(table_rows(listed, objects, time.time(), wide=wide, namespaces=namespaces))
     else:
         typer.echo(f"No {listed.plural} found{f' in {where} namespace' if where else ''}.", err=True)
 
@@ -268,7 +268,7 @@ async def _read(
     return objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}
 
 
-def rows(
+def table_rows(
     kind: ListedKind, objects: Iterable[Object], now: float, *, wide: bool, namespaces: bool
 ) -> list[list[str]]:
     """Return the cells of a table, headings first.

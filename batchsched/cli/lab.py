@@ -230,11 +230,11 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     """Run those runs of a scenario that have no result in the folder yet."""
     check_lab_installed()
     from batchsched.cli.session import Stopwatch
-    from batchsched.lab.plan import plan
+    from batchsched.lab.plan import plan_runs
     from batchsched.lab.results import missing_runs, sweep, write_plan
     from batchsched.lab.workers import workers
 
-    runs = plan(scenario)
+    runs = plan_runs(scenario)
     write_plan(folder, scenario, runs)
     missing_count = len(missing_runs(runs, folder))
     if not missing_count:

@@ -6,14 +6,14 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchsched.api.crd.validation import nearest
+from batchsched.api.crd.validation import suggest_name
 from batchsched.cli.options import Output
 from batchsched.cli.printing import add_row, console, print_data, table
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
     from batchsched.lab.measures import Outcome
-    from batchsched.lab.pairs import Mean, PairedComparison
+    from batchsched.lab.pairs import MeanInterval, PairedComparison
     from batchsched.lab.tuning import TuningResult
 
 _GAP = 3
@@ -200,7 +200,7 @@ def _run_data(outcome: "Outcome") -> dict[str, Any]:
     }
 
 
-def _mean_data(mean: "Mean") -> dict[str, Any]:
+def _mean_data(mean: "MeanInterval") -> dict[str, Any]:
     # JSON has no nan, which is the half width if there is only one value.
     width = None if isnan(mean.half_width) else mean.half_width
     return {"mean": mean.value, "halfWidth": width, "count": mean.count}
@@ -297,7 +297,9 @@ def _split_argument(argument: str) -> tuple[Path | None, str]:
 
 def _check_policy(name: str, policies: Mapping[str, tuple["Outcome", ...]], argument: str) -> str:
     if name not in policies:
-        raise InvalidInput(f"there is no policy {name!r}; {nearest(name, list(policies))}", object=argument)
+        raise InvalidInput(
+            f"there is no policy {name!r}; {suggest_name(name, list(policies))}", object=argument
+        )
     return name
 
 
@@ -355,8 +357,8 @@ def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
         "search": {"base": tuned.base, "best": tuned.best.value},
         "heldOut": {
             "seeds": tuned.held_out,
-            "improved": tuned.improved,
-            "seedsToTell": tuned.seeds_to_tell,
+            "improved": tuned.is_better_held_out,
+            "seedsToTell": tuned.seeds_to_detect_gain,
         },
         "measures": _measures_data(tuned.check),
         "tried": [{"settings": dict(trial.settings), "value": trial.value} for trial in tuned.tried],
@@ -367,17 +369,17 @@ def _verdict(tuned: "TuningResult") -> str:
     from batchsched.lab.pairs import difference_text
 
     name, difference = tuned.measure.title.lower(), difference_text(tuned.objective)
-    if tuned.improved:
+    if tuned.is_better_held_out:
         text = f"Improved: {name} differs by {difference} on these seeds."
     else:
         text = f"Not improved: {name} differs by {difference} on these seeds. Keep the present settings."
-        if not tuned.promised:
+        if not tuned.is_better_in_search:
             text += " No setting was better on the seeds of the search either."
-        if tuned.seeds_to_tell is not None:
-            text += (
-                f" About {tuned.seeds_to_tell} seeds are needed to confirm a gain this small (tune.heldOut)."
-            )
-    costs = ", ".join(f"{cost.measure.title.lower()} {difference_text(cost)}" for cost in tuned.costs)
+        if tuned.seeds_to_detect_gain is not None:
+            text += f" About {tuned.seeds_to_detect_gain} seeds are needed to confirm a gain this small (tune.heldOut)."
+    costs = ", ".join(
+        f"{cost.measure.title.lower()} {difference_text(cost)}" for cost in tuned.worse_measures
+    )
     return f"{text} Worse: {costs}." if costs else f"{text} No other measure is significantly worse."
 
 

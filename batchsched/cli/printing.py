@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from batchsched.api.core.pod import POD_GROUP_LABEL
-from batchsched.api.core.quantity import show
+from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import Output
@@ -106,7 +106,9 @@ def duration(passed: float) -> str:
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """Return amounts as text: `16 nvidia.com/gpu, 64Gi memory`."""
-    return ", ".join(f"{show(resource, amount)} {resource}" for resource, amount in amounts.items())
+    return ", ".join(
+        f"{format_quantity(resource, amount)} {resource}" for resource, amount in amounts.items()
+    )
 
 
 def nodes_text(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:

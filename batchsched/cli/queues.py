@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from batchsched.api.core.quantity import show
+from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Decision, Refusal
 from batchsched.cli.options import (
     Config,
@@ -128,14 +128,14 @@ def _check_queue_name(name: str, view: "QueuesReport", session: "DecidedSession"
     Raises:
       BadParameter: there is no queue of that name, or it was set aside.
     """
-    from batchsched.api.crd.validation import nearest
+    from batchsched.api.crd.validation import suggest_name
     from batchsched.cli.session import check_not_set_aside
 
     names = [queue.name for queue in view.queues]
     if name in names:
         return name
     check_not_set_aside(session, f"Queue {name}")
-    raise typer.BadParameter(f"there is no Queue {name!r}; {nearest(name, names)}")
+    raise typer.BadParameter(f"there is no Queue {name!r}; {suggest_name(name, names)}")
 
 
 class WaitingGang(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -203,7 +203,7 @@ def print_queues(view: "QueuesReport", resource: str | None) -> None:
                 duration(queue.longest_wait) if queue.waiting else "-",
             ]
         )
-    typer.echo(f"{chosen}: {show(chosen, capacity)} in the cluster")
+    typer.echo(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster")
     print_aligned(rows)
     typer.echo(LEGEND)
 
@@ -211,7 +211,7 @@ def print_queues(view: "QueuesReport", resource: str | None) -> None:
 def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
     """Return the amounts of a queue in the order of `_AMOUNT_TITLES`."""
     parts = (queue.allocated, queue.guarantee, queue.fair_share, queue.borrowed, queue.pending, queue.limit)
-    return ["-" if resource not in part else show(resource, part[resource]) for part in parts]
+    return ["-" if resource not in part else format_quantity(resource, part[resource]) for part in parts]
 
 
 def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:

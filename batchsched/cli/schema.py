@@ -17,7 +17,7 @@ batchsched schema podgroup > podgroup.schema.json
 """
 
 
-class Subject(StrEnum):
+class SchemaKind(StrEnum):
     """The types that have a JSON Schema."""
 
     SNAPSHOT = "snapshot"
@@ -30,7 +30,7 @@ class Subject(StrEnum):
 
 def schema(
     of: Annotated[
-        Subject,
+        SchemaKind,
         typer.Argument(
             metavar="OF",
             help="snapshot (what decide reads), decision "
@@ -42,18 +42,18 @@ def schema(
     sys.stdout.write(schema_text(of))
 
 
-def schema_text(of: Subject) -> str:
+def schema_text(of: SchemaKind) -> str:
     """Return a JSON Schema as text, with the keys in the order of their declaration."""
     return json.dumps(_unindented(schema_of(of), of), indent=INDENT, ensure_ascii=False) + "\n"
 
 
-def _unindented(part: Any, of: Subject) -> Any:
+def _unindented(part: Any, of: SchemaKind) -> Any:
     """Remove the indentation of docstrings from descriptions, which Python before 3.13 keeps.
 
     The descriptions of the fields of the configuration become one line each.
     """
     if isinstance(part, dict):
-        fold = of is Subject.CONFIG and "properties" not in part
+        fold = of is SchemaKind.CONFIG and "properties" not in part
         return {
             key: (" ".join(value.split()) if fold else cleandoc(value))
             if key == "description" and isinstance(value, str)
@@ -63,7 +63,7 @@ def _unindented(part: Any, of: Subject) -> Any:
     return [_unindented(item, of) for item in part] if isinstance(part, list) else part
 
 
-def schema_of(of: Subject) -> dict[str, Any]:
+def schema_of(of: SchemaKind) -> dict[str, Any]:
     """Return a JSON Schema as plain values."""
     import msgspec
     from pydantic import BaseModel
@@ -75,14 +75,14 @@ def schema_of(of: Subject) -> dict[str, Any]:
     from batchsched.config.schema import BatchSchedulerConfiguration
     from batchsched.manifests import schemas as manifests
 
-    if of is Subject.SNAPSHOT:
+    if of is SchemaKind.SNAPSHOT:
         return manifests.snapshot_schema()
-    if of is Subject.DECISION:
+    if of is SchemaKind.DECISION:
         return {"$schema": manifests.DIALECT, **msgspec.json.schema(Decision)}
-    models: dict[Subject, type[BaseModel]] = {
-        Subject.CONFIG: BatchSchedulerConfiguration,
-        Subject.PODGROUP: PodGroup,
-        Subject.QUEUE: Queue,
-        Subject.TOPOLOGY: Topology,
+    models: dict[SchemaKind, type[BaseModel]] = {
+        SchemaKind.CONFIG: BatchSchedulerConfiguration,
+        SchemaKind.PODGROUP: PodGroup,
+        SchemaKind.QUEUE: Queue,
+        SchemaKind.TOPOLOGY: Topology,
     }
     return {"$schema": manifests.DIALECT, **models[of].model_json_schema(by_alias=True)}

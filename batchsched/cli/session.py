@@ -15,7 +15,7 @@ import msgspec
 import typer
 from typing_extensions import override
 
-from batchsched.api.crd.validation import nearest
+from batchsched.api.crd.validation import suggest_name
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
@@ -95,7 +95,7 @@ def run_session(
       InvalidInput: the configuration cannot be used.
     """
     check_files_exist(files)
-    profile = profile_of(config, profile_name)
+    profile = profile_for_command(config, profile_name)
     moment = time.time() if now is None else now
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
         reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
@@ -112,7 +112,7 @@ def live_session(access: ClusterAccess, seed: int) -> DecidedSession:
       UnusableInput: no cluster can be reached, or the API server does not list a required resource.
       InvalidInput: the configuration cannot be used.
     """
-    profile = profile_of(access.config, access.profile)
+    profile = profile_for_command(access.config, access.profile)
     return _decide_live(asyncio.run(_list_cluster(access, profile)), profile, time.time(), seed)
 
 
@@ -130,7 +130,7 @@ def what_if_sessions(
     """
     from batchsched.scheduler.live_snapshot import WhatIf
 
-    profile = profile_of(access.config, access.profile)
+    profile = profile_for_command(access.config, access.profile)
     service = asyncio.run(_list_cluster(access, profile))
     now = time.time()
     before = _decide_live(service, profile, now, seed)
@@ -163,7 +163,7 @@ def _decide(
     return DecidedSession(snapshot, profile, now, seed, decision, runner.answers, stopwatch.calls)
 
 
-def profile_of(config: Path | None, name: str | None) -> Profile:
+def profile_for_command(config: Path | None, name: str | None) -> Profile:
     """Return the profile of a command; print settings without effect on standard_registry error.
 
     Raises:
@@ -175,7 +175,7 @@ def profile_of(config: Path | None, name: str | None) -> Profile:
     profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
     if name is not None and name not in profiles:
         raise InvalidInput(
-            f"there is no profile {name!r}; {nearest(name, list(profiles))}",
+            f"there is no profile {name!r}; {suggest_name(name, list(profiles))}",
             file=str(config or ""),
             field="profiles",
         )
@@ -183,7 +183,7 @@ def profile_of(config: Path | None, name: str | None) -> Profile:
     if config is not None:
         from batchsched.framework.runtime.registry import standard_registry
 
-        absent = standard_registry().passed_over(profile)
+        absent = standard_registry().ignored_plugins(profile)
         if absent:
             warnings = (*warnings, f"{config}: not installed, and ignored: {', '.join(absent)}")
         print_warnings([f"warning: {line}" for line in warnings])

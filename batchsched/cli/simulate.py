@@ -410,9 +410,9 @@ def base_profile(config: Path | None, name: str | None) -> Profile:
     Raises:
       InvalidInput: the file cannot be used, or there is no profile of that name.
     """
-    from batchsched.cli.session import profile_of
+    from batchsched.cli.session import profile_for_command
 
-    profile = profile_of(config, name)
+    profile = profile_for_command(config, name)
     if profile.extenders:
         print(
             "warning: a simulation does not call extenders, because they do not know the simulated cluster",

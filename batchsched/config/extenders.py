@@ -10,7 +10,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from batchsched.api.crd.validation import path
+from batchsched.api.crd.validation import field_path
 from batchsched.config.plugins import LARGEST_WEIGHT, KubernetesSettings, check_unique
 
 DEFAULT_TIMEOUT: Final = 5.0
@@ -18,7 +18,7 @@ _DURATION: Final = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def seconds_of(duration: str) -> float:
+def parse_duration(duration: str) -> float:
     """Parse a duration in Go syntax, such as `1m30s` or `100ms`, and return seconds.
 
     Raises:
@@ -32,7 +32,7 @@ def seconds_of(duration: str) -> float:
 
 
 def _duration(text: str) -> str:
-    seconds_of(text)
+    parse_duration(text)
     return text
 
 
@@ -110,7 +110,7 @@ class Extender(KubernetesSettings):
     @property
     def timeout_seconds(self) -> float:
         """Timeout of one call in seconds."""
-        return seconds_of(self.http_timeout) or DEFAULT_TIMEOUT
+        return parse_duration(self.http_timeout) or DEFAULT_TIMEOUT
 
 
 def check_one_binds(extenders: Sequence[Extender]) -> None:
@@ -122,8 +122,8 @@ def check_one_binds(extenders: Sequence[Extender]) -> None:
     binding = [index for index, extender in enumerate(extenders) if extender.bind_verb]
     if len(binding) > 1:
         raise ValueError(
-            f"{path(('extenders', binding[1], 'bindVerb'))}: only one extender may bind; remove bindVerb from the "
-            f"others"
+            f"{field_path(('extenders', binding[1], 'bindVerb'))}: only one extender may bind; "
+            f"remove bindVerb from the others"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from batchsched.api.crd.validation import path
+from batchsched.api.crd.validation import field_path
 from batchsched.config.extenders import Extender, check_one_binds
 from batchsched.config.plugins import KubernetesSettings, PluginConfig, Plugins, check_configured_once
 from batchsched.config.schema import BatchSchedulerConfiguration, ClientConnection, LeaderElection, Profile
@@ -47,7 +47,7 @@ class KubeLeaderElection(LeaderElection):
     resource_name: str = "kube-scheduler"
     resource_namespace: str = "kube-system"
 
-    def converted(self) -> LeaderElection:
+    def to_batchsched(self) -> LeaderElection:
         """Return the settings for batchsched.
 
         An unset Lease name becomes the default of batchsched, because kube-scheduler may run in the same cluster.
@@ -104,7 +104,7 @@ class KubeSchedulerConfiguration(KubernetesSettings):
     def _check_scheduler_names(self) -> None:
         names: list[str] = []
         for index, profile in enumerate(self.profiles):
-            place = path(("profiles", index, "schedulerName"))
+            place = field_path(("profiles", index, "schedulerName"))
             if not profile.scheduler_name and len(self.profiles) > 1:
                 raise ValueError(f"{place}: is required if there are several profiles; add it")
             if profile.scheduler_name in names:
@@ -113,7 +113,7 @@ class KubeSchedulerConfiguration(KubernetesSettings):
                 )
             names.append(profile.scheduler_name)
 
-    def converted(self) -> BatchSchedulerConfiguration:
+    def to_batchsched(self) -> BatchSchedulerConfiguration:
         """Return the equivalent configuration of batchsched, with defaults for fields that kube-scheduler lacks."""
         profiles = tuple(
             Profile(
@@ -131,7 +131,7 @@ class KubeSchedulerConfiguration(KubernetesSettings):
         )
         return BatchSchedulerConfiguration(
             profiles=profiles,
-            leader_election=self.leader_election.converted(),
+            leader_election=self.leader_election.to_batchsched(),
             client_connection=ClientConnection(kubeconfig=self.client_connection.kubeconfig),
         )
 
@@ -150,7 +150,7 @@ class KubeSchedulerConfiguration(KubernetesSettings):
         shared = "percentage_of_nodes_to_score"
         for index, profile in enumerate(self.profiles):
             if profile.percentage_of_nodes_to_score not in _VALUES_WITHOUT_WARNING[shared]:
-                place = path(("profiles", index, "percentageOfNodesToScore"))
+                place = field_path(("profiles", index, "percentageOfNodesToScore"))
                 lines.append(f"{place}: has no effect; {WITHOUT_EFFECT[shared]}")
         return tuple(lines)
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from batchsched.api.crd.validation import complaints
+from batchsched.api.crd.validation import field_errors
 from batchsched.config.kube_scheduler import KUBE_API_VERSION, KUBE_KIND, KubeSchedulerConfiguration
 from batchsched.config.schema import CONFIG_KIND, BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
@@ -36,7 +36,7 @@ def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration,
       InvalidInput: the file cannot be read, is not YAML, or has a field that is unknown or out of range.
     """
     file = str(source) if isinstance(source, Path) else ""
-    content = parsed(text_of(source) if isinstance(source, Path) else source, file)
+    content = parse_document(read_text(source) if isinstance(source, Path) else source, file)
     if content is None:
         return BatchSchedulerConfiguration(), ()
     if not isinstance(content, dict):
@@ -44,7 +44,7 @@ def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration,
     if _of_kube_scheduler(content):
         upstream = _validated(content, KubeSchedulerConfiguration, file)
         place = f"{file}: " if file else ""
-        return upstream.converted(), tuple(f"{place}{line}" for line in upstream.warnings())
+        return upstream.to_batchsched(), tuple(f"{place}{line}" for line in upstream.warnings())
     return _validated(content, BatchSchedulerConfiguration, file), ()
 
 
@@ -58,14 +58,14 @@ def _validated(content: dict[Any, Any], model: type[M], file: str) -> M:
         return model.model_validate(content)
     except ValidationError as error:
         kind = model.__name__
-        first, *further = complaints(error, model)
+        first, *further = field_errors(error, model)
         more = "".join(f"\n{file or kind}: {other.field}: {other.message}" for other in further)
         raise InvalidInput(
             first.message + more, file=file, object="" if file else kind, field=first.field
         ) from error
 
 
-def text_of(file: Path) -> str:
+def read_text(file: Path) -> str:
     """Read a text file in UTF-8.
 
     Raises:
@@ -79,7 +79,7 @@ def text_of(file: Path) -> str:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=str(file)) from error
 
 
-def parsed(text: str, file: str) -> Any:
+def parse_document(text: str, file: str) -> Any:
     """Parse one document of YAML or JSON.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from pydantic import Field, field_validator, model_validator
 
 from batchsched.api.crd.base import SpecPart
-from batchsched.api.crd.validation import path
+from batchsched.api.crd.validation import field_path
 
 DEFAULT_PLUGINS: Final = (
     "SchedulingGates",
@@ -184,9 +184,9 @@ class Plugins(KubernetesSettings):
                 places.append((f"{field.alias}.enabled", [plugin.name for plugin in plugin_set.enabled]))
         return tuple(places)
 
-    def names(self) -> tuple[tuple[str, str], ...]:
+    def list_plugin_fields(self) -> tuple[tuple[str, str], ...]:
         """Return (path of the field below `plugins`, plugin name) for every plugin that is enabled or disabled."""
-        named = [(path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
+        named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
         for place, names in self.enabled_by_place():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]
         for name, field in type(self).model_fields.items():
@@ -194,7 +194,7 @@ class Plugins(KubernetesSettings):
             if isinstance(plugin_set, PluginSet):
                 alias = str(field.alias)
                 named += [
-                    (path((alias, "disabled", index, "name")), plugin.name)
+                    (field_path((alias, "disabled", index, "name")), plugin.name)
                     for index, plugin in enumerate(plugin_set.disabled)
                 ]
         return tuple((place, name) for place, name in named if name != ALL)

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.crd.base import SpecPart
-from batchsched.config.extenders import Duration, Extender, check_one_binds, ignored_resources, seconds_of
+from batchsched.config.extenders import Duration, Extender, check_one_binds, ignored_resources, parse_duration
 from batchsched.config.plugins import KubernetesSettings, PluginConfig, Plugins, check_configured_once
 
 
@@ -37,11 +37,11 @@ class LeaderElection(KubernetesSettings):
     def _check_periods(self) -> Self:
         if not self.leader_elect:
             return self
-        if seconds_of(self.lease_duration) <= seconds_of(self.renew_deadline):
+        if parse_duration(self.lease_duration) <= parse_duration(self.renew_deadline):
             raise ValueError(f"leaseDuration: expected more than renewDeadline, found {self.lease_duration}")
-        if seconds_of(self.renew_deadline) <= seconds_of(self.retry_period):
+        if parse_duration(self.renew_deadline) <= parse_duration(self.retry_period):
             raise ValueError(f"renewDeadline: expected more than retryPeriod, found {self.renew_deadline}")
-        if seconds_of(self.retry_period) <= 0:
+        if parse_duration(self.retry_period) <= 0:
             raise ValueError(f"retryPeriod: expected more than 0, found {self.retry_period}")
         return self
 

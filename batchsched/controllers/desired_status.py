@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.quantity import show
+from batchsched.api.core.quantity import format_quantity
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between
@@ -71,7 +71,7 @@ class QueueAllocation:
     fair_share: Mapping[str, int] | None = None
 
 
-def phase(minimum: int, counts: PodCounts, verdict: LastRefusal) -> GangPhase:
+def initial_phase(minimum: int, counts: PodCounts, verdict: LastRefusal) -> GangPhase:
     """Return the phase that the pods of a gang show, whatever its phase was before."""
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
@@ -93,7 +93,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Last
     """
     if before in TERMINAL_PHASES:
         return before
-    shown = phase(minimum, counts, verdict)
+    shown = initial_phase(minimum, counts, verdict)
     changes_between(before, shown)
     return shown
 
@@ -179,7 +179,7 @@ def desired_upstream_condition(
       before: The conditions that it has.
       now: Seconds since 1970.
     """
-    gang_phase = phase(group.min_member, counts, verdict)
+    gang_phase = initial_phase(group.min_member, counts, verdict)
     true, reason, message = _scheduled(group, gang_phase, counts, verdict)
     present = next((condition for condition in before if condition["type"] == kind), {})
     if not true and (verdict.refusal is None or present.get("status") == "True"):
@@ -225,7 +225,7 @@ def desired_queue_status(queue: Queue, allocation: QueueAllocation, before: Cond
 
 
 def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {name: show(name, amount) for name, amount in sorted(amounts.items()) if amount > 0}
+    return {name: format_quantity(name, amount) for name, amount in sorted(amounts.items()) if amount > 0}
 
 
 def _condition(

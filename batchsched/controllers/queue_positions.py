@@ -90,7 +90,7 @@ class QueueOrders:
             table = lay_out(tree, no_capacity, QueueDemand({}, {}))
             chosen = policies.list_by_row(table)
             for name in tree.queues:
-                self._policy_by_queue[name] = chosen[table.home(name)].gangs or self._default
+                self._policy_by_queue[name] = chosen[table.own_row(name)].gangs or self._default
 
     def policy_of(self, queue: str) -> Policy:
         """Return the policy that orders the PodGroups of a queue."""

@@ -50,9 +50,9 @@ class AssumedPodExpiry:
         self._handle_pod = handle_pod
         self._reads: dict[str, asyncio.Task[None]] = {}
 
-    def turn(self, now: float) -> None:
+    def run_once(self, now: float) -> None:
         """Start to read the pods that are overdue."""
-        for assumed in self._cache.overdue(now):
+        for assumed in self._cache.unconfirmed_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))
 
@@ -68,7 +68,7 @@ class AssumedPodExpiry:
         finally:
             del self._reads[assumed.pod]
         # If the pod was read with a node, `handle_pod` has confirmed it, and `forget` changes nothing.
-        if self._cache.forget(assumed.pod, assumed.assumption.node):
+        if self._cache.unassume(assumed.pod, assumed.assumption.node):
             _LOG.warning(
                 "%s is not bound to %s, though its binding was taken", assumed.pod, assumed.assumption.node
             )
@@ -118,7 +118,7 @@ class StaleGangs:
         self._tried: dict[str, float] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    def turn(self, now: float) -> None:
+    def run_once(self, now: float) -> None:
         """Check the gangs that changed, and start to roll back the gangs that are stale."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
@@ -144,7 +144,7 @@ class StaleGangs:
     def _gangs_to_judge(self) -> set[str]:
         """Return the gangs that may have become, or ceased to be, partially bound."""
         no_longer_busy = {identity for identity in self._doubtful if not self._busy(identity)}
-        changed = {identity for identity in self._changed_gangs.read() if not is_single_pod(identity)}
+        changed = {identity for identity in self._changed_gangs.take() if not is_single_pod(identity)}
         return changed | no_longer_busy
 
     def _placed(self, gang: GangPods | None) -> list[Pod]:

@@ -106,13 +106,13 @@ class StatusController:
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
             await self._throttle.wait()
-            await self.turn()
+            await self.run_once()
 
     async def drain(self) -> None:
         """Write all queued gangs and queues. The conditions of pods are left to the next leader."""
         while True:
             self._queued_pods.clear()
-            await self.turn()
+            await self.run_once()
             if not self._queued:
                 return
 
@@ -121,7 +121,7 @@ class StatusController:
         gang = self._cache.gangs.get(identity)
         return gang is not None and bool(gang.placed()) and not gang.is_pending
 
-    async def turn(self) -> None:
+    async def run_once(self) -> None:
         """Queue the objects that changed, and write a part of the queue."""
         async with self._turn:
             self._queue_changes()
@@ -134,7 +134,7 @@ class StatusController:
             await asyncio.gather(*(send_change(change) for change in self._next_changes()))
 
     def _queue_changes(self) -> None:
-        self.enqueue({key_of(identity) for identity in self._changed_gangs.read()})
+        self.enqueue({key_of(identity) for identity in self._changed_gangs.take()})
         monotonic = self._clock.monotonic()
         if (
             monotonic - self._positions_at >= POSITIONS_SECONDS

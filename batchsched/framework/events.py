@@ -85,7 +85,7 @@ class Action(Flag):
     ALL = ADD | DELETE | UPDATE
 
 
-def written(action: Action) -> str:
+def action_name(action: Action) -> str:
     """Return the name of a single action in kube-scheduler's spelling."""
     if action is Action.UPDATE_OTHER or action is Action.UPDATE:
         return "Update"
@@ -110,7 +110,9 @@ class ClusterEvent:
     def label(self) -> str:
         """The name in the metric `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
         target = self.resource is Resource.TARGET_POD
-        return self.named or f"{Resource.UNSCHEDULED_POD if target else self.resource}{written(self.action)}"
+        return (
+            self.named or f"{Resource.UNSCHEDULED_POD if target else self.resource}{action_name(self.action)}"
+        )
 
     @property
     def wildcard(self) -> bool:

@@ -218,12 +218,12 @@ class ExtenderChain:
         """The number of extenders."""
         return len(self._extenders)
 
-    def begin(self) -> None:
+    def begin_session(self) -> None:
         """Begin a session: extenders that failed in an earlier one are called again."""
         self._failed.clear()
         self.ignored.clear()
 
-    def interested(self, pod: Pod) -> bool:
+    def is_interested(self, pod: Pod) -> bool:
         """Return True if an extender manages a resource that the pod requests, or manages all pods."""
         return any(_manages(one, pod) for one in self._extenders)
 
@@ -263,7 +263,7 @@ class ExtenderChain:
             if answer is not None:
                 verdict = _verdict(extender, answer, remaining, table)
                 refused.append((extender.url_prefix, verdict))
-                remaining &= verdict.fits
+                remaining &= verdict.feasible
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:

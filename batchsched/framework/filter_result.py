@@ -35,28 +35,28 @@ class FilterResult:
     narrowed_by: tuple[str, ...] = ()
     outside: BoolArray | None = None
 
-    def only(self, allowed: BoolArray) -> "FilterResult":
+    def restricted_to(self, allowed: BoolArray) -> "FilterResult":
         """Return a result in which the nodes outside of `allowed` [N] are excluded."""
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
-    def asking_at(self, node: int) -> "FilterResult":
+    def without_prefilter_exclusion(self, node: int) -> "FilterResult":
         """Return a result in which only the Filters decide about node j, even if a PreFilter excluded it."""
         if self.outside is None or not self.outside[node]:
             return self
         outside, fits, refused_by = self.outside.copy(), self.fits.copy(), self.refused_by.copy()
         outside[node] = False
-        refusing = (by for by, verdict in enumerate(self.verdicts) if not verdict.fits[node])
+        refusing = (by for by, verdict in enumerate(self.verdicts) if not verdict.feasible[node])
         refused_by[node] = next(refusing, -1)
         fits[node] = refused_by[node] < 0
         return replace(self, fits=fits, refused_by=refused_by, outside=outside)
 
-    def refusing(self, refusals: Sequence[tuple[str, Verdict]]) -> "FilterResult":
+    def with_refusals(self, refusals: Sequence[tuple[str, Verdict]]) -> "FilterResult":
         """Return a result with more refusals, such as those of extenders: name → verdict about all N nodes."""
         fits, refused_by = self.fits.copy(), self.refused_by.copy()
         for number, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):
-            refused_by[fits & ~verdict.fits] = number
-            fits &= verdict.fits
+            refused_by[fits & ~verdict.feasible] = number
+            fits &= verdict.feasible
         names, verdicts = zip(*refusals, strict=True) if refusals else ((), ())
         return replace(
             self,
@@ -84,7 +84,7 @@ class FilterResult:
             return Code.SUCCESS
         return Code.UNRESOLVABLE if self.verdicts[by].unresolvable[node] else Code.UNSCHEDULABLE
 
-    def helpable(self) -> list[int]:
+    def preemption_may_help(self) -> list[int]:
         """Return the nodes with code Unschedulable: evictions may help there."""
         everywhere = range(len(self.fits))
         if not self.status.ok:

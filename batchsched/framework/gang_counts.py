@@ -45,7 +45,7 @@ class GangCount:
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
 
-    def count(self, pod: Pod, change: int) -> None:
+    def change_placed(self, pod: Pod, change: int) -> None:
         """Change the number of placed pods by 1 or -1."""
         self.placed += change
         if self.sub_minimum:
@@ -111,9 +111,9 @@ class WaitingPods:
 
     def rejection(self, gang: str) -> Status:
         """Return the first rejection of a pod of the gang, or Success."""
-        return next((one.rejection for one in self.of(gang) if not one.rejection.ok), SUCCESS)
+        return next((one.rejection for one in self.of_gang(gang) if not one.rejection.ok), SUCCESS)
 
-    def of(self, gang: str) -> Iterable[WaitingPod]:
+    def of_gang(self, gang: str) -> Iterable[WaitingPod]:
         """The waiting pods of a gang, in the order in which they were added."""
         return self._gangs.get(gang, {}).values()
 
@@ -123,7 +123,7 @@ class WaitingPods:
             if waiting.until:
                 waiting.allow(plugin)
 
-    def drop(self, gang: str) -> None:
+    def remove_gang(self, gang: str) -> None:
         """Remove a gang's waiting pods."""
         self._gangs.pop(gang, None)
 

@@ -30,16 +30,16 @@ class PodClass:
     kin: "PodClass | None" = None
 
     @property
-    def first(self) -> "PodClass":
+    def cache_key_class(self) -> "PodClass":
         """The class under which the results of this class are cached."""
         return self.kin or self
 
-    def showing(self, pod: Pod) -> "PodClass":
+    def with_pod(self, pod: Pod) -> "PodClass":
         """Return the class with another of its pods in `pod`."""
         return replace(self, pod=pod)
 
     @classmethod
-    def of(cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0) -> "PodClass":
+    def of_pod(cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0) -> "PodClass":
         """Create the class of a pod with its requests. Column 0 is the pod count."""
         asked = np.flatnonzero(requests[1:] > 0).astype(np.int32) + 1
         return cls(pod, requests, np.asarray(nonzero, np.int64), asked.astype(np.int32), priority)

@@ -26,7 +26,7 @@ from batchsched.framework.nodes.pod_table import HostPort, host_ports
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import (
     SUCCESS,
@@ -115,11 +115,11 @@ class PreemptionDryRun:
         view = self._view(everyone)
         fits = np.ones(len(self.nodes), np.bool_)
         for plugin in self._filters:
-            answer = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
+            answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
             verdict = answers.verdict(plugin, answer, len(view))
-            for row in np.flatnonzero(fits & ~verdict.fits).tolist():
+            for row in np.flatnonzero(fits & ~verdict.feasible).tolist():
                 statuses[row] = verdict.status_at(row, name_of(plugin))
-            fits &= verdict.fits
+            fits &= verdict.feasible
         return statuses
 
     def fits(self, rows: IndexArray) -> BoolArray:
@@ -131,8 +131,8 @@ class PreemptionDryRun:
         view = self._view(rows)
         fits = np.ones(len(rows), np.bool_)
         for plugin in self._counting:
-            answer = ask(plugin, "Filter", plugin.filter, self._pod, view, self._state)
-            fits &= answers.verdict(plugin, answer, len(view)).fits
+            answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
+            fits &= answers.verdict(plugin, answer, len(view)).feasible
         return fits
 
     def _view(self, rows: IndexArray) -> PreemptionCase:
@@ -176,7 +176,7 @@ class Nominations:
     priority_of: Callable[[Pod], int] = stated_priority
 
     @classmethod
-    def of(
+    def of_pods(
         cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = stated_priority
     ) -> "Nominations":
         """Return the nominations of pods with a node of the table in `status.nominatedNodeName`."""
@@ -187,7 +187,7 @@ class Nominations:
                 pods_on[node] = (*pods_on.get(node, ()), pod)
         return cls(pods_on, priority_of)
 
-    def rivals(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
+    def competing_pods(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
         """Return the other pods of equal or higher priority that are nominated for a node."""
         return tuple(
             nominated
@@ -240,7 +240,7 @@ class SingleNodeDryRun:
         # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
         rivals = [
             rival
-            for rival in handle.nominations.rivals(handle.pod, self._node)
+            for rival in handle.nominations.competing_pods(handle.pod, self._node)
             if rival.key not in handle.table.pods
         ]
         if not rivals:
@@ -271,7 +271,7 @@ class SingleNodeDryRun:
         for plugin in handle.following:
             if name_of(plugin) not in state.skip_filter:
                 point, call = ("AddPod", plugin.add_pod) if come else ("RemovePod", plugin.remove_pod)
-                ask(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
+                call_plugin(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
 
     def _move(self, pod: Pod, *, come: bool) -> None:
         table = self._handle.table
@@ -292,7 +292,7 @@ class SingleNodeDryRun:
         for plugin in self._handle.pipeline.filters:
             if name_of(plugin) in state.skip_filter:
                 continue
-            verdict = ask(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
+            verdict = call_plugin(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
             if verdict.refused.any():
                 return verdict.status_at(0, name_of(plugin))
         return SUCCESS
@@ -358,8 +358,10 @@ class Handle:
     def trials(self, nodes: Sequence[int]) -> PreemptionDryRun:
         """Start a dry run on those of some nodes for which no pod of equal or higher priority is nominated."""
         together: Sequence[int] = ()
-        if self.pipeline.foresees(self.scan.state):
-            waited_for = {node for node in self.nominations.pods if self.nominations.rivals(self.pod, node)}
+        if self.pipeline.depends_on_requests_only(self.scan.state):
+            waited_for = {
+                node for node in self.nominations.pods if self.nominations.competing_pods(self.pod, node)
+            }
             together = [node for node in nodes if node not in waited_for]
         return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
@@ -404,7 +406,7 @@ def filter_with_nominations(
         if (own.fits if allowed is None else own.fits & allowed).any():
             return own
     if sampling is not None:
-        result = sampling.narrowed(result, allowed)
+        result = sampling.limit_to_sample(result, allowed)
     return extend(result)
 
 
@@ -434,9 +436,9 @@ def beside_nominated(handle: Handle) -> FilterResult:
         return scan
     own = table.index.get(pod.pod.status.nominated_node_name)
     if own is not None:
-        scan = scan.asking_at(own)
+        scan = scan.without_prefilter_exclusion(own)
     for node in sorted(nominations.pods):
-        if (scan.outside is not None and scan.outside[node]) or not nominations.rivals(pod, node):
+        if (scan.outside is not None and scan.outside[node]) or not nominations.competing_pods(pod, node):
             continue
         with handle.trial(node) as trial:
             refusal = trial.refusal_beside_nominated()
@@ -478,7 +480,9 @@ def make_room(handle: Handle) -> PostFilterAnswer:
     first = ""
     node: str | None = None
     for plugin in handle.pipeline.postfilters:
-        answer_of_plugin = ask(plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle)
+        answer_of_plugin = call_plugin(
+            plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle
+        )
         answer = answers.postfiltered(plugin, answer_of_plugin, handle.table.index)
         if answer.status.code is Code.SUCCESS:
             _check_victims(plugin, answer, handle)

@@ -108,7 +108,7 @@ class Verdict:
     unresolvable: BoolArray
 
     @property
-    def fits(self) -> BoolArray:
+    def feasible(self) -> BoolArray:
         """[n] the nodes without a reason."""
         fits: BoolArray = ~np.asarray(self.refused.any(axis=0))
         return fits
@@ -122,7 +122,7 @@ class Verdict:
         code = Code.UNRESOLVABLE if self.unresolvable[node] else Code.UNSCHEDULABLE
         return Status(code, self.reasons_at(node), plugin)
 
-    def among(self, nodes: IndexArray, count: int) -> "Verdict":
+    def expanded_to(self, nodes: IndexArray, count: int) -> "Verdict":
         """Return this answer about n of `count` nodes as an answer about all of them; the others are not refused."""
         refused, unresolvable = np.zeros((len(self.reasons), count), np.bool_), np.zeros(count, np.bool_)
         refused[:, nodes] = self.refused

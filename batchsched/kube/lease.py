@@ -100,7 +100,7 @@ class Lease:
             await self._clock.sleep(self._terms.retry * (1 + self._clock.jitter() / 5))
         _LOG.info("%s leads (%s/%s)", self.identity, self._namespace, self._name)
 
-    async def keep(self) -> None:
+    async def renew_until_lost(self) -> None:
         """Renew the Lease. Return when another replica may lead."""
         while True:
             await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining())))

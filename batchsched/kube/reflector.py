@@ -23,7 +23,7 @@ import msgspec
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import ApiResource, Connection
-from batchsched.ports.cluster import Clock, Sink
+from batchsched.ports.cluster import Clock, ObjectSink
 
 PAGE: Final = 500
 _DEADLINE: Final = 60.0
@@ -153,7 +153,7 @@ class Reflector:
         self,
         connection: Connection,
         resource: ApiResource,
-        sink: Sink[Any],
+        sink: ObjectSink[Any],
         clock: Clock,
         *,
         terms: ReflectorTimes | None = None,

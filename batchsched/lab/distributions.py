@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.lab.figure import Figure, axis, clock_axis, rounded, series
+from batchsched.lab.figure import Figure, axis, clock_axis, rounded, series_color
 from batchsched.lab.trial import Floats, Trial
 
 _WAITS: Final = "Time from submission to start; waits below 1 s are drawn at 1 s."
@@ -134,6 +134,6 @@ def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[st
         "pointpos": 0,
         "jitter": 0,
         "offsetgroup": str(index),
-        "line": {"color": series(index), "width": 1.5},
-        "marker": {"color": series(index), "size": 5, "symbol": index % 8},
+        "line": {"color": series_color(index), "width": 1.5},
+        "marker": {"color": series_color(index), "size": 5, "symbol": index % 8},
     }

@@ -165,7 +165,7 @@ DASHES: Final = ("solid", "dash", "dot", "dashdot", "16px,4px", "12px,3px,2px,3p
 """Dashes for the lines, one for each color, so that no two lines look alike."""
 
 
-def series(index: int) -> str:
+def series_color(index: int) -> str:
     """Return the color name of a series; colors repeat after the last one."""
     return f"$series{index % SERIES}"
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from batchsched.api.core.node import Node
 from batchsched.lab.distributions import size_bounds, size_class
-from batchsched.lab.figure import SERIES, Figure, TimeUnit, axis, duration, series, time_axis, time_unit
-from batchsched.lab.trial import GPUS, Trial, eventful
+from batchsched.lab.figure import SERIES, Figure, TimeUnit, axis, duration, series_color, time_axis, time_unit
+from batchsched.lab.trial import GPUS, Trial, end_of_events
 from batchsched.simulator.result import GangRecord
 
 MAX_NODES = 64
@@ -33,7 +33,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class LaneRows:
     """The nodes of a chart.
 
     Args:
@@ -70,14 +70,14 @@ class _Lanes:
         return chosen
 
 
-def rows(capacities: Mapping[str, int], limit: int = MAX_NODES) -> Rows:
+def node_rows(capacities: Mapping[str, int], limit: int = MAX_NODES) -> LaneRows:
     """Return the first nodes by natural order of names (n2 before n10), with a lane for each unit."""
     names = tuple(sorted(capacities, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
         lanes[name] = range(first, first + max(capacities[name], 1))
         first = lanes[name].stop
-    return Rows(names, lanes, len(capacities))
+    return LaneRows(names, lanes, len(capacities))
 
 
 def capacities(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
@@ -110,7 +110,7 @@ def _peaks(trial: Trial) -> dict[str, int]:
     return peak
 
 
-def lay_out(trial: Trial, drawn: Rows) -> list[_Bar]:
+def lay_out(trial: Trial, drawn: LaneRows) -> list[_Bar]:
     """Assign lanes to each gang on the drawn nodes while it runs; adjacent lanes form one bar.
 
     Returns:
@@ -136,9 +136,9 @@ def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]
     """Draw a chart for each policy, all with the same nodes, time span and colors."""
     if not trials or not nodes:
         return ()
-    drawn = rows(capacities(trials, nodes))
+    drawn = node_rows(capacities(trials, nodes))
     bars = [lay_out(trial, drawn) for trial in trials]
-    shown = eventful(trials)
+    shown = end_of_events(trials)
     longer = [trial_bars for trial_bars in bars if len(trial_bars) > MAX_BARS_PER_POLICY]
     until = min([shown, *(trial_bars[MAX_BARS_PER_POLICY].start for trial_bars in longer)])
     colours = _Colours.of(trials)
@@ -181,7 +181,7 @@ class _Colours:
         return self.names.index(size_class(int(trial.units[gang]), self.bounds))
 
 
-def _gantt(trial: Trial, drawn: Rows, bars: Sequence[_Bar], colours: _Colours, until: float) -> Figure:
+def _gantt(trial: Trial, drawn: LaneRows, bars: Sequence[_Bar], colours: _Colours, until: float) -> Figure:
     unit = time_unit(until)
     groups: list[list[_Bar]] = [[] for _ in colours.names]
     for bar in bars:
@@ -240,13 +240,13 @@ def _trace(trial: Trial, group: Sequence[_Bar], name: str, index: int, unit: Tim
             f"<br>waited %{{customdata[3]}}<extra>{name}</extra>"
         ),
         "marker": {
-            "color": series(index),
+            "color": series_color(index),
             "line": {"color": "$paper", "width": 0.5},
         },
     }
 
 
-def _caption(trial: Trial, drawn: Rows, until: float) -> str:
+def _caption(trial: Trial, drawn: LaneRows, until: float) -> str:
     high = "it has GPUs" if trial.unit == GPUS else "the most pods that it ever held"
     text = f"A row is a node, as high as {high}; a bar is a gang, gaps are idle."
     if len(drawn.names) < drawn.of:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.api.crd.validation import nearest
+from batchsched.api.crd.validation import suggest_name
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.figure import HOUR, duration
@@ -75,7 +75,7 @@ def measure_named(key: str, field: str) -> Measure:
     """
     measure = BY_KEY.get(key)
     if measure is None:
-        raise InvalidInput(f"there is no measure {key!r}; {nearest(key, list(BY_KEY))}", field=field)
+        raise InvalidInput(f"there is no measure {key!r}; {suggest_name(key, list(BY_KEY))}", field=field)
     return measure
 
 

@@ -22,7 +22,7 @@ _PRECISE: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class MeanInterval:
     """A mean and the half width of its 95 % confidence interval; nan if there is only one value."""
 
     value: float
@@ -30,10 +30,10 @@ class Mean:
     count: int
 
     @staticmethod
-    def of(values: Sequence[float]) -> "Mean":
+    def of_values(values: Sequence[float]) -> "MeanInterval":
         """Return the mean of independent values."""
         width = quantile(len(values) - 1) * stdev(values) / sqrt(len(values)) if len(values) > 1 else nan
-        return Mean(fmean(values), width, len(values))
+        return MeanInterval(fmean(values), width, len(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class PairedComparison:
     """
 
     measure: Measure
-    base: Mean
-    other: Mean
-    difference: Mean
+    base: MeanInterval
+    other: MeanInterval
+    difference: MeanInterval
     lower: float
     verdict: str
 
@@ -113,14 +113,19 @@ def _compare_by(
     base = [before[measure.key] for before, _ in pairs]
     other = [after[measure.key] for _, after in pairs]
     differences = [after - before for before, after in zip(base, other, strict=True)]
-    difference = Mean.of(differences)
+    difference = MeanInterval.of_values(differences)
     lower = fmean(change < 0 for change in differences)
     return PairedComparison(
-        measure, Mean.of(base), Mean.of(other), difference, lower, _verdict(measure, difference)
+        measure,
+        MeanInterval.of_values(base),
+        MeanInterval.of_values(other),
+        difference,
+        lower,
+        _verdict(measure, difference),
     )
 
 
-def _verdict(measure: Measure, difference: Mean) -> str:
+def _verdict(measure: Measure, difference: MeanInterval) -> str:
     if difference.value == 0 and not difference.half_width > 0:
         return "same"
     if not abs(difference.value) > difference.half_width:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from batchsched import __version__
 from batchsched.api.crd.queue import Queue, QueueSpec
-from batchsched.api.crd.validation import complaints
+from batchsched.api.crd.validation import field_errors
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
@@ -101,14 +101,14 @@ class Run:
         try:
             spec = QueueSpec.model_validate({**spec_fields, **fields})
         except ValidationError as error:
-            first = complaints(error, QueueSpec)[0]
+            first = field_errors(error, QueueSpec)[0]
             raise InvalidInput(
                 first.message, object=f"policy {self.policy}: queue {queue.name}", field=first.field
             ) from error
         return queue.model_copy(update={"spec": spec})
 
 
-def plan(scenario: Scenario) -> tuple[Run, ...]:
+def plan_runs(scenario: Scenario) -> tuple[Run, ...]:
     """Return the runs of a scenario, ordered by workload, policy and seed.
 
     Raises:
@@ -121,9 +121,9 @@ def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[
     """Yield the runs of the given policies and seeds over the workloads of a scenario.
 
     Raises:
-      InvalidInput: As for `plan`.
+      InvalidInput: As for `plan_runs`.
     """
-    profiles = [profile_of(scenario.profile, policy) for policy in policies]
+    profiles = [policy_profile(scenario.profile, policy) for policy in policies]
     for workload in scenario.workloads:
         digests = {str(path): _digest(path) for path in _files(workload)}
         for policy, profile in zip(policies, profiles, strict=True):
@@ -142,7 +142,7 @@ def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[
                 )
 
 
-def profile_of(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
+def policy_profile(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
     """Return the profile of a policy.
 
     Raises:
@@ -155,7 +155,7 @@ def profile_of(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
         field = error.field.removeprefix("profiles[].")
         raise InvalidInput(error.message, object=f"policy {policy.name}", field=f"profile.{field}") from error
     except ValidationError as error:
-        first = complaints(error, Profile)[0]
+        first = field_errors(error, Profile)[0]
         raise InvalidInput(
             first.message, object=f"policy {policy.name}", field=f"profile.{first.field}"
         ) from error

@@ -6,14 +6,14 @@ from math import isnan
 from typing import Final
 
 from batchsched.api.core.node import Node
-from batchsched.api.core.quantity import show
+from batchsched.api.core.quantity import format_quantity
 from batchsched.lab.distributions import waits_and_slowdowns_by_queue, waits_and_slowdowns_by_size
 from batchsched.lab.document import Cell, Document, Line, Section, Table, nonempty_sections
-from batchsched.lab.figure import SERIES, Figure, axis, duration, series
+from batchsched.lab.figure import SERIES, Figure, axis, duration, series_color
 from batchsched.lab.gantt import gantts
 from batchsched.lab.measures import FOOTNOTE, Measure, Outcome, best_of, summarize
 from batchsched.lab.pairs import (
-    Mean,
+    MeanInterval,
     PairedComparison,
     by_workload,
     compare_pairs,
@@ -114,7 +114,7 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
             totals[resource] = totals.get(resource, 0) + amount
     named = sorted(totals, key=lambda name: (not name.endswith("/gpu"), name))
     parts = [
-        f"{show(name, totals[name])} {resource_label(name, plural=True)}"
+        f"{format_quantity(name, totals[name])} {resource_label(name, plural=True)}"
         for name in named
         if totals[name] and (name in ("cpu", "memory") or name.endswith("/gpu"))
     ]
@@ -188,7 +188,7 @@ def _comparison_by(comparisons: Sequence[PairedComparison], measure: Measure) ->
     return next(comparison for comparison in comparisons if comparison.measure is measure)
 
 
-def _interval(measure: Measure, mean: Mean) -> str:
+def _interval(measure: Measure, mean: MeanInterval) -> str:
     return "" if isnan(mean.half_width) else f"± {measure.show(mean.half_width)}"
 
 
@@ -264,7 +264,7 @@ def _bar_chart(
         "text": texts,
         "textposition": "outside",
         "cliponaxis": False,
-        "marker": {"color": [series(index) for index in range(len(policies))]},
+        "marker": {"color": [series_color(index) for index in range(len(policies))]},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
     if errors:

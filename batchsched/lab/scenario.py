@@ -12,8 +12,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from batchsched.api.crd.base import SpecPart
 from batchsched.api.crd.queue import Queue
-from batchsched.api.crd.validation import complaints
-from batchsched.config.load import parsed, text_of
+from batchsched.api.crd.validation import field_errors
+from batchsched.config.load import parse_document, read_text
 from batchsched.errors import InvalidInput
 
 Name = Annotated[str, Field(min_length=1, max_length=80)]
@@ -257,7 +257,7 @@ def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
     Raises:
       InvalidInput: the file cannot be used, with the field and what to change.
     """
-    content: Any = parsed(text_of(path), str(path))
+    content: Any = parse_document(read_text(path), str(path))
     if not isinstance(content, dict):
         raise InvalidInput("expected a mapping with workloads and policies", file=str(path))
     for place, value in changes:
@@ -265,7 +265,7 @@ def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
-        first, *further = complaints(error, Scenario)
+        first, *further = field_errors(error, Scenario)
         more = "".join(f"\n{path}: {complaint.field}: {complaint.message}" for complaint in further)
         raise InvalidInput(first.message + more, file=str(path), field=first.field) from error
     return scenario.model_copy(

@@ -8,9 +8,19 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.lab.fairness import Fairness
-from batchsched.lab.figure import SERIES, Figure, axis, dash, duration, rounded, series, time_axis, time_unit
+from batchsched.lab.figure import (
+    SERIES,
+    Figure,
+    axis,
+    dash,
+    duration,
+    rounded,
+    series_color,
+    time_axis,
+    time_unit,
+)
 from batchsched.lab.measures import Outcome
-from batchsched.lab.trial import Floats, Trial, eventful, resource_label
+from batchsched.lab.trial import Floats, Trial, end_of_events, resource_label
 
 MAX_POINTS: Final = 600
 """Number of points of a line: more cannot be distinguished on a screen."""
@@ -77,7 +87,7 @@ def slug(text: str) -> str:
 def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) -> Figure:
     """Add a line for each policy to a figure."""
     end = max((trial.end for trial in trials), default=0.0)
-    shown = eventful(trials)
+    shown = end_of_events(trials)
     unit = time_unit(shown)
     edges = np.linspace(0.0, shown, MAX_POINTS + 1)
     if shown < end:
@@ -104,7 +114,7 @@ def _line(
         "name": policy,
         "x": times,
         "y": values,
-        "line": {"color": series(index), "width": 2, "shape": "hv", "dash": dash(index)},
+        "line": {"color": series_color(index), "width": 2, "shape": "hv", "dash": dash(index)},
         "hovertemplate": f"{value_format}<extra>{policy}</extra>",
     }
 
@@ -234,6 +244,6 @@ def _area(name: str, index: int, row: int, times: Floats, values: Floats) -> dic
         "yaxis": ("y", "y2")[row],
         "x": rounded(times, 4),
         "y": rounded(values, 4),
-        "line": {"color": series(index), "width": 1, "shape": "hv"},
+        "line": {"color": series_color(index), "width": 1, "shape": "hv"},
         "hovertemplate": f"%{{y:.1f}}<extra>{name}, {kind}</extra>",
     }

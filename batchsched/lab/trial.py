@@ -78,7 +78,7 @@ def resource_label(resource: str, *, plural: bool = False) -> str:
     return f"{label}s" if label and plural else label or name
 
 
-def eventful(trials: Sequence[Trial]) -> float:
+def end_of_events(trials: Sequence[Trial]) -> float:
     """Return the end of the time axis in seconds: shortly after the last start, without the long tail of the run."""
     end = max((trial.end for trial in trials), default=0.0)
     if any(np.isnan(trial.started).any() for trial in trials):

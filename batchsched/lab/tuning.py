@@ -67,20 +67,20 @@ class TuningResult:
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
-    def promised(self) -> bool:
+    def is_better_in_search(self) -> bool:
         """True if the best setting is better than the stated policy on the seeds of the search."""
         return self.best.value > self.base if self.maximised else self.best.value < self.base
 
     @property
-    def improved(self) -> bool:
+    def is_better_held_out(self) -> bool:
         """True if the best setting is significantly better on the held-out seeds."""
         return self._gain > 0 and self._gain >= self.objective.difference.half_width
 
     @property
-    def seeds_to_tell(self) -> int | None:
+    def seeds_to_detect_gain(self) -> int | None:
         """The number of held-out seeds needed to detect the observed gain; None if there is no gain."""
         difference = self.objective.difference
-        if self.improved or not self._gain > 0 or not isfinite(difference.half_width):
+        if self.is_better_held_out or not self._gain > 0 or not isfinite(difference.half_width):
             return None
         # The interval shrinks with the square root of the number of seeds.
         return ceil(difference.count * (difference.half_width / self._gain) ** 2)
@@ -91,7 +91,7 @@ class TuningResult:
         return difference if self.maximised else -difference
 
     @property
-    def costs(self) -> tuple[PairedComparison, ...]:
+    def worse_measures(self) -> tuple[PairedComparison, ...]:
         """The other measures that are significantly worse."""
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 

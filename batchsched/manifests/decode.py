@@ -24,7 +24,7 @@ from batchsched.api.core.volume import (
     StorageClass,
 )
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.crd.validation import FieldError, complaints
+from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.api.external_podgroups import ForeignPodGroup, converted_pod_group
 from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
@@ -43,12 +43,12 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 """Reference count of a spec that only the table refers to: the table's reference and that of the counting call."""
 
 
-class Refused(Exception):
+class DecodeRefused(Exception):
     """The errors of an object by field; caught where the object is set aside."""
 
-    def __init__(self, complaints: tuple[FieldError, ...]) -> None:
-        super().__init__("; ".join(f"{complaint.field}: {complaint.message}" for complaint in complaints))
-        self.complaints = complaints
+    def __init__(self, field_errors: tuple[FieldError, ...]) -> None:
+        super().__init__("; ".join(f"{complaint.field}: {complaint.message}" for complaint in field_errors))
+        self.complaints = field_errors
 
 
 class Decoder:
@@ -75,14 +75,14 @@ class Decoder:
         try:
             decoded = self._decoded(document, kind)
         except InvalidInput as error:
-            raise Refused((FieldError(error.field, error.message),)) from error
+            raise DecodeRefused((FieldError(error.field, error.message),)) from error
         except ValidationError as error:
             model = kind.type if issubclass(kind.type, BaseModel) else PodGroup
-            raise Refused(complaints(error, model)) from error
+            raise DecodeRefused(field_errors(error, model)) from error
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Refused((FieldError("", f"is not JSON: {error}"),)) from error
+            raise DecodeRefused((FieldError("", f"is not JSON: {error}"),)) from error
         if not _NAME.fullmatch(decoded.metadata.name):
-            raise Refused((FieldError("metadata.name", _name_problem(decoded.metadata.name)),))
+            raise DecodeRefused((FieldError("metadata.name", _name_problem(decoded.metadata.name)),))
         return decoded
 
     def _decoded(self, document: Document, kind: ObjectKind) -> Any:
@@ -160,9 +160,9 @@ class Decoder:
                 # msgspec accepts null only for fields of a type that allows it.
                 return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
         except msgspec.DecodeError as error:
-            raise Refused((_complaint(error, field),)) from error
+            raise DecodeRefused((_complaint(error, field),)) from error
         except RecursionError as error:
-            raise Refused((FieldError(field, "is nested too deeply"),)) from error
+            raise DecodeRefused((FieldError(field, "is nested too deeply"),)) from error
 
 
 def _check(decoded: msgspec.Struct) -> None:

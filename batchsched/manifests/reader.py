@@ -18,11 +18,11 @@ import msgspec
 from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.crd.base import API_VERSION, GROUP
-from batchsched.api.crd.validation import FieldError, misplaced_queues, nearest, unknown_sub_groups
+from batchsched.api.crd.validation import FieldError, misplaced_queues, suggest_name, unknown_sub_groups
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, group_of
 from batchsched.errors import InvalidInput, UnusableInput
-from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.decode import Decoder, DecodeRefused
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
 from batchsched.ports.external import NoTelemetry, Telemetry
 
@@ -159,7 +159,7 @@ class _Cluster:
             return
         try:
             self._put_decoded(self.decoder.decode(document, kind), kind, document)
-        except Refused as refused:
+        except DecodeRefused as refused:
             object_name = _named(kind, document)
             self.set_aside += [
                 SetAside(document.file, object_name, complaint.field, complaint.message)
@@ -174,7 +174,7 @@ class _Cluster:
         if first is not None:
             where = "in this file" if first == document.file else f"in {first}"
             message = f"this name is taken: the first one, {where}, counts; rename or remove one of them"
-            raise Refused((FieldError("metadata.name", message),))
+            raise DecodeRefused((FieldError("metadata.name", message),))
         self.homes[key] = document.file
         self.usable += 1
         if kind.type is Pod:
@@ -186,7 +186,7 @@ class _Cluster:
 
     def _counts(self, pod: Pod) -> bool:
         """Return whether a pod belongs to the snapshot: finished pods and pending pods of other schedulers do not."""
-        if pod.counts((self.scheduler_name,)):
+        if pod.is_relevant_to((self.scheduler_name,)):
             return True
         if not pod.finished:
             self.foreign_pods[pod.spec.scheduler_name] += 1
@@ -203,9 +203,7 @@ class _Cluster:
             )
         elif group_of(envelope.api_version) == GROUP:
             known_kinds = [kind.name for kind in OBJECT_KINDS if kind.group == GROUP]
-            message = (
-                f"there is no kind {envelope.kind!r} in {API_VERSION}; {nearest(envelope.kind, known_kinds)}"
-            )
+            message = f"there is no kind {envelope.kind!r} in {API_VERSION}; {suggest_name(envelope.kind, known_kinds)}"
             self.set_aside.append(SetAside(document.file, f"({document.place})", "kind", message))
         else:
             self.skipped[envelope.api_version, envelope.kind] += 1

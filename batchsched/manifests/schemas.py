@@ -78,7 +78,7 @@ class Definition:
         """The kind that the CustomResourceDefinition defines."""
         return self.model.__name__
 
-    def written(self) -> Json:
+    def as_manifest(self) -> Json:
         """Return the CustomResourceDefinition."""
         schema = _schema(self.model)
         status = "status" in schema["properties"]
@@ -164,7 +164,7 @@ DEFINITIONS: Final = (
 def definitions() -> Iterator[Json]:
     """Yield the CustomResourceDefinitions of batchsched."""
     for definition in DEFINITIONS:
-        yield definition.written()
+        yield definition.as_manifest()
 
 
 def pod_groups() -> str:
@@ -184,7 +184,7 @@ def topologies() -> str:
 
 def _text(definition: Definition) -> str:
     head = "# Generated from the models by `make generate`; edits are lost.\n"
-    return head + yaml.safe_dump(definition.written(), sort_keys=False, width=_WIDTH, allow_unicode=True)
+    return head + yaml.safe_dump(definition.as_manifest(), sort_keys=False, width=_WIDTH, allow_unicode=True)
 
 
 def _schema(model: type[BaseModel]) -> Json:

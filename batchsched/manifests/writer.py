@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, group_of
 from batchsched.errors import InvalidInput
-from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.decode import Decoder, DecodeRefused
 from batchsched.manifests.documents import documents
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -47,7 +47,7 @@ def from_json(data: bytes, file: str = "") -> Snapshot:
             )
         try:
             objects[kind.field].append(decoder.decode(document, kind))
-        except Refused as refused:
+        except DecodeRefused as refused:
             raise InvalidInput(str(refused), file=file, object=f"{kind.name} ({document.place})") from refused
     return Snapshot(**{name: tuple(values) for name, values in objects.items()})
 

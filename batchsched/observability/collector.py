@@ -101,9 +101,9 @@ class MetricsCollector:
             metrics.unschedulable_pods.labels(plugin, profile).set(count)
         metrics.waiting_gangs.labels(profile).set(len(planner.held))
         metrics.overdue_plugins.labels(profile).set(len(planner.runner.overdue))
-        for (queue, event), moved in planner.queue.moved().items():
+        for (queue, event), moved in planner.queue.moved_pods().items():
             self._grown(planner, metrics.incoming_pods, moved, queue, event)
-        for plugin, faults in planner.queue.faults().items():
+        for plugin, faults in planner.queue.hint_failures().items():
             self._grown(planner, metrics.hint_faults, faults, plugin)
 
     def _grown(self, source: object, counter: metric.Counter, total: float, *labels: str) -> None:

@@ -194,8 +194,8 @@ class Observer:
 
     async def text(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
         """Update the gauges, and return all metrics in the text format of Prometheus."""
-        self.metrics.leader.labels(self._lease).set(service.leads)
-        gauges.read(service.planners, self._clock.monotonic())
+        self.metrics.leader.labels(self._lease).set(service.is_leading)
+        gauges.read(service.profile_schedulers, self._clock.monotonic())
         return await asyncio.to_thread(self.metrics.text)
 
 

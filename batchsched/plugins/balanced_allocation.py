@@ -18,7 +18,7 @@ from batchsched.framework.plugin_support.scores import (
     ResourceSpec,
     ScoredResources,
     asked_amounts,
-    everywhere,
+    multipoint_plugins,
     scored_resources,
 )
 from batchsched.framework.pod_class import PodClass
@@ -84,10 +84,12 @@ def balance(resources: ScoredResources, nodes: Nodes) -> IntArray:
     """
     capacities = [one.capacity(nodes) for one in resources]
     fractions = [
-        np.minimum((resource.taken(nodes) + resource.asked * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0)
+        np.minimum(
+            (resource.requested(nodes) + resource.asked * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0
+        )
         for resource, capacity in zip(resources, capacities, strict=True)
     ]
-    if len(resources) == 2 and all(everywhere(capacity) for capacity in capacities):
+    if len(resources) == 2 and all(multipoint_plugins(capacity) for capacity in capacities):
         return _percent(np.abs(fractions[0] - fractions[1]) / 2)
     offered = np.stack([capacity > 0 for capacity in capacities])[:, np.newaxis]
     used = np.where(offered, np.stack(fractions), 0.0)

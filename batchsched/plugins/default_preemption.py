@@ -76,7 +76,7 @@ class PreemptionCandidate(NamedTuple):
 
 
 @dataclass(slots=True)
-class Search:
+class PreemptionSearch:
     """Result of the search: candidates in the order of the search, and why other nodes are no candidates."""
 
     candidates: list[PreemptionCandidate] = field(default_factory=list)
@@ -130,7 +130,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _victim_left),)
 
-    def search(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> Search:
+    def search(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PreemptionSearch:
         """Try nodes on which evictions may help, until there are enough candidates.
 
         Raises:
@@ -138,8 +138,8 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
             candidate.
         """
         names = handle.table.names
-        places = scan.helpable()
-        result = Search()
+        places = scan.preemption_may_help()
+        result = PreemptionSearch()
         if not places:
             return result
         enough = min(

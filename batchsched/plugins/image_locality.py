@@ -72,10 +72,10 @@ def with_tag(name: str) -> str:
 
 
 def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
-    images = table.amended("images", Images, partial(Images.amended, table=table))
+    images = table.amended("images", ImageTable, partial(ImageTable.with_changed_nodes, table=table))
     total = np.zeros(len(table.nodes), np.int64)
     for name in names:
-        image = images.of(name)
+        image = images.find(name)
         if image is not None:
             total[image.nodes] += int(image.size * (len(image.nodes) / len(table.nodes)))
     if most <= MIN_IMAGE_BYTES:
@@ -83,16 +83,16 @@ def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
     return MAX_SCORE * (np.clip(total, MIN_IMAGE_BYTES, most) - MIN_IMAGE_BYTES) // (most - MIN_IMAGE_BYTES)
 
 
-class Images:
+class ImageTable:
     """The images of all nodes, by name."""
 
     def __init__(self, table: NodeTable) -> None:
         self._reported: list[tuple[ContainerImage, ...] | None] = [None] * len(table.nodes)
         self._sizes: dict[str, dict[int, int]] = {}
         self._images: dict[str, Image] = {}
-        self.amended(np.arange(len(table.nodes), dtype=np.int32), table)
+        self.with_changed_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
-    def amended(self, changed: IndexArray, table: NodeTable) -> "Images":
+    def with_changed_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
         """Return the images after nodes [k] changed."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images
@@ -113,7 +113,7 @@ class Images:
                 self._images.pop(name, None)
                 self._sizes.setdefault(name, {}).setdefault(node, image.size_bytes)
 
-    def of(self, name: str) -> Image | None:
+    def find(self, name: str) -> Image | None:
         """Return an image, None if no node has it."""
         image, sizes = self._images.get(name), self._sizes.get(name)
         if image is None and sizes:

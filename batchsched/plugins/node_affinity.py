@@ -27,9 +27,9 @@ from batchsched.framework.interface import (
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.node_selection import (
     FIELD_NAME,
-    matching,
-    required,
-    selected,
+    nodes_matching_pod,
+    nodes_matching_selector,
+    nodes_matching_term,
     selects_node,
 )
 from batchsched.framework.plugin_support.scores import default_normalize
@@ -109,10 +109,10 @@ class NodeAffinity(
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        own = ~required(nodes.table, pod.pod)[nodes.where]
+        own = ~nodes_matching_pod(nodes.table, pod.pod)[nodes.where]
         if self._enforced is None:
             return Verdict.refuse(own, NOT_MATCHED, unresolvable=True)
-        enforced = ~selected(nodes.table, self._enforced)[nodes.where]
+        enforced = ~nodes_matching_selector(nodes.table, self._enforced)[nodes.where]
         refused = np.stack((enforced, own & ~enforced))
         return Verdict((NOT_ENFORCED, NOT_MATCHED), refused, enforced | own)
 
@@ -124,7 +124,7 @@ class NodeAffinity(
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         for term in (*self._added, *(_preferred(pod.pod) or ())):
-            total += term.weight * matching(nodes.table, term.preference)[nodes.where]
+            total += term.weight * nodes_matching_term(nodes.table, term.preference)[nodes.where]
         return total
 
     @override

@@ -33,8 +33,8 @@ from batchsched.framework.plugin_support.scores import (
     UtilizationShapePoint,
     broken_line,
     check_rises,
-    everywhere,
     is_extended,
+    multipoint_plugins,
     scored_resources,
 )
 from batchsched.framework.pod_class import PodClass
@@ -209,8 +209,8 @@ class NodeResourcesFit(
         total = np.zeros(len(nodes), np.int64)
         weights: IntArray | int = 0
         for resource in state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes):
-            capacity, taken = resource.capacity(nodes), resource.taken(nodes) + resource.asked
-            if self._line is None and everywhere(capacity):
+            capacity, taken = resource.capacity(nodes), resource.requested(nodes) + resource.asked
+            if self._line is None and multipoint_plugins(capacity):
                 total += self._score(taken, capacity) * resource.weight
                 weights += resource.weight
                 continue

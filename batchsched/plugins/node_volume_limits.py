@@ -27,7 +27,7 @@ from batchsched.framework.plugin_support.csi_migration import (
     DRIVERS,
     NEVER,
     inline_handle,
-    kind_of,
+    migrated_kind,
     volume_handle,
 )
 from batchsched.framework.plugin_support.volume_listers import (
@@ -90,12 +90,15 @@ class NodeVolumeLimits(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        inline = tuple(volume for volume in pod.spec.volumes or () if volume.in_tree)
-        return (claim_identity(pod), tuple((kind_of(volume), inline_handle(volume)) for volume in inline))
+        inline = tuple(volume for volume in pod.spec.volumes or () if volume.is_in_tree)
+        return (
+            claim_identity(pod),
+            tuple((migrated_kind(volume), inline_handle(volume)) for volume in inline),
+        )
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        attachable = any(volume.attachable for volume in pod.pod.spec.volumes or ())
+        attachable = any(volume.may_count_against_attach_limit for volume in pod.pod.spec.volumes or ())
         return ASK_FILTER if attachable else SKIP_FILTER
 
     @override
@@ -105,9 +108,9 @@ class NodeVolumeLimits(
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         # Equal pods mount the same volumes: if one fits on a node, all of them do.
-        if not any(volume.attachable for volume in pod.pod.spec.volumes or ()):
+        if not any(volume.may_count_against_attach_limit for volume in pod.pod.spec.volumes or ()):
             return True
-        return bool(self._judge(pod.pod, table.some(nodes[counts > 0])).fits.all())
+        return bool(self._judge(pod.pod, table.some(nodes[counts > 0])).feasible.all())
 
     def _judge(self, pod: Pod, nodes: Nodes) -> Verdict:
         storage = storage_of(nodes.table)
@@ -162,7 +165,7 @@ class NodeVolumeLimits(
         return volumes
 
     def _inline(self, volume: Volume) -> tuple[str, str] | None:
-        kind = kind_of(volume)
+        kind = migrated_kind(volume)
         if kind is None:
             return None
         handle = inline_handle(volume)
@@ -269,7 +272,7 @@ class NodeVolumeLimits(
 
 
 def _unmounted(_pod: Pod, old: Pod, _new: None) -> Hint:
-    return Hint.queue_if(any(volume.attachable for volume in old.spec.volumes or ()))
+    return Hint.queue_if(any(volume.may_count_against_attach_limit for volume in old.spec.volumes or ()))
 
 
 def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
@@ -279,7 +282,7 @@ def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
 
 def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
     """Return the claims and disks that a pod mounts, as (kind, name)."""
-    kinds = ((kind_of(volume), inline_handle(volume)) for volume in pod.spec.volumes or ())
+    kinds = ((migrated_kind(volume), inline_handle(volume)) for volume in pod.spec.volumes or ())
     uses = (("claim", f"{pod.namespace}/{use.name}") for use in claim_uses(pod))
     return frozenset((*uses, *((kind.plugin, handle) for kind, handle in kinds if kind and handle)))
 
@@ -349,6 +352,6 @@ def _of_volume(volume: PersistentVolume, migrated: bool) -> tuple[str, str] | No
     spec = volume.spec
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
-    kind = kind_of(spec) if migrated else None
+    kind = migrated_kind(spec) if migrated else None
     handle = volume_handle(volume) if kind else None
     return (kind.driver, handle) if kind and handle else None

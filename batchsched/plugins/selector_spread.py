@@ -72,7 +72,7 @@ class SelectorSpread(
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         selection = state.read(SELECTION)
-        if selection.empty:
+        if selection.matches_everything:
             return np.zeros(len(nodes), np.int64)
         return nodes.pods.count_selected(selection, terminating=False)[nodes.where]
 

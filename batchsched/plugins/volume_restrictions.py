@@ -61,7 +61,7 @@ class Disk:
 
 
 @dataclass(slots=True)
-class Conflicts:
+class DiskConflicts:
     """Disks of a pod class, and the number of other users of its ReadWriteOncePod claims.
 
     Args:
@@ -75,12 +75,12 @@ class Conflicts:
     claims: frozenset[str]
     uses: int
 
-    def clone(self) -> "Conflicts":
+    def clone(self) -> "DiskConflicts":
         """Return an independent copy."""
         return replace(self)
 
 
-CONFLICTS: Final = StateKey[Conflicts]("VolumeRestrictions/conflicts")
+CONFLICTS: Final = StateKey[DiskConflicts]("VolumeRestrictions/conflicts")
 
 
 class VolumeRestrictions(
@@ -123,7 +123,9 @@ class VolumeRestrictions(
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
         claims = _once_pod(pod.pod, nodes.table)
         uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
-        conflicts = Conflicts(disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses)
+        conflicts = DiskConflicts(
+            disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses
+        )
         state.write(CONFLICTS, conflicts)
         return ASK_FILTER if conflicts.disks or conflicts.uses else SKIP_FILTER
 

@@ -23,7 +23,7 @@ from batchsched.kube.connection import ApiResource, Connection, plural, resource
 from batchsched.kube.reflector import Reflector, ReflectorTimes
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, GroupSink, PodGroupSources
-from batchsched.podgrouper.owners import Owner, Owners, OwnerSink, Ref, owner_of, read_owner
+from batchsched.podgrouper.owners import Owner, OwnerReferenceKey, Owners, OwnerSink, owner_of, read_owner
 from batchsched.podgrouper.rules import OWNERS, OwnerGang
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandlers, ObjectStore
@@ -41,7 +41,7 @@ class GangOfPod:
       owner: None while the owner is unknown.
     """
 
-    ref: Ref
+    ref: OwnerReferenceKey
     name: str
     index: str = ""
     owner: Owner | None = None
@@ -58,7 +58,7 @@ class GangMember:
     """
 
     pod: Pod
-    ref: Ref
+    ref: OwnerReferenceKey
     gang: GangOfPod | None
 
 
@@ -119,10 +119,10 @@ class GangMembership:
             return pod
         return self._assign(pod, ref)
 
-    def _assign(self, pod: Pod, ref: Ref) -> Pod:
+    def _assign(self, pod: Pod, ref: OwnerReferenceKey) -> Pod:
         """Assign a pod to its gang and return it with the labels of a member."""
         key = pod.key
-        chain = tuple(self.owners.chain(ref))
+        chain = tuple(self.owners.with_ancestors(ref))
         own = pod.metadata.label(POD_GROUP_LABEL)
         names_own_group = own is not None and not any(
             _is_derived(own, pod, link, owner) for link, owner in chain
@@ -173,7 +173,7 @@ class GangMembership:
     def owner_of_group(self, group: PodGroup) -> Owner | None:
         """Return the owner of a PodGroup that the grouper wrote, or None if it was deleted."""
         uid = group.metadata.labels.get(OWNER_LABEL, "")
-        return self.owners.find(Ref("", "", "", "", uid)) if uid else None
+        return self.owners.find(OwnerReferenceKey("", "", "", "", uid)) if uid else None
 
     def _derive(self, gang: GangOfPod) -> None:
         """Add the PodGroup of a gang when its first pod arrives."""
@@ -203,7 +203,7 @@ class GangMembership:
 
     def _reassign(self, owner: Owner) -> None:
         """Assign the pods below an owner again, after the owner changed."""
-        anchors = [*self.owners.family(owner.ref.uid), _anchor(by_name(owner.ref))]
+        anchors = [*self.owners.descendants(owner.ref.uid), _anchor(without_uid(owner.ref))]
         keys = {key for anchor in anchors for key in self._owned.get(anchor, ())}
         for key in sorted(keys):
             member = self._members[key]
@@ -214,16 +214,16 @@ class GangMembership:
                 self._cache.put(assigned, version="")
 
 
-def by_name(ref: Ref) -> Ref:
+def without_uid(ref: OwnerReferenceKey) -> OwnerReferenceKey:
     """Return a reference without uid."""
-    return Ref(ref.group, ref.kind, ref.namespace, ref.name, "")
+    return OwnerReferenceKey(ref.group, ref.kind, ref.namespace, ref.name, "")
 
 
-def _anchor(ref: Ref) -> str:
+def _anchor(ref: OwnerReferenceKey) -> str:
     return ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
-def _gang_of(pod: Pod, chain: tuple[tuple[Ref, Owner | None], ...]) -> GangOfPod | None:
+def _gang_of(pod: Pod, chain: tuple[tuple[OwnerReferenceKey, Owner | None], ...]) -> GangOfPod | None:
     """Return the gang of a pod: that of the topmost owner that forms one, or that is still unknown."""
     for ref, owner in reversed(chain):
         if owner is None:
@@ -234,7 +234,7 @@ def _gang_of(pod: Pod, chain: tuple[tuple[Ref, Owner | None], ...]) -> GangOfPod
     return None
 
 
-def _is_derived(name: str, pod: Pod, ref: Ref, owner: Owner | None) -> bool:
+def _is_derived(name: str, pod: Pod, ref: OwnerReferenceKey, owner: Owner | None) -> bool:
     """Return whether a pod's label names a PodGroup that is derived from an owner, now or before."""
     if name == ref.group_name():
         return True

@@ -18,7 +18,7 @@ _MAX_NAME_CHARACTERS: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class OwnerReferenceKey:
     """A reference to an owner.
 
     Args:
@@ -34,7 +34,7 @@ class Ref:
     uid: str
 
     @property
-    def grouped(self) -> bool:
+    def forms_gangs(self) -> bool:
         """Whether the pods of this kind of owner form gangs."""
         return (self.group, self.kind) in GROUPED
 
@@ -57,10 +57,10 @@ class Owner:
       grouping: the needs of its gangs, None if its pods form no gang.
     """
 
-    ref: Ref
+    ref: OwnerReferenceKey
     kind: OwnerKind
     created: str | None
-    above: Ref | None
+    above: OwnerReferenceKey | None
     grouping: OwnerGang | None
 
     def has_same_gangs(self, other: "Owner") -> bool:
@@ -87,18 +87,20 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner | None:
     except msgspec.DecodeError:
         return None
     namespace = meta.namespace or "default"
-    ref = Ref(kind.group, kind.name, namespace, meta.name, meta.uid)
+    ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
     needs = derive_gang(kind.rule, manifest)
     if needs is not None and needs.problem:
         _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, needs.problem)
     return Owner(ref, kind, meta.creation_timestamp, controller(meta), needs)
 
 
-def controller(meta: ObjectMeta) -> Ref | None:
+def controller(meta: ObjectMeta) -> OwnerReferenceKey | None:
     """Return the controller of an object, or None."""
     for owner in meta.owner_references or ():
         if owner.controller:
-            return Ref(_group(owner), owner.kind, meta.namespace or "default", owner.name, owner.uid)
+            return OwnerReferenceKey(
+                _group(owner), owner.kind, meta.namespace or "default", owner.name, owner.uid
+            )
     return None
 
 
@@ -106,18 +108,18 @@ def _group(reference: OwnerReference) -> str:
     return reference.api_version.rpartition("/")[0]
 
 
-def owner_of(pod: Pod) -> Ref | None:
+def owner_of(pod: Pod) -> OwnerReferenceKey | None:
     """Return the owner that may make a pod a member of a gang, or None.
 
     The workers of a LeaderWorkerSet belong to a StatefulSet that their leader pod owns. A label names the
     LeaderWorkerSet.
     """
     owner = controller(pod.metadata)
-    if owner is None or not owner.grouped:
+    if owner is None or not owner.forms_gangs:
         return None
     name = pod.metadata.label(LEADER_WORKER_SET)
     if name and owner.kind == "StatefulSet":
-        return Ref("leaderworkerset.x-k8s.io", "LeaderWorkerSet", pod.namespace, name, "")
+        return OwnerReferenceKey("leaderworkerset.x-k8s.io", "LeaderWorkerSet", pod.namespace, name, "")
     return owner
 
 
@@ -138,26 +140,28 @@ class Owners:
         self._by_name: dict[tuple[str, str, str], Owner] = {}
         self._below: dict[str, set[str]] = {}
 
-    def find(self, ref: Ref) -> Owner | None:
+    def find(self, ref: OwnerReferenceKey) -> Owner | None:
         """Return an owner. A reference without uid finds the present owner of that name."""
         if ref.uid:
             return self._by_uid.get(ref.uid)
         return self._by_name.get((ref.kind, ref.namespace, ref.name))
 
-    def chain(self, ref: Ref | None) -> Iterator[tuple[Ref, Owner | None]]:
+    def with_ancestors(
+        self, ref: OwnerReferenceKey | None
+    ) -> Iterator[tuple[OwnerReferenceKey, Owner | None]]:
         """Yield an owner and the owners above it, as long as they are known and their pods form gangs."""
-        seen: set[Ref] = set()
-        while ref is not None and ref.grouped and ref not in seen:
+        seen: set[OwnerReferenceKey] = set()
+        while ref is not None and ref.forms_gangs and ref not in seen:
             seen.add(ref)
             owner = self.find(ref)
             yield (ref if owner is None else owner.ref), owner
             ref = owner.above if owner is not None else None
 
-    def family(self, uid: str) -> Iterator[str]:
+    def descendants(self, uid: str) -> Iterator[str]:
         """Yield the uid of an owner and of all owners below it."""
         yield uid
         for child in sorted(self._below.get(uid, ())):
-            yield from self.family(child)
+            yield from self.descendants(child)
 
     def put(self, owner: Owner) -> None:
         """Add or update an owner."""

@@ -57,10 +57,10 @@ class PodGroupWriter:
         """Write until cancelled. Start with everything, because a former leader may have left writes undone."""
         self._groups.touched |= self._groups.by_key(DERIVED).keys() | self._groups.by_key(WRITTEN).keys()
         while True:
-            await self.turn(self._clock.monotonic())
+            await self.run_once(self._clock.monotonic())
             await self._clock.sleep(TURN_SECONDS)
 
-    async def turn(self, now: float) -> None:
+    async def run_once(self, now: float) -> None:
         """Send the writes that are due at `now`, in seconds of the monotonic clock."""
         for key in self._groups.touched:
             self._due.setdefault(key, now)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
-from batchsched.api.crd.validation import complaints
+from batchsched.api.crd.validation import field_errors
 
 Manifest = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ class OwnerPart:
     @property
     def labels(self) -> Manifest:
         """The labels of the pod template."""
-        return mapping(mapping(self.template.get("metadata")).get("labels"))
+        return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("labels"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class Shape:
         return sum(part.pods - part.finished for part in self.parts)
 
 
-def mapping(value: object) -> Manifest:
+def mapping_or_empty(value: object) -> Manifest:
     """Return a mapping, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
-def mappings(value: object) -> list[Manifest]:
+def list_of_mappings(value: object) -> list[Manifest]:
     """Return the mappings of a list, or none for any other value."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def count(value: object, default: int = 0) -> int:
+def pod_count_or(value: object, default: int = 0) -> int:
     """Return a number of pods, 0 or more, or the default for any other value."""
     return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else default
 
@@ -93,12 +93,12 @@ def text(value: object) -> str:
 
 def spec_of(manifest: Manifest) -> Manifest:
     """Return the spec of an object."""
-    return mapping(manifest.get("spec"))
+    return mapping_or_empty(manifest.get("spec"))
 
 
 def status_of(manifest: Manifest) -> Manifest:
     """Return the status of an object."""
-    return mapping(manifest.get("status"))
+    return mapping_or_empty(manifest.get("status"))
 
 
 REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -116,18 +116,20 @@ def job(manifest: Manifest) -> Shape | None:
     if spec.get("suspend") is True:
         return None
     pods = _pods_of_job(spec)
-    succeeded = count(status.get("succeeded"))
+    succeeded = pod_count_or(status.get("succeeded"))
     if isinstance(spec.get("completions"), int):
-        unfinished = count(spec["completions"]) - succeeded - _indexes(text(status.get("failedIndexes")))
+        unfinished = (
+            pod_count_or(spec["completions"]) - succeeded - _indexes(text(status.get("failedIndexes")))
+        )
     else:
         unfinished = pods if not succeeded else 1
     needed = max(0, min(pods, unfinished))
-    return Shape((OwnerPart("", pods, needed, mapping(spec.get("template")), pods - needed),))
+    return Shape((OwnerPart("", pods, needed, mapping_or_empty(spec.get("template")), pods - needed),))
 
 
 def _pods_of_job(spec: Manifest) -> int:
-    parallelism = count(spec.get("parallelism"), 1)
-    return min(parallelism, count(spec.get("completions"), parallelism))
+    parallelism = pod_count_or(spec.get("parallelism"), 1)
+    return min(parallelism, pod_count_or(spec.get("completions"), parallelism))
 
 
 def _indexes(intervals: str) -> int:
@@ -145,20 +147,20 @@ def jobset(manifest: Manifest) -> Shape | None:
     spec = spec_of(manifest)
     if spec.get("suspend") is True:
         return None
-    in_order = mapping(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
+    in_order = mapping_or_empty(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
     done = {
-        text(status.get("name")): count(status.get("succeeded"))
-        for status in mappings(status_of(manifest).get("replicatedJobsStatus"))
+        text(status.get("name")): pod_count_or(status.get("succeeded"))
+        for status in list_of_mappings(status_of(manifest).get("replicatedJobsStatus"))
     }
     parts: list[OwnerPart] = []
-    for index, replicated in enumerate(mappings(spec.get("replicatedJobs"))):
-        name, jobs = text(replicated.get("name")), count(replicated.get("replicas"), 1)
-        job_spec = spec_of(mapping(replicated.get("template")))
+    for index, replicated in enumerate(list_of_mappings(spec.get("replicatedJobs"))):
+        name, jobs = text(replicated.get("name")), pod_count_or(replicated.get("replicas"), 1)
+        job_spec = spec_of(mapping_or_empty(replicated.get("template")))
         pods_per_job = _pods_of_job(job_spec)
-        later = (in_order and index > 0) or bool(mappings(replicated.get("dependsOn")))
+        later = (in_order and index > 0) or bool(list_of_mappings(replicated.get("dependsOn")))
         pods = jobs * pods_per_job
         unfinished = max(0, jobs - done.get(name, 0)) * pods_per_job
-        template = mapping(job_spec.get("template"))
+        template = mapping_or_empty(job_spec.get("template"))
         parts.append(OwnerPart(name, pods, 0 if later else unfinished, template, pods - unfinished))
     return Shape(tuple(parts), (REPLICATED_JOB,)) if parts else None
 
@@ -166,11 +168,13 @@ def jobset(manifest: Manifest) -> Shape | None:
 def leader_worker_set(manifest: Manifest) -> Shape | None:
     """Return one gang per group: a leader and its workers. It needs 1 pod if workers follow their leader."""
     spec = spec_of(manifest)
-    template = mapping(spec.get("leaderWorkerTemplate"))
-    size = count(template.get("size"), 1)
-    annotations = mapping(mapping(manifest.get("metadata")).get("annotations"))
+    template = mapping_or_empty(spec.get("leaderWorkerTemplate"))
+    size = pod_count_or(template.get("size"), 1)
+    annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
     leader_first = spec.get("startupPolicy") == "LeaderReady" or EXCLUSIVE in annotations
-    pods = mapping(template.get("leaderTemplate")) or mapping(template.get("workerTemplate"))
+    pods = mapping_or_empty(template.get("leaderTemplate")) or mapping_or_empty(
+        template.get("workerTemplate")
+    )
     needed = min(size, 1) if leader_first else size
     return Shape((OwnerPart("", size, needed, pods),), gang_label=GROUP_INDEX)
 
@@ -180,8 +184,8 @@ def stateful_set(manifest: Manifest) -> Shape | None:
     spec = spec_of(manifest)
     if spec.get("podManagementPolicy") != "Parallel":
         return None
-    replicas = count(spec.get("replicas"), 1)
-    return Shape((OwnerPart("", replicas, replicas, mapping(spec.get("template"))),))
+    replicas = pod_count_or(spec.get("replicas"), 1)
+    return Shape((OwnerPart("", replicas, replicas, mapping_or_empty(spec.get("template"))),))
 
 
 ROLES: Final = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
@@ -200,41 +204,44 @@ def training_job(manifest: Manifest, field: str) -> Shape | None:
       field: the field of its spec that lists the replicas by role.
     """
     spec = spec_of(manifest)
-    run = mapping(spec.get("runPolicy"))
+    run = mapping_or_empty(spec.get("runPolicy"))
     if run.get("suspend") is True:
         return None
-    replicas = {text(name).lower(): mapping(replica) for name, replica in mapping(spec.get(field)).items()}
+    replicas = {
+        text(name).lower(): mapping_or_empty(replica)
+        for name, replica in mapping_or_empty(spec.get(field)).items()
+    }
     done = {
-        text(name).lower(): count(mapping(replica).get("succeeded"))
-        for name, replica in mapping(status_of(manifest).get("replicaStatuses")).items()
+        text(name).lower(): pod_count_or(mapping_or_empty(replica).get("succeeded"))
+        for name, replica in mapping_or_empty(status_of(manifest).get("replicaStatuses")).items()
     }
     parts: list[OwnerPart] = []
     for name in sorted(
         replicas, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)
     ):
-        pods = count(replicas[name].get("replicas"), 1)
+        pods = pod_count_or(replicas[name].get("replicas"), 1)
         unfinished = max(0, pods - done.get(name, 0))
         needed = min(_needed(spec, name, pods), unfinished)
         parts.append(
-            OwnerPart(name, pods, needed, mapping(replicas[name].get("template")), pods - unfinished)
+            OwnerPart(name, pods, needed, mapping_or_empty(replicas[name].get("template")), pods - unfinished)
         )
     return Shape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
 
 
 def _needed(spec: Manifest, name: str, pods: int) -> int:
     if name == WORKER:
-        return count(mapping(spec.get("elasticPolicy")).get("minReplicas"), pods)
+        return pod_count_or(mapping_or_empty(spec.get("elasticPolicy")).get("minReplicas"), pods)
     if name == LAUNCHER and spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         return 0
     return pods
 
 
 def _wishes(run: Manifest) -> dict[str, Any]:
-    policy = mapping(run.get("schedulingPolicy"))
+    policy = mapping_or_empty(run.get("schedulingPolicy"))
     wishes: dict[str, Any] = {}
-    if count(policy.get("minAvailable")):
+    if pod_count_or(policy.get("minAvailable")):
         wishes["minMember"] = policy["minAvailable"]
-    if count(policy.get("scheduleTimeoutSeconds")):
+    if pod_count_or(policy.get("scheduleTimeoutSeconds")):
         wishes["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
     for policy_field, spec_field in (("queue", "queue"), ("priorityClass", "priorityClassName")):
         if text(policy.get(policy_field)):
@@ -254,22 +261,22 @@ def ray_cluster(manifest: Manifest) -> Shape | None:
 def ray_job(manifest: Manifest) -> Shape | None:
     """Return the cluster that the job starts. The pod that submits the job is created when the cluster runs."""
     spec = spec_of(manifest)
-    if spec.get("suspend") is True or mapping(spec.get("clusterSelector")):
+    if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):
         return None
-    return _cluster(mapping(spec.get("rayClusterSpec")))
+    return _cluster(mapping_or_empty(spec.get("rayClusterSpec")))
 
 
 def _cluster(spec: Manifest) -> Shape | None:
-    if spec.get("suspend") is True or not mapping(spec.get("headGroupSpec")):
+    if spec.get("suspend") is True or not mapping_or_empty(spec.get("headGroupSpec")):
         return None
-    parts = [OwnerPart(HEAD, 1, 1, mapping(mapping(spec["headGroupSpec"]).get("template")))]
-    for group in mappings(spec.get("workerGroupSpecs")):
+    parts = [OwnerPart(HEAD, 1, 1, mapping_or_empty(mapping_or_empty(spec["headGroupSpec"]).get("template")))]
+    for group in list_of_mappings(spec.get("workerGroupSpecs")):
         if group.get("suspend") is True:
             continue
-        least = count(group.get("minReplicas"))
-        replicas = max(least, count(group.get("replicas"), least))
-        hosts = count(group.get("numOfHosts"), 1)
-        template = mapping(group.get("template"))
+        least = pod_count_or(group.get("minReplicas"))
+        replicas = max(least, pod_count_or(group.get("replicas"), least))
+        hosts = pod_count_or(group.get("numOfHosts"), 1)
+        template = mapping_or_empty(group.get("template"))
         parts.append(OwnerPart(text(group.get("groupName")), replicas * hosts, least * hosts, template))
     return Shape(tuple(parts), (GROUP,))
 
@@ -354,7 +361,7 @@ def derive_gang(rule: Rule, manifest: Manifest) -> OwnerGang | None:
         spec = PodGroupSpec.model_validate({**fields, **({"subGroups": subs} if subs else {})})
     except ValidationError as error:
         problem = "; ".join(
-            f"{complaint.field}: {complaint.message}" for complaint in complaints(error, PodGroupSpec)
+            f"{complaint.field}: {complaint.message}" for complaint in field_errors(error, PodGroupSpec)
         )
         spec, subs = PodGroupSpec(min_member=minimum), []
     return OwnerGang(spec, shape.pods, shape.sub_group_labels if subs else (), shape.gang_label, problem)
@@ -375,8 +382,8 @@ def _sub_groups(shape: Shape, minimum: int) -> list[dict[str, Any]]:
 
 def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
     """Return the fields of PodGroupSpec from annotations and labels of an owner, and an invalid value as a sentence."""
-    meta = mapping(manifest.get("metadata"))
-    marks = {**mapping(meta.get("labels")), **mapping(meta.get("annotations"))}
+    meta = mapping_or_empty(manifest.get("metadata"))
+    marks = {**mapping_or_empty(meta.get("labels")), **mapping_or_empty(meta.get("annotations"))}
     fields: dict[str, Any] = {}
     problem = ""
     if text(marks.get(QUEUE_LABEL)):

@@ -35,7 +35,7 @@ class Clock(Protocol):
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Sink(Protocol[T_contra]):
+class ObjectSink(Protocol[T_contra]):
     """Receives the objects of a reflector, as JSON of the API or decoded. An invalid object must not raise."""
 
     def replaced(self, objects: Sequence[T_contra]) -> None:
@@ -71,7 +71,7 @@ class Binding:
     labels: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, pod: Pod, node: str) -> "Binding":
+    def to_node(cls, pod: Pod, node: str) -> "Binding":
         """Return the binding of a pod to a node."""
         labels = tuple((key, pod.labels[key]) for key in _GANG_LABELS if key in pod.labels)
         return cls(pod.namespace, pod.name, pod.metadata.uid, node, labels)

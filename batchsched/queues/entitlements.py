@@ -37,7 +37,7 @@ def entitlements(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> Enti
     fair = floor.copy()
     fair[0] = shares.capacity
     entitled = Entitlements(guarantee, fair, floor, ceiling, lendable)
-    for row, (begin, end) in enumerate(shares.spans().tolist()):
+    for row, (begin, end) in enumerate(shares.child_ranges().tolist()):
         if begin < end:
             below = slice(begin, end)
             surplus = np.maximum(0, fair[row] - floor[below].sum(axis=0))
@@ -84,7 +84,7 @@ def _guarantees(shares: QueueTable) -> IntArray:
     """Return [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the parent's."""
     guarantee = np.minimum(shares.guarantee, shares.limit)
     guarantee[0] = shares.capacity
-    for level in shares.levels():
+    for level in shares.rows_by_level():
         parents = shares.parent[level]
         claimed = np.zeros_like(guarantee)
         np.add.at(claimed, parents, guarantee[level])
@@ -102,7 +102,7 @@ def _not_lent(shares: QueueTable, guarantee: IntArray) -> IntArray:
     """Return [Q, R] the part of each guarantee that is never lent: the guarantee minus its lending limit."""
     lendable = guarantee.copy()
     unlent = np.zeros_like(guarantee)
-    for level in reversed(shares.levels()):
+    for level in reversed(shares.rows_by_level()):
         unlent[level] = np.maximum(0, lendable[level] - shares.lending[level])
         np.subtract.at(lendable, shares.parent[level], unlent[level])
         np.maximum(lendable, 0, out=lendable)
@@ -112,12 +112,12 @@ def _not_lent(shares: QueueTable, guarantee: IntArray) -> IntArray:
 def _bounds(shares: QueueTable, guarantee: IntArray, unlent: IntArray) -> tuple[IntArray, IntArray]:
     """Return [Q, R] floor and ceiling of each row. The floor of a row contains the floors of its children."""
     demand = shares.request.copy()
-    spans = shares.spans()
+    spans = shares.child_ranges()
     demand[spans[:, 0] < spans[:, 1]] = 0
     floor_of_children = np.zeros_like(guarantee)
     maximum = np.minimum(shares.limit, np.minimum(guarantee + shares.borrowing, UNLIMITED))
     floor, ceiling = np.zeros_like(guarantee), np.zeros_like(guarantee)
-    for level in reversed(shares.levels()):
+    for level in reversed(shares.rows_by_level()):
         floor[level] = np.minimum(
             guarantee[level], np.maximum(np.maximum(demand[level], unlent[level]), floor_of_children[level])
         )
@@ -131,11 +131,11 @@ def _bounds(shares: QueueTable, guarantee: IntArray, unlent: IntArray) -> tuple[
 def _reach(shares: QueueTable, guarantee: IntArray, unlent: IntArray) -> IntArray:
     """Return [Q, R] the amount that the children of each row can use together, computed from the root downwards."""
     available = guarantee.copy()
-    for level in shares.levels():
+    for level in shares.rows_by_level():
         np.subtract.at(available, shares.parent[level], unlent[level])
     available = np.maximum(available, 0)
     reach = available.copy()
-    for level in shares.levels():
+    for level in shares.rows_by_level():
         own = np.maximum(0, available[level] - shares.lending[level])
         above = own + reach[shares.parent[level]]
         bound = np.minimum(available[level] + shares.borrowing[level], shares.limit[level])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from batchsched.api.crd.base import SpecPart
-from batchsched.api.crd.validation import FieldError, complaints
+from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.errors import InvalidInput
 
 FloatArray = NDArray[np.float64]
@@ -109,7 +109,7 @@ def construct_policy(chosen: type, name: str, arguments: Mapping[str, Any]) -> A
     try:
         return chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
     except ValidationError as error:
-        first = complaints(error, model)[0] if model else FieldError("", str(error))
+        first = field_errors(error, model)[0] if model else FieldError("", str(error))
         raise InvalidInput(
             first.message, object=f"policy {name}", field=f"args.{first.field}".rstrip(".")
         ) from error

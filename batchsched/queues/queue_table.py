@@ -79,14 +79,14 @@ class QueueTable:
         """Return the number of rows."""
         return len(self.names)
 
-    def spans(self) -> IntArray:
+    def child_ranges(self) -> IntArray:
         """[Q, 2] the first child of each row, and the row after its last child."""
         rows = np.arange(len(self))
         return np.stack(
             [np.searchsorted(self.parent, rows, "left"), np.searchsorted(self.parent, rows, "right")], axis=1
         )
 
-    def levels(self) -> list[slice]:
+    def rows_by_level(self) -> list[slice]:
         """Rows by level, starting with the children of the root."""
         levels, begin, end = [], 1, int(np.searchsorted(self.parent, 1, "left"))
         while begin < end:
@@ -94,7 +94,7 @@ class QueueTable:
             begin, end = end, int(np.searchsorted(self.parent, end, "left"))
         return levels
 
-    def home(self, queue: str) -> int:
+    def own_row(self, queue: str) -> int:
         """Return the row to which a queue's own PodGroups belong.
 
         Raises:
@@ -102,7 +102,7 @@ class QueueTable:
         """
         return self._rows.get(f"{queue}{OWN_PODGROUPS_SUFFIX}") or self._rows[queue]
 
-    def chain(self, row: int) -> IntArray:
+    def ancestors(self, row: int) -> IntArray:
         """Return [D] a row and its ancestors without the root."""
         rows = []
         while row > 0:
@@ -267,7 +267,7 @@ def _own(rows: _Rows, amounts: Mapping[str, NDArray[Number]], into: NDArray[Numb
 
 def _add_up(shares: QueueTable, configured: BoolArray) -> None:
     """Add up to the root: usage, requests within limits, and guarantees of queues that set none."""
-    for level in reversed(shares.levels()):
+    for level in reversed(shares.rows_by_level()):
         parents = shares.parent[level]
         np.add.at(shares.usage, parents, shares.usage[level])
         np.add.at(shares.history, parents, shares.history[level])

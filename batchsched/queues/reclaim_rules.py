@@ -80,10 +80,10 @@ def all_permitted(
     """
     remaining = shares.usage.copy()
     for row, loses in victims:
-        remaining[shares.chain(row)] -= loses
+        remaining[shares.ancestors(row)] -= loses
     for row, loses in victims:
         usage = remaining.copy()
-        usage[shares.chain(row)] += loses
+        usage[shares.ancestors(row)] += loses
         request = ReclaimRequest(reclaimer, row, gains, loses)
         if not may_reclaim(shares.with_usage(usage), entitled, policies, request):
             return False
@@ -94,7 +94,7 @@ def _pair(shares: QueueTable, reclaimer: int, victim: int) -> tuple[int, int, In
     """Return the lowest common ancestor, its child above the reclaimer, and the rows from the victim to its child."""
     if reclaimer == victim:
         return None
-    reclaimer_chain, victim_chain = shares.chain(reclaimer), shares.chain(victim)
+    reclaimer_chain, victim_chain = shares.ancestors(reclaimer), shares.ancestors(victim)
     common = np.isin(victim_chain, reclaimer_chain)
     path = victim_chain[~common]
     gaining_rows = reclaimer_chain[~np.isin(reclaimer_chain, victim_chain)]

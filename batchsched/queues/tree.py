@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from batchsched.api.crd.base import in_base_units
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import Queue, QueueSpec
-from batchsched.api.crd.validation import nearest
+from batchsched.api.crd.validation import suggest_name
 from batchsched.api.decision import SetAside
 from batchsched.errors import InvalidInput
 
@@ -203,5 +203,5 @@ def _unknown(queue: Queue, offered: list[str]) -> Iterator[SetAside]:
                     "",
                     f"Queue {queue.name}",
                     f"spec.{to_camel(field)}.{resource}",
-                    f"no node offers {resource!r}; {nearest(resource, offered)}",
+                    f"no node offers {resource!r}; {suggest_name(resource, offered)}",
                 )

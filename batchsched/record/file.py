@@ -17,7 +17,7 @@ import msgspec
 from pydantic import ValidationError
 
 from batchsched import __version__
-from batchsched.api.crd.validation import complaints
+from batchsched.api.crd.validation import field_errors
 from batchsched.api.decision import Decision, Reservation, SetAside, without_telemetry
 from batchsched.api.decision import to_json as decision_json
 from batchsched.api.snapshot import HeldGang, QueueUsage, Snapshot
@@ -134,7 +134,7 @@ def read(path: Path) -> Record:
     except msgspec.DecodeError as error:
         raise InvalidInput(f"is no session file: {error}", file=file) from error
     except ValidationError as error:
-        first = complaints(error, Profile)[0]
+        first = field_errors(error, Profile)[0]
         raise InvalidInput(first.message, file=file, object="profile", field=first.field) from error
     snapshot = from_json(bytes(session.manifests), file)
     snapshot = replace(

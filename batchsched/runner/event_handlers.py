@@ -14,7 +14,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.external_podgroups import ForeignPodGroup
 from batchsched.api.snapshot import ObjectKind
-from batchsched.manifests.decode import Decoder, Refused
+from batchsched.manifests.decode import Decoder, DecodeRefused
 from batchsched.manifests.documents import Document, Envelope
 
 _LOG: Final = logging.getLogger(__name__)
@@ -101,12 +101,12 @@ class EventHandlers:
         try:
             document = Document("", "", raw, _ENVELOPE.decode(raw))
             return self._decoder.decode(document, self._kind)
-        except Refused as refused:
+        except DecodeRefused as refused:
             return self._unusable(raw, refused.complaints[0].field, str(refused))
         except msgspec.DecodeError as error:
             return self._unusable(raw, "", str(error))
 
-    def seen(self, raw: bytes) -> None:
+    def handle(self, raw: bytes) -> None:
         """Handle an object as the API server wrote it."""
         self.changed(self.read(raw))
 

@@ -104,7 +104,7 @@ class ProfileScheduler:
     def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations)
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
-        self.table.assumed.take_over(self._promised, self._cache.is_assumed)
+        self.table.assumed.copy_reserved(self._promised, self._cache.is_assumed)
         self._promised = self.table.assumed
         return self._scheduler
 
@@ -193,15 +193,15 @@ class ProfileScheduler:
             self.profile, self._cache, self._seed, self._leaving, self.runner.without_hung_plugins()
         )
         renewed.recording = self.recording
-        renewed.remember(self)
+        renewed.take_over(self)
         return renewed
 
-    def remember(self, before: "ProfileScheduler") -> None:
+    def take_over(self, before: "ProfileScheduler") -> None:
         """Take over past usage, reservations and assumed volumes from the scheduler that this one replaces."""
         self.reservations, self._promised = before.reservations, before._promised
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
-    def recall(self, past: UsageHistory) -> None:
+    def start_with_usage(self, past: UsageHistory) -> None:
         """Start with a usage history from the time before this replica led. Call it before the first session only."""
         self._past = past
 
@@ -239,7 +239,7 @@ class ProfileScheduler:
         self._window = min(self.profile.session_window, 2 * self._window)
         return placements
 
-    def broke(self, now: float) -> None:
+    def abandon_session(self, now: float) -> None:
         """Abandon a failed session; halve the window until the gang that fails it is alone in a session."""
         self._window = max(1, len(self._in_flight) // 2)
         for entity in self._in_flight.values():
@@ -248,12 +248,12 @@ class ProfileScheduler:
         self._in_flight = {}
         self._feed = self._new_feed()  # its tables may be half changed
 
-    def failed(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
+    def requeue_unbound(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
         """Make pods pending again after their binding failed. Call it between sessions only."""
         unbound: list[Pod] = []
         for pod, node in places:
             unreserve(self.pipeline, pod, node, self.table)
-            self._cache.forget(pod.key, node)
+            self._cache.unassume(pod.key, node)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)
@@ -277,7 +277,7 @@ class ProfileScheduler:
         for pod, node in places:
             if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
                 for assumed_pod, assumed_node in assumed:
-                    self._cache.forget(assumed_pod.key, assumed_node)
+                    self._cache.unassume(assumed_pod.key, assumed_node)
                 for assumed_pod, assumed_node in places:
                     unreserve(self.pipeline, assumed_pod, assumed_node, self.table)
                 return False

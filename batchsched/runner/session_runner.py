@@ -83,7 +83,7 @@ class SessionRunner:
         self.profile = profile
         self.overdue = overdue
         self.telemetry = telemetry
-        self.has_external_plugins = bool(standard_registry().foreign(profile))
+        self.has_external_plugins = bool(standard_registry().external_plugins(profile))
         """Whether plugins of other packages are enabled, which may hang."""
         self.hung = False
         """Whether a plugin hung, so that the scheduler that follows the cluster must be rebuilt."""

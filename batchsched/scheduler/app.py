@@ -77,10 +77,10 @@ class SchedulerApp:
             self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
         )
         self.writer = Writer(self.connection, self.clock, self.fence)
-        self.grouper = PodGrouper(self.cache, self.cache.scheduler_names, self.alarm.ring)
+        self.grouper = PodGrouper(self.cache, self.cache.scheduler_names, self.alarm.signal)
         decoder = Decoder()
         for kind, resource in resources():
-            intake = EventHandlers(kind, self.grouper.store(kind), decoder, self.alarm.ring)
+            intake = EventHandlers(kind, self.grouper.store(kind), decoder, self.alarm.signal)
             self.intakes[kind.field] = intake
             times = ReflectorTimes(without=OPTIONAL_KINDS.get(kind.field, ""))
             self.reflectors.append(
@@ -100,7 +100,7 @@ class SchedulerApp:
             sampling.cancel()
             await asyncio.wait([sampling])
 
-    async def synced(self) -> None:
+    async def wait_until_synced(self) -> None:
         """Wait until every kind was listed once."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
@@ -118,29 +118,29 @@ class SchedulerApp:
     async def lead(self) -> None:
         """Schedule until cancelled. Bindings in flight are finished first; `leave` writes the remaining Events."""
         # Without a complete cache, sessions would see free room on nodes that are full.
-        await self.synced()
+        await self.wait_until_synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
         writers = (self.writer, Writer(self.connection, self.clock))
-        reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.idle)
+        reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)
         on_binding, on_eviction = (
             call_both(self.on_binding, reporter.record_binding),
             call_both(self.on_eviction, reporter.record_eviction),
         )
-        cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.alarm.ring)
-        stale_gangs = StaleGangs(self.cache, self.connection, self.writer, cycles.busy, on_eviction)
-        assumed_pods = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].seen)
+        cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.alarm.signal)
+        stale_gangs = StaleGangs(self.cache, self.connection, self.writer, cycles.is_binding, on_eviction)
+        assumed_pods = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].handle)
         evictor = Evictor(
             self.cache,
             self.writer,
             self.clock,
-            self.intakes["pods"].seen,
-            self.alarm.ring,
+            self.intakes["pods"].handle,
+            self.alarm.signal,
             on_eviction,
         )
         self._leaving = stale_gangs.leaving
         planners = self._planners(self.profiles, self.recording)
         for planner in planners:
-            planner.recall(self.chronicle.past(planner.profile))
+            planner.start_with_usage(self.chronicle.usage_history(planner.profile))
         on_decision = [
             evictor.apply_decision,
             reporter.record_decision,
@@ -161,18 +161,18 @@ class SchedulerApp:
             await cycles.drain()
             await reporter.write_queued_status()
 
-    async def leave(self) -> None:
+    async def flush_events(self) -> None:
         """Write the remaining Events. Another replica may lead by then: Events are not fenced."""
         if self._reporter is not None:
             await self._reporter.stop()
 
     @property
-    def planners(self) -> Sequence[ProfileScheduler]:
+    def profile_schedulers(self) -> Sequence[ProfileScheduler]:
         """The schedulers of the profiles; empty while this replica does not lead."""
         return self.loop.planners if self.loop is not None else ()
 
     @property
-    def leads(self) -> bool:
+    def is_leading(self) -> bool:
         """True while this replica schedules and its Lease is valid."""
         return self.loop is not None and (self.fence is None or self.fence.remaining() > 0)
 

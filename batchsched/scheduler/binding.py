@@ -83,19 +83,19 @@ class BindingCycles:
         task.add_done_callback(self._running.discard)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """True while no binding is in flight."""
         return not self._running
 
-    def busy(self, identity: str) -> bool:
+    def is_binding(self, identity: str) -> bool:
         """Return whether bindings of a gang are in flight, or failed and are not yet returned to the queue."""
         return identity in self._gangs
 
-    def take_back(self) -> None:
+    def requeue_failed(self) -> None:
         """Return pods with failed bindings to the scheduling queue. Call it between two sessions only."""
         failed, self._failed = self._failed, []
         for planner, placement in failed:
-            planner.failed(placement.entity, placement.places, self._clock.now())
+            planner.requeue_unbound(placement.entity, placement.places, self._clock.now())
             self._end(placement)
 
     async def drain(self) -> None:

@@ -27,7 +27,15 @@ from batchsched.kube.reflector import Reflector
 from batchsched.manifests.documents import Document, documents
 from batchsched.manifests.reader import sources
 from batchsched.podgrouper.owners import read_owner
-from batchsched.podgrouper.rules import OWNERS, OwnerKind, OwnerPart, count, mapping, spec_of, text
+from batchsched.podgrouper.rules import (
+    OWNERS,
+    OwnerKind,
+    OwnerPart,
+    mapping_or_empty,
+    pod_count_or,
+    spec_of,
+    text,
+)
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
 
@@ -145,7 +153,7 @@ class WhatIf:
         if kind.type is Pod:
             self._make_pending(manifest)
         intake = self.service.intakes[kind.field]
-        intake.seen(msgspec.json.encode(manifest))
+        intake.handle(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         refused = intake.set_aside.get(key)
         if refused is not None:
@@ -166,7 +174,7 @@ class WhatIf:
             )
             return
         self.service.grouper.members.owners.put(owner)
-        gangs = count(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
+        gangs = pod_count_or(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
         reference = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
@@ -188,7 +196,7 @@ class WhatIf:
 
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
         """Set the metadata that the API server would set: name, namespace, UID and creation time."""
-        meta: dict[str, Any] = dict(mapping(manifest.get("metadata")))
+        meta: dict[str, Any] = dict(mapping_or_empty(manifest.get("metadata")))
         if not text(meta.get("name")):
             prefix = text(meta.get("generateName")) or "unnamed-"
             meta["name"] = f"{prefix}{len(self.pods) + len(self.groups)}"
@@ -200,7 +208,7 @@ class WhatIf:
         return meta
 
     def _make_pending(self, pod: dict[str, Any]) -> None:
-        spec = dict(mapping(pod.get("spec")))
+        spec = dict(mapping_or_empty(pod.get("spec")))
         spec.pop("nodeName", None)
         scheduler_name = text(spec.get("schedulerName")) or "default-scheduler"
         if scheduler_name != self.scheduler_name:
@@ -226,7 +234,7 @@ def _pods(
                 "labels": {**part.labels, **labels},
                 "ownerReferences": [owner],
             },
-            "spec": dict(mapping(part.template.get("spec"))),
+            "spec": dict(mapping_or_empty(part.template.get("spec"))),
         }
 
 

@@ -36,7 +36,7 @@ class Wakeup:
         self._news = asyncio.Event()
         self._count = 0
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         """Signal an event."""
         self._count += 1
         self._news.set()
@@ -72,7 +72,7 @@ DecisionCallback = Callable[[ProfileScheduler, Decision, float], None]
 class PeriodicTask(Protocol):
     """A periodic task that must run between two sessions."""
 
-    def turn(self, now: float) -> None:
+    def run_once(self, now: float) -> None:
         """Do what is due at `now`, seconds since 1970. Slow work must be started in the background."""
         ...
 
@@ -110,19 +110,19 @@ class SchedulerLoop:
     def reconfigure(self, planners: Sequence[ProfileScheduler]) -> None:
         """Replace the schedulers as soon as the running session has ended."""
         self._next = tuple(planners)
-        self._alarm.ring()
+        self._alarm.signal()
 
     async def run(self) -> None:
         """Run turns until cancelled. If a turn fails, log the exception and continue with the next turn."""
         while True:
             try:
-                await self.turn()
+                await self.run_once()
             except Exception:  # a defect in one session must not stop scheduling
                 _LOG.exception("a scheduling turn failed; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
             await self._alarm.wait(IDLE_SECONDS)
 
-    async def turn(self) -> None:
+    async def run_once(self) -> None:
         """Apply events, and decide one session for each profile that has pending pods."""
         self._prepare()
         for planner in self.planners:
@@ -135,14 +135,14 @@ class SchedulerLoop:
             self.planners, self._next = self._next, None
             for planner in self.planners:
                 if planner.profile.scheduler_name in before:
-                    planner.remember(before[planner.profile.scheduler_name])
+                    planner.take_over(before[planner.profile.scheduler_name])
         # Failed bindings release reservations of plugins, which a running session must not see change.
-        self._cycles.take_back()
+        self._cycles.requeue_failed()
         now = self._clock.now()
         if not 0 <= now - self._tasks_done_at < IDLE_SECONDS:  # also when the clock was set back
             self._tasks_done_at = now
             for task in self._tasks:
-                task.turn(now)
+                task.run_once(now)
 
     async def _session(self, planner: ProfileScheduler) -> None:
         now, begun = self._clock.now(), self._clock.monotonic()
@@ -155,13 +155,13 @@ class SchedulerLoop:
             decision = await asyncio.to_thread(work)
         except Exception:
             # Later sessions take fewer gangs until the gang that causes the failure is found.
-            planner.broke(self._clock.now())
+            planner.abandon_session(self._clock.now())
             raise
         now = self._clock.now()
         await self._cycles.start(planner, planner.finish(decision, now))
         # More gangs are active, beyond the window or moved by events: do not wait for the next event.
         if planner.queue.pending()["active"]:
-            self._alarm.ring()
+            self._alarm.signal()
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
         if planner.runner.hung:
             disabled = ", ".join(call.plugin for call in planner.runner.overdue) or "none of them again"

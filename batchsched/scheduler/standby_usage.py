@@ -45,7 +45,7 @@ class StandbyUsage:
         self._leads = leads
         self._histories: dict[str, UsageHistory] = {}
 
-    def past(self, profile: Profile) -> UsageHistory:
+    def usage_history(self, profile: Profile) -> UsageHistory:
         """Return the usage history of the queues for a profile, with the half-life of the profile."""
         half_life = profile.usage_half_life_seconds
         history = self._histories.get(profile.scheduler_name, UsageHistory({}, half_life))
@@ -55,9 +55,9 @@ class StandbyUsage:
         """Sample periodically until this replica leads."""
         while not self._leads():
             await self._clock.sleep(SAMPLE_SECONDS)
-            self.sample()
+            self.record_usage()
 
-    def sample(self) -> None:
+    def record_usage(self) -> None:
         """Record what queues use now, for each profile with a policy that reads past usage."""
         now = self._clock.now()
         tree = QueueTree(self._cache.snapshot().queues)
@@ -65,7 +65,7 @@ class StandbyUsage:
         for profile in self._profiles():
             policies = QueuePolicies.of_profile(tree, profile)
             if policies is not None and policies.reads_past_usage:
-                history = self.past(profile)
+                history = self.usage_history(profile)
                 history.advance(now, allocated)
                 history.hold(allocated)
                 self._histories[profile.scheduler_name] = history

@@ -97,7 +97,7 @@ class BackoffQueue:
         """Return the refused entity with the earliest end of backoff."""
         return self._refused.first()
 
-    def completed(self, now: float) -> Iterable[Entity]:
+    def pop_expired(self, now: float) -> Iterable[Entity]:
         """Remove and return the entities with expired backoff, in the order of expiry."""
         for heap in (self._refused, self._erred):
             while (entity := heap.first()) is not None and not is_in_backoff(entity, now):

@@ -132,7 +132,7 @@ class Entity:
         self._template_of[key] = template
         self._equal.setdefault(template, {})[key] = pod
 
-    def take(self, key: str) -> None:
+    def remove_pod(self, key: str) -> None:
         """Remove a pod."""
         self.pods.pop(key, None)
         template = self._template_of.pop(key, None)

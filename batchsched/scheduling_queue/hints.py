@@ -27,7 +27,7 @@ from batchsched.framework.events import (
 )
 from batchsched.framework.interface import EnqueueExtensionsPlugin
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.scheduling_queue.entity import Entity
 
 _CAME_OR_CHANGED: Final = Action.ADD | Action.UPDATE
@@ -116,7 +116,7 @@ class InFlightEntities:
         """Record that the cycle of an entity begins."""
         self._since[entity.identity] = (entity, self._dropped + len(self._log))
 
-    def note(self, occurrence: InFlightEvent) -> None:
+    def record_event(self, occurrence: InFlightEvent) -> None:
         """Keep an event, if any entity is in flight that it may concern."""
         if occurrence.identity in self._since if occurrence.identity else self._since:
             self._log.append(occurrence)
@@ -179,7 +179,7 @@ class QueueingHints:
         if hint is None:
             return True
         try:
-            answer: object = ask(plugin, "QueueingHint", hint, pod, occurrence.old, occurrence.new)
+            answer: object = call_plugin(plugin, "QueueingHint", hint, pod, occurrence.old, occurrence.new)
         except PluginError:
             # A failed hint counts as Queue: one attempt in vain costs less than a pod that never starts.
             answer = None
@@ -207,7 +207,7 @@ class QueueingHints:
 def _registered(plugin: object) -> tuple[ClusterEventWithHint, ...]:
     if not isinstance(plugin, EnqueueExtensionsPlugin):
         return EVERY_EVENT
-    answer: object = ask(plugin, "EventsToRegister", plugin.events_to_register)
+    answer: object = call_plugin(plugin, "EventsToRegister", plugin.events_to_register)
     if not isinstance(answer, Sequence) or not all(isinstance(item, ClusterEventWithHint) for item in answer):
         problem = f"expected a sequence of ClusterEventWithHint, got {type(answer).__name__}"
         raise PluginError(name_of(plugin), "EventsToRegister", problem)
@@ -256,7 +256,7 @@ class UnschedulableEntities:
             if not by_template:
                 del self._refused[plugin]
 
-    def helped(self, occurrence: InFlightEvent) -> list[Entity]:
+    def entities_helped_by(self, occurrence: InFlightEvent) -> list[Entity]:
         """Return the entities that an event may help, in the order of arrival."""
         helped: dict[str, Entity] = {}
         for plugin, by_template in self._refused.items():

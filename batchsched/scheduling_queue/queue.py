@@ -19,7 +19,7 @@ from batchsched.framework.events import (
     events_of,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import ask
+from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.scheduling_queue.backoff import BackoffQueue, EntityHeap, is_in_backoff
 from batchsched.scheduling_queue.entity import Entity, QueueState, check_move
 from batchsched.scheduling_queue.hints import (
@@ -113,7 +113,7 @@ class SchedulingQueue:
         # Before the hints: a new template must be in the index, and a new priority in the key of the heap.
         self._update_keys(entity)
         for occurrence in occurrences:
-            self._flights.note(occurrence)
+            self._flights.record_event(occurrence)
             if entity.place in POOLED and self._hints.helps(entity, occurrence, pod):
                 self._requeue(entity, occurrence.event.label, now)
 
@@ -127,7 +127,7 @@ class SchedulingQueue:
             return
         entity = self._entities[identity]
         pod = entity.pods[key]
-        entity.take(key)
+        entity.remove_pod(key)
         if entity.pods:
             self._update_keys(entity)
         elif entity.place is not QueueState.IN_FLIGHT:
@@ -226,7 +226,7 @@ class SchedulingQueue:
         self._flights.end(entity)
         # Only the pods of the start of the cycle were placed. Pods that joined since then form a new entity.
         for pod in entity.popped:
-            entity.take(pod.key)
+            entity.remove_pod(pod.key)
             self._identity_of.pop(pod.key, None)
         late = tuple(entity.pods.values())
         self._drop(entity)
@@ -274,11 +274,11 @@ class SchedulingQueue:
             if entity.place is QueueState.BACKOFF or entity.place in POOLED:
                 self._enter(entity, QueueState.ACTIVE, FORCE_ACTIVATE.label, now)
             # An entity in flight is retried after its cycle, because the event helps unconditionally.
-            self._flights.note(InFlightEvent(FORCE_ACTIVATE, identity=identity))
+            self._flights.record_event(InFlightEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
         """Move expired backoff entities to the active queue; every 30 s also those unschedulable for over 5 min."""
-        for entity in self._backoff.completed(now):
+        for entity in self._backoff.pop_expired(now):
             self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
         if now - self._scanned < SCAN_INTERVAL_SECONDS:
             return
@@ -304,11 +304,11 @@ class SchedulingQueue:
                 counts[QUEUES[entity.place]] += len(entity.pods)
         return counts
 
-    def moved(self) -> Mapping[tuple[str, str], int]:
+    def moved_pods(self) -> Mapping[tuple[str, str], int]:
         """Return the number of pods that events moved: (queue, label of the event) → pods."""
         return dict(self._moved)
 
-    def faults(self) -> Mapping[str, int]:
+    def hint_failures(self) -> Mapping[str, int]:
         """Return the number of failed hints by plugin."""
         return dict(self._hints.faults)
 
@@ -342,16 +342,16 @@ class SchedulingQueue:
 
     def _requests_changed(self, entity: Entity, label: str, now: float) -> None:
         """Move an entity after its own requests changed: the recorded rejection no longer applies."""
-        self._flights.note(
+        self._flights.record_event(
             InFlightEvent(ClusterEvent(Resource.ANY, Action.ALL, label), identity=entity.identity)
         )
         if entity.place in POOLED:
             self._requeue(entity, label, now)
 
     def _process_event(self, occurrence: InFlightEvent, now: float) -> None:
-        for entity in self._pool.helped(occurrence):
+        for entity in self._pool.entities_helped_by(occurrence):
             self._requeue(entity, occurrence.event.label, now)
-        self._flights.note(occurrence)
+        self._flights.record_event(occurrence)
 
     def _is_helped_by_any(self, events: Iterable[InFlightEvent], entity: Entity) -> bool:
         """Return whether an event that arrived during the cycle of an entity may help it."""
@@ -438,7 +438,7 @@ class SchedulingQueue:
         if sort is None:
             return (-priority, entity.queued)
         return min(
-            ask(sort, "QueueSort", sort.key, pod, priority, entity.queued)
+            call_plugin(sort, "QueueSort", sort.key, pod, priority, entity.queued)
             for pod in entity.templates().values()
         )
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.config.extenders import seconds_of
+from batchsched.config.extenders import parse_duration
 from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, LeaderElection
 from batchsched.errors import InvalidInput
@@ -85,7 +85,7 @@ class Process:
         follow = asyncio.create_task(service.follow(), name="follow")
         leaving = asyncio.create_task(leave.wait(), name="leave")
         try:
-            await _first_ended(leaving, follow, asyncio.create_task(service.synced(), name="sync"))
+            await _first_ended(leaving, follow, asyncio.create_task(service.wait_until_synced(), name="sync"))
             # The listed objects live as long as the process. Frozen objects are not scanned, which saves seconds.
             gc.collect()
             gc.freeze()
@@ -128,13 +128,13 @@ class Process:
 
     async def _tell(self, service: SchedulerApp) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(service.leave(), self.patience)
+            await asyncio.wait_for(service.flush_events(), self.patience)
 
     async def _keep(self) -> None:
         if self.lease is None:
             await asyncio.Event().wait()
         else:
-            await self.lease.keep()
+            await self.lease.renew_until_lost()
 
 
 async def _first_ended(
@@ -246,9 +246,9 @@ def _lease(
         return None
     namespace, name = options.lease or (election.resource_namespace, election.resource_name)
     terms = LeaseTimes(
-        duration=seconds_of(election.lease_duration),
-        renew=seconds_of(election.renew_deadline),
-        retry=seconds_of(election.retry_period),
+        duration=parse_duration(election.lease_duration),
+        renew=parse_duration(election.renew_deadline),
+        retry=parse_duration(election.retry_period),
     )
     return Lease(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
 
@@ -290,7 +290,7 @@ class BackgroundTasks:
         running: list[asyncio.Task[None]] = []
         reload = self._reload(service)
         running.append(asyncio.create_task(reload.run(), name="reload"))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.ask)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
         serving = self.configuration.serving
         site = build_server(service, self.observation, serving, lambda: reload.configuration)
         try:

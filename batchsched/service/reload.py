@@ -57,7 +57,7 @@ class ConfigReload:
         self._seen = () if file is None else _file_version(file)
         self._requested = asyncio.Event()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request a reload even if the file did not change; the handler of SIGHUP."""
         self._requested.set()
 

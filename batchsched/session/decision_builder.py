@@ -19,7 +19,7 @@ from batchsched.api.decision import (
     TierAccount,
     Waiting,
 )
-from batchsched.framework.runtime.deadline import left_out
+from batchsched.framework.runtime.deadline import exceeded_deadlines
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.session.gangs.admission import refuse_incomplete
 from batchsched.session.joint.formulation import Formulation
@@ -116,7 +116,7 @@ class DecisionBuilder:
         self.nominated += victims.nominated
         self.guard |= victims.guard
         # A gang for which pods are evicted is still refused: it starts once its victims have left.
-        self.refusals = [victims.annotate(refusal) for refusal in self.refusals]
+        self.refusals = [victims.add_eviction_count(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
         """Return the decision; every part of it is sorted, so that equal sessions give equal bytes.
@@ -172,7 +172,7 @@ def _skipped_extensions(pipeline: Pipeline) -> list[SetAside]:
     """Return the plugins that were left out because they hung, and the ignorable extenders that failed."""
     plugins = [
         SetAside("", f"plugin {skipped.plugin}", "", f"{skipped.point} {skipped.problem}")
-        for skipped in left_out(pipeline.plugins)
+        for skipped in exceeded_deadlines(pipeline.plugins)
     ]
     extenders = [SetAside("", f"extender {url}", "", why) for why, url in pipeline.extenders.ignored.items()]
     return plugins + extenders

@@ -172,7 +172,7 @@ class _Tree:
     def _queue(self, row: int) -> QueueReport:
         shares, entitled = self._standing.shares, self._standing.entitled
         name, usage = shares.names[row], shares.usage[row]
-        chain = shares.chain(row)
+        chain = shares.ancestors(row)
         guarantee = entitled.guarantee[row]
         waiting = [gang for gang in self._gangs if name in self._tables.queues.ancestry(gang.queue)]
         pending = sum((total_requests(gang) for gang in waiting), np.zeros_like(usage))

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.api.core.quantity import show
+from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Refusal
 from batchsched.config.schema import SolverSettings
 from batchsched.errors import PluginError
@@ -64,7 +64,7 @@ class RefusalMessages:
         return f"{self._constraint(evidence)}{lost}"
 
     def _constraint(self, evidence: RefusalEvidence) -> str:
-        missing = self._amounts(self.missing(evidence))
+        missing = self._amounts(self.missing_resources(evidence))
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
         match evidence.cause:
             case RefusalCause.QUOTA:
@@ -84,7 +84,7 @@ class RefusalMessages:
                 return f"{fit}; rules between pods do not leave a way for the others"
         return f"{fit}; missing: {missing}" if missing else fit
 
-    def gathered(self, evidence: RefusalEvidence) -> str:
+    def gathering(self, evidence: RefusalEvidence) -> str:
         """Return the message for a gang that a rule between its pods restricts to one domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
@@ -95,10 +95,11 @@ class RefusalMessages:
         name = f"{limit.name} for user {limit.user}" if limit.user else limit.name
         # A kept guarantee is no limit of the gang's own queue: it reserves room for another one.
         if limit.kept:
-            return f"what {name} does not lend is kept free; missing beside it: {self._amounts(self.missing(evidence))}"
+            amounts = self._amounts(self.missing_resources(evidence))
+            return f"what {name} does not lend is kept free; missing beside it: {amounts}"
         if evidence.missing_gangs:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
-        return f"the limit of queue {name} is short of {self._amounts(self.missing(evidence))}"
+        return f"the limit of queue {name} is short of {self._amounts(self.missing_resources(evidence))}"
 
     def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
@@ -121,7 +122,7 @@ class RefusalMessages:
                 return surveyed.scan.fit_error()
         return "no node is left for some of them"
 
-    def missing(self, evidence: RefusalEvidence) -> dict[str, int]:
+    def missing_resources(self, evidence: RefusalEvidence) -> dict[str, int]:
         """Return the missing amounts by resource in base units, without the number of pods."""
         return self._named(evidence.missing)
 
@@ -133,7 +134,9 @@ class RefusalMessages:
         }
 
     def _amounts(self, amounts: Mapping[str, int]) -> str:
-        return ", ".join(f"{resource} {show(resource, amount)}" for resource, amount in amounts.items())
+        return ", ".join(
+            f"{resource} {format_quantity(resource, amount)}" for resource, amount in amounts.items()
+        )
 
     def relaxation(self, change: Relaxation | None) -> str:
         """Return the smallest change that admits the gang, in words; "" for none."""
@@ -360,12 +363,12 @@ def _refusal(
         and evidence.cause in ROOM_CAUSES
         and explainer.fits_unconstrained(number)
     ):
-        return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathered(evidence))
+        return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathering(evidence))
     return Refusal(
         pod_group=gang.key,
         reason=REASON_OF[evidence.cause],
         message=wording.message(evidence),
-        missing=wording.missing(evidence),
+        missing=wording.missing_resources(evidence),
         relaxation=wording.relaxation(evidence.relaxation),
     )
 

@@ -47,7 +47,7 @@ class HeadReservation:
         """Count a gang that runs beyond the start if the head still fits; return True if it does."""
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
-        if not fits(self.problem, remaining):
+        if not fits_single_gang(self.problem, remaining):
             return False
         self.free = remaining
         return True
@@ -61,7 +61,7 @@ class HeadReservation:
         return available
 
 
-def fits(problem: Problem, free: IntArray) -> bool:
+def fits_single_gang(problem: Problem, free: IntArray) -> bool:
     """Return True if the only gang of a problem fits into `free` [N, R]."""
     available = np.maximum(0, free)
     # Equal pods without topology or rows: counting slots is exact and far cheaper than a solve, and it is asked often.
@@ -79,7 +79,7 @@ def fits(problem: Problem, free: IntArray) -> bool:
     return bool(solve_greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
 
 
-def announce(gang: PendingGang, reservation: HeadReservation) -> Reservation:
+def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
     """Return a reservation for a decision; the start is rounded up to seconds, so that it is never too early."""
     return Reservation(pod_group=gang.key, start=timestamp(math.ceil(reservation.start)))
 
@@ -146,8 +146,8 @@ def _run_of(tables: SessionTables, placement: GangPlacement, now: float) -> Runn
     """Return what a gang placed by this session uses, and its expected end."""
     gang = placement.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
-    return RunningGang.of(
-        end if gang.fresh else tables.running_gang(gang.members).end,
+    return RunningGang.with_end(
+        end if gang.has_no_bound_pod else tables.running_gang(gang.members).end,
         [placed.node for placed in placement.placed],
         [tables.request_vectors(placed.pod)[0] for placed in placement.placed],
         len(tables.node_table.resources),
@@ -158,11 +158,11 @@ def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: 
     """Return the index of the first end after which the gang fits, found by bisection: ends only add room."""
     # Sums over all nodes bound the search from below before any solve.
     low, high = _least(free, runs, gang), len(runs) - 1
-    if high < 0 or low > high or not fits(problem, _released(free, runs)):
+    if high < 0 or low > high or not fits_single_gang(problem, _released(free, runs)):
         return None
     while low < high:
         middle = (low + high) // 2
-        if fits(problem, _released(free, runs[: middle + 1])):
+        if fits_single_gang(problem, _released(free, runs[: middle + 1])):
             high = middle
         else:
             low = middle + 1
@@ -324,7 +324,9 @@ class ReservedHead:
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows and sticky.is_announced(gang)]
         for gang in sorted(waiting, key=lambda gang: (gang.tier, not sticky.is_kept(gang.members))):
-            if (gang.needs <= free_total).all() and fits(problem := lasting_problem(context, gang), free):
+            if (gang.needs <= free_total).all() and fits_single_gang(
+                problem := lasting_problem(context, gang), free
+            ):
                 if gang.key in sticky.before:  # it can start now: no gang may displace it by weight
                     return cls(gang, context, HeadReservation(now, available, problem, gang.needs), now, held)
                 continue
@@ -408,11 +410,15 @@ class ReservedHead:
             if self.strict
             else reserve(self.context, self.gang, started, self.now, self.held)
         )
-        return None if current is None else announce(self.gang, current)
+        return None if current is None else build_reservation(self.gang, current)
 
     def _end(self, gang: PendingGang) -> float:
         """Return the expected end of a gang that starts now or runs already, in seconds since 1970; NaN if unknown."""
-        return self.now + gang.estimate if gang.fresh else self.context.tables.running_gang(gang.members).end
+        return (
+            self.now + gang.estimate
+            if gang.has_no_bound_pod
+            else self.context.tables.running_gang(gang.members).end
+        )
 
     def _places(self, pods: Iterable[tuple[Pod, int]]) -> tuple[IntArray, IntArray]:
         """Return [P] the node indexes and [P, R] the requests of pods."""

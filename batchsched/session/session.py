@@ -104,7 +104,7 @@ class Session:
         """
         tables = self.tables
         tables.refresh()
-        tables.pipeline.extenders.begin()
+        tables.pipeline.extenders.begin_session()
         tables.pipeline.timings = PluginTimings(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.
         self._order.usage(now)

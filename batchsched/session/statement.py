@@ -124,7 +124,7 @@ class Statement:
         for placement in self._placements:
             identity = placement.gang.members.identity
             tables.counts.forget(identity)
-            tables.node_table.waiting.drop(identity)
+            tables.node_table.waiting.remove_gang(identity)
 
     def checkpoint(self) -> int:
         """Return a mark for `roll_back_to`. It is valid until an earlier mark is rolled back to."""
@@ -220,13 +220,15 @@ class Statement:
         """Note which plugin makes the gang wait, the one with the first deadline; move the gang to its phase."""
         waiting = self._tables.node_table.waiting
         identity = placement.gang.members.identity
-        deadlines = [(until, plugin) for pod in waiting.of(identity) for plugin, until in pod.until.items()]
+        deadlines = [
+            (until, plugin) for pod in waiting.of_gang(identity) for plugin, until in pod.until.items()
+        ]
         if deadlines:
             placement.until, placement.held_by = min(deadlines)
             placement.state = phase_after(placement.state, PhaseChange.HOLD)
         else:
             placement.state = phase_after(placement.state, PhaseChange.ALLOW)
-            waiting.drop(identity)
+            waiting.remove_gang(identity)
 
     def apply_permit_verdicts(self) -> None:
         """Release or roll back waiting gangs of which plugins allowed or rejected pods since they were placed."""
@@ -241,7 +243,7 @@ class Statement:
                 self.rejected.append(placement)
             elif waiting.released(identity):
                 placement.state, placement.held_by = phase_after(placement.state, PhaseChange.ALLOW), ""
-                waiting.drop(identity)
+                waiting.remove_gang(identity)
 
     def _is_complete(self, placement: GangPlacement) -> bool:
         return self._tables.counts.of_members(placement.gang.members).complete
@@ -318,8 +320,8 @@ class Statement:
             filtered_class = pod_class
             # If a plugin may read the pod itself, no result of the class can be used for it.
             if pipeline.reads_all:
-                filtered_class = pod_class.showing(pods[next_pod])
-                state, status = pipeline.prepare(filtered_class, table)
+                filtered_class = pod_class.with_pod(pods[next_pod])
+                state, status = pipeline.run_prefilters(filtered_class, table)
             if status.ok:
                 status = pipeline.refusal_at(filtered_class, node, table, state)
             if not status.ok:
@@ -332,13 +334,15 @@ class Statement:
             if not status.ok:
                 nodes.appendleft(node)
                 break
-            pipeline.landed(filtered_class, pods[next_pod], node, table, state)
+            pipeline.after_placement(filtered_class, pods[next_pod], node, table, state)
             next_pod, refused_nodes = next_pod + 1, 0
         return status, list(zip(pods[next_pod:], nodes, strict=True))
 
     def _prefilter(self, pod_class: PodClass) -> tuple[CycleState, Status]:
         tables = self._tables
-        return tables.pipeline.prepare(pod_class, tables.node_table, tables.result_cache.of(pod_class))
+        return tables.pipeline.run_prefilters(
+            pod_class, tables.node_table, tables.result_cache.of_class(pod_class)
+        )
 
     def _all_fit(self, pod_class: PodClass, nodes: Sequence[int], state: CycleState) -> bool:
         """Return whether pods of a class may be on all these nodes at once, one pod for each time a node occurs."""
@@ -379,7 +383,7 @@ class Statement:
             equal_pods = list(group)
             tables.node_table.add(equal_pods, *tables.request_vectors(equal_pods[0][0]))
         for pod, node in pod_nodes:
-            count.count(pod, 1)
+            count.change_placed(pod, 1)
             placement.placed.append(PlacedPod(pod, node, pod_class, state))
         placement.state = phase_after(placement.state, PhaseChange.RESERVE)
 
@@ -402,7 +406,7 @@ class Statement:
     def _reservers_of(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:
         """Return the Reserve plugins that keep state for pods of a class; they are asked once per session."""
         if pod_class not in self._reservers:
-            self._reservers[pod_class] = self._tables.pipeline.keeping(pod_class)
+            self._reservers[pod_class] = self._tables.pipeline.stateful_reserve_plugins(pod_class)
         return self._reservers[pod_class]
 
     def _take_back(self, placed: PlacedPod) -> None:
@@ -412,7 +416,7 @@ class Statement:
             tables.pipeline.unreserve(placed.pod, placed.node, tables.node_table, placed.state)
         finally:
             tables.node_table.remove([placed.pod])
-            tables.counts.of(placed.pod).count(placed.pod, -1)
+            tables.counts.of_pod(placed.pod).change_placed(placed.pod, -1)
 
     def _roll_back(self, placement: GangPlacement) -> None:
         """Unreserve all pods of a gang, the last one first, and take them off the tables."""
@@ -425,7 +429,7 @@ class Statement:
                 self._take_back(placement.placed.pop())
             except PluginError as error:
                 first_error = first_error or error
-        self._tables.node_table.waiting.drop(placement.gang.members.identity)
+        self._tables.node_table.waiting.remove_gang(placement.gang.members.identity)
         if first_error is not None and placement.refusal.ok:
             placement.refusal = Status(Code.UNSCHEDULABLE, (str(first_error),), first_error.plugin)
             placement.failure = True
@@ -434,7 +438,7 @@ class Statement:
 def _single_pod_class(proposal: tuple[PendingGang, Sequence[PlannedPods]]) -> PodClass | None:
     """Return the class of a pod without a PodGroup, None for a gang."""
     gang, plans = proposal
-    return plans[0].part.pod_class if gang.members.alone and len(plans) == 1 else None
+    return plans[0].part.pod_class if gang.members.is_single_pod and len(plans) == 1 else None
 
 
 def _node_of_each_pod(plan: PlannedPods) -> Iterator[int]:

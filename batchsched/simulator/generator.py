@@ -28,7 +28,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
-from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, pods_of_gang, rigid
+from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, pods_of_gang, rigid_arrival
 
 IntArray = NDArray[np.int64]
 
@@ -118,7 +118,7 @@ def generate(recipe: GeneratorSettings, seed: int) -> Workload:
         split = pods_of_gang(size, recipe.gpus_per_node)
         pods = tuple((spec(share, priority), count) for share, count in split)
         shape = GangShape(f"g{number:05d}", pods, estimate, recipe.shares[owner][0], priority)
-        arrivals.append(rigid(shape, time, runtime))
+        arrivals.append(rigid_arrival(shape, time, runtime))
     cluster = Snapshot(
         nodes=nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),
         queues=tuple(Queue(metadata=CustomMeta(name=name)) for name, _ in recipe.shares),

@@ -27,7 +27,7 @@ from batchsched.simulator.workload import (
     open_text,
     pod_spec,
     pods_of_gang,
-    rigid,
+    rigid_arrival,
 )
 
 GPU: Final = "nvidia.com/gpu"
@@ -114,7 +114,7 @@ def workload(
     for number, row in enumerate(rows):
         pods = tuple((spec(gpus), count) for gpus, count in pods_of_gang(row.gpus, gpus_per_node))
         shape = GangShape(f"p{number:0{digits}d}", pods, row.duration, queue_of[row.queue])
-        arrivals.append(rigid(shape, row.submit, row.duration))
+        arrivals.append(rigid_arrival(shape, row.submit, row.duration))
     cluster = Snapshot(
         nodes=nodes(node_count, {GPU: str(gpus_per_node)}),
         queues=tuple(Queue(metadata=CustomMeta(name=queue)) for queue in sorted({*queue_of.values()})),

@@ -13,7 +13,7 @@ from typing import Final
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
-from batchsched.simulator.workload import GangShape, Workload, nodes, open_text, pod_spec, rigid
+from batchsched.simulator.workload import GangShape, Workload, nodes, open_text, pod_spec, rigid_arrival
 
 FIELDS: Final = 18
 CPU: Final = {"cpu": "1"}
@@ -103,7 +103,7 @@ def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
     # Jobs of one second keep the order of their numbers, because names break ties between gangs of equal age.
     width = len(str(max((row.number for row in rows), default=0)))
     arrivals = tuple(
-        rigid(
+        rigid_arrival(
             GangShape(f"j{row.number:0{width}d}", ((spec, row.size),), row.estimate), row.submit, row.runtime
         )
         for row in rows

@@ -141,7 +141,7 @@ class GangShape:
     priority_class: str = ""
 
 
-def rigid(shape: GangShape, time: int, runtime: int) -> Arrival:
+def rigid_arrival(shape: GangShape, time: int, runtime: int) -> Arrival:
     """Create a gang of which all pods are required."""
     created = timestamp(time)
     size = sum(count for _, count in shape.pods)

@@ -232,7 +232,7 @@ class _Written:
 
 def _proto(model: LinearModel) -> cp_sat.CpModelProto:
     """Return the model as CP-SAT's proto, brought up to date; the same object every time."""
-    model.check()
+    model.check_integer()
     written = model.written
     if not isinstance(written, _Written):
         written = model.written = _Written()

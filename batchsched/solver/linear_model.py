@@ -177,7 +177,7 @@ class LinearModel:
             always[row] = values[switch] == 1 if switch >= 0 else values[~switch] == 0
         return not np.any(always & ((sums < row_lower) | (sums > row_upper)))
 
-    def check(self) -> None:
+    def check_integer(self) -> None:
         """Check that an integer solver accepts the model.
 
         Raises:

@@ -98,9 +98,9 @@ class PlacedPods:
         self.by_group: IndexArray = np.zeros((len(distinct), len(problem.nodes.free)), np.int32)
         """[H, N] pods of each group on each node."""
         self._holders: dict[int, IntArray] = {}
-        room.cut_back_listeners.append(self.cut_back)
+        room.cut_back_listeners.append(self.truncate)
 
-    def cut_back(self, length: int) -> None:
+    def truncate(self, length: int) -> None:
         """Note that only the first `length` entries of the trail are unchanged."""
         self._stale |= length < self._read
 
@@ -181,7 +181,7 @@ class RelocationNeighbourhood:
         sources = self._sources(request, move)
         if not sources.size:
             return None
-        fit = room.fit(other, None)
+        fit = room.count_fitting(other, None)
         cell = _allowed_nodes(packing, other)
         if cell is not None:
             inside = np.zeros(len(fit), np.bool_)
@@ -200,7 +200,7 @@ class RelocationNeighbourhood:
         room.put(other, sources, np.full(moves, -each, np.int64))
         # `fit` ignores rows and quotas of the other class; only placing tells whether all pods find a node.
         if (
-            int(room.fit(other, targets).sum()) < moves * each
+            int(room.count_fitting(other, targets).sum()) < moves * each
             or room.place(other, moves * each, targets) < moves * each
         ):
             return None
@@ -285,7 +285,7 @@ class ClearingNeighbourhood:
         leaving = [(c, int(move.pods[c])) for c in self._small_first[::-1].tolist() if move.pods[c] > 0]
         for other, count in leaving:
             room.put(other, node, np.array([-count]))
-        if not room.fit(class_index, node)[0]:
+        if not room.count_fitting(class_index, node)[0]:
             return None
         room.put(class_index, node, np.ones(1, np.int64))
         for other, count in leaving:
@@ -297,14 +297,14 @@ class ClearingNeighbourhood:
 def _small_first(packing: Packing) -> IntArray:
     """Classes by the dominant share of one pod, the smallest first."""
     slots = packing.room.slots
-    sizes = np.array([slots.dominant(c) for c in range(len(packing.problem.classes.count))])
+    sizes = np.array([slots.dominant_share(c) for c in range(len(packing.problem.classes.count))])
     return np.argsort(sizes, kind="stable")
 
 
 def _admitted(packing: Packing, request: RoomRequest) -> int:
     """How many pods of the request the quotas of its gang admit."""
     room, gang = packing.room, int(packing.problem.classes.gang[request.class_index])
-    return room.quotas.room(gang, room.slots.needs[request.class_index], request.missing_pods)
+    return room.quotas.admitted_pods(gang, room.slots.needs[request.class_index], request.missing_pods)
 
 
 def _allowed_nodes(packing: Packing, class_index: int) -> IntArray | None:
@@ -315,7 +315,7 @@ def _allowed_nodes(packing: Packing, class_index: int) -> IntArray | None:
         subgroup == NONE or problem.subgroups.required[subgroup] == NONE
     ):
         return None
-    return packing.cell_of(class_index)
+    return packing.allowed_nodes(class_index)
 
 
 PASSES: Final = (False, True, True, True)
@@ -397,7 +397,7 @@ class SwapNeighbourhood:
         self._marked[sources] = False
         pairs = min(len(sources), len(targets))
         gang = int(self._packing.problem.classes.gang[class_index])
-        want = room.quotas.room(gang, room.slots.needs[class_index], request.missing_pods)
+        want = room.quotas.admitted_pods(gang, room.slots.needs[class_index], request.missing_pods)
         if not pairs or want <= 0:
             return None
         enough = np.ones(pairs, np.bool_)

@@ -140,7 +140,7 @@ class ProblemNodes:
             tuple(partition[nodes] for partition in self.partitions),
         )
 
-    def joined(self, other: "ProblemNodes") -> "ProblemNodes":
+    def concatenate(self, other: "ProblemNodes") -> "ProblemNodes":
         """Return these nodes followed by `other`, which has the same levels and partitions."""
         return ProblemNodes(
             np.concatenate([self.free, other.free]),
@@ -166,7 +166,7 @@ class ProblemKinds(ProblemTable):
         """Return the columns of these nodes only; a node may be taken several times."""
         return ProblemKinds(self.mask[:, nodes], self.score[:, nodes])
 
-    def joined(self, other: "ProblemKinds") -> "ProblemKinds":
+    def concatenate(self, other: "ProblemKinds") -> "ProblemKinds":
         """Return the columns of these nodes followed by those of `other`, which has the same kinds."""
         return ProblemKinds(
             np.concatenate([self.mask, other.mask], axis=1), np.concatenate([self.score, other.score], axis=1)

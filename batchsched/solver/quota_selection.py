@@ -61,7 +61,7 @@ class GangSubset:
         result[: len(values)] = values
         return result
 
-    def restored(self, solution: Solution) -> Solution:
+    def in_whole_problem(self, solution: Solution) -> Solution:
         """Return a solution of these gangs as a solution of the whole problem. No other gang gets a pod."""
         taken = required_pods(self.whole) == 0
         taken[self.gangs] = solution.taken
@@ -99,9 +99,9 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
     for class_index in left_out.tolist():
         gang = int(problem.classes.gang[class_index])
         if not packing.taken[gang]:
-            if room.quotas.admits(gang) and room.quotas.suffices(gang):
+            if room.quotas.admits(gang) and room.quotas.admits_minimum(gang):
                 return False
-        elif room.quotas.room(gang, room.slots.needs[class_index], 1):
+        elif room.quotas.admitted_pods(gang, room.slots.needs[class_index], 1):
             return False
     return True
 
@@ -125,7 +125,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
         return None
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
     subset = take_subset(merge_nodes(problem), contended)
-    choice = subset.restored(solve_exact(subset.problem, most, seed))
+    choice = subset.in_whole_problem(solve_exact(subset.problem, most, seed))
     # Without a proof, another selection may be better: the tiered model decides then.
     if compare_tiers(choice.bound, choice.objective):
         return None

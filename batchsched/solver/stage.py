@@ -46,7 +46,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     )
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
         subset = take_subset(admissible, ~beyond)
-        answer = subset.restored(_solved(subset.problem, budget, seed, telemetry))
+        answer = subset.in_whole_problem(_solved(subset.problem, budget, seed, telemetry))
     else:
         answer = _solved(admissible, budget, seed, telemetry)
     with telemetry.stage("verify"):

@@ -26,7 +26,7 @@ from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.podgroup_state import GangIndex
 from batchsched.state.queue_usage import QueueUsageTally
-from batchsched.state.store import DEFAULT_LENGTH, Change, ChangeLog, Store, Tombstones, alike
+from batchsched.state.store import DEFAULT_LENGTH, Change, ChangeLog, Store, Tombstones, equal_for_scheduling
 
 PODS: Final = "pods"
 NODES: Final = "nodes"
@@ -135,7 +135,7 @@ class ClusterState:
         """
         field, key = _address(deleted)
         uid = deleted.metadata.uid
-        self._tombstones.bury(uid)
+        self._tombstones.add(uid)
         if field == PODS:
             self.gangs.delete_finished(key)
         self._statuses.pop((field, key), None)
@@ -152,7 +152,7 @@ class ClusterState:
         keys = set()
         for listed_object in listed:
             keys.add(_address(listed_object)[1])
-            self._tombstones.open(listed_object.metadata.uid)
+            self._tombstones.remove(listed_object.metadata.uid)
             self._put(listed_object, _version(listed_object, None), listed=True)
         for key in sorted(set(self._stores[field]) - keys):
             self._bury(field, key)
@@ -162,7 +162,7 @@ class ClusterState:
     def _bury(self, field: str, key: str) -> None:
         present = self._stores[field].get(key)
         if present is not None:
-            self._tombstones.bury(present.metadata.uid)
+            self._tombstones.add(present.metadata.uid)
             self._drop(field, key)
 
     def _put(self, changed: Any, version: int, *, listed: bool) -> None:
@@ -181,7 +181,7 @@ class ClusterState:
             self._statuses[field, key] = (changed.metadata.uid, status)
         if field == PODS:
             self._put_pod(key, present, changed)
-        elif present is None or not alike(present, changed):
+        elif present is None or not equal_for_scheduling(present, changed):
             self._show(field, key, changed)
 
     def _is_late(self, field: str, key: str, changed: Any, version: int) -> bool:
@@ -190,15 +190,15 @@ class ClusterState:
         return 0 < version <= self._versions.get((field, key), 0)
 
     def _put_pod(self, key: str, present: Pod | None, pod: Pod) -> None:
-        if not pod.counts(self.scheduler_names):
+        if not pod.is_relevant_to(self.scheduler_names):
             self._drop(PODS, key)
             if pod.finished:
-                self._tombstones.bury(pod.metadata.uid)
+                self._tombstones.add(pod.metadata.uid)
                 self.gangs.finish(pod)
             return
         assumption = self._assumed.get(key)
         if assumption is not None and not pod.node:
-            if present is None or not alike(present, pod):
+            if present is None or not equal_for_scheduling(present, pod):
                 self._api_pods[key] = pod
                 self._show(PODS, key, self._placements.place(pod, assumption.node))
             return
@@ -206,8 +206,8 @@ class ClusterState:
         if assumption is not None:
             del self._assumed[key], self._api_pods[key]
             if shown is not None:
-                self.gangs.confirm(shown)
-        if shown is None or not alike(shown, pod):
+                self.gangs.confirm_binding(shown)
+        if shown is None or not equal_for_scheduling(shown, pod):
             if shown is not None and shown.spec == pod.spec:
                 # Plugins cache results by the identity of the spec, so an equal spec keeps its identity.
                 pod = Pod(metadata=pod.metadata, spec=shown.spec, status=pod.status)
@@ -238,7 +238,7 @@ class ClusterState:
                 self.capacity.subtract(before.allocatable())
             if after is not None:
                 self.capacity.update(after.allocatable())
-        self._change_log.note(Change(field, key, before, after))
+        self._change_log.record(Change(field, key, before, after))
 
     # Assumed pods
 
@@ -271,7 +271,7 @@ class ClusterState:
         if assumption is not None and self._ttl > 0:
             self._assumed[key] = Assumption(assumption.node, assumption.since, now + self._ttl)
 
-    def forget(self, key: str, node: str) -> bool:
+    def unassume(self, key: str, node: str) -> bool:
         """Make an assumed pod pending again after its binding failed.
 
         Returns:
@@ -284,7 +284,7 @@ class ClusterState:
         self._show(PODS, key, self._api_pods.pop(key))
         return True
 
-    def overdue(self, now: float) -> tuple[AssumedPod, ...]:
+    def unconfirmed_pods(self, now: float) -> tuple[AssumedPod, ...]:
         """Return the pods, by name, that no event confirmed within `ttl_seconds` after their binding."""
         keys = [
             key
@@ -310,7 +310,7 @@ class ClusterState:
 
     def changes(self, since: int) -> tuple[Change, ...] | None:
         """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
-        return self._change_log.since(since)
+        return self._change_log.changes_since(since)
 
     def subscribe(self) -> "ChangeReader":
         """Return a reader of changes, from the first one on."""
@@ -333,7 +333,7 @@ class ClusterState:
     def _frozen(self) -> Snapshot:
         return Snapshot(**{field: store.freeze() for field, store in self._stores.items()})
 
-    def listed(self) -> Snapshot:
+    def snapshot_as_listed(self) -> Snapshot:
         """Return the cluster as the API server showed it: assumed pods are pending."""
         frozen = self._frozen()
         return replace(frozen, pods=tuple(self._api_pods.get(pod.key, pod) for pod in frozen.pods))

@@ -17,7 +17,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import requests
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot
 from batchsched.state.cluster_state import AssumedPod
-from batchsched.state.store import STATUS, alike
+from batchsched.state.store import STATUS, equal_for_scheduling
 
 OVERDUE_SECONDS: Final = 60.0
 """Seconds after which an assumed pod is reported."""
@@ -52,13 +52,13 @@ class StateComparison:
     overdue: tuple[AssumedPod, ...] = ()
 
     @property
-    def none(self) -> bool:
+    def is_equal(self) -> bool:
         """Whether the state and the API server agree."""
         return not (self.missing or self.redundant or self.differing or self.overdue)
 
     def text(self) -> str:
         """Return the report, one line for each difference."""
-        if self.none:
+        if self.is_equal:
             return "the cache agrees with the API"
         lines = [f"missing in the cache: {name}" for name in self.missing]
         lines += [f"redundant in the cache: {name}" for name in self.redundant]
@@ -86,7 +86,7 @@ def compare(
     """Compare the state with a fresh list.
 
     Args:
-      cached: The objects of the state, from `ClusterState.listed()`.
+      cached: The objects of the state, from `ClusterState.snapshot_as_listed()`.
       listed: The objects of the API server, with all pods: pods that the state ignores are left out here.
       scheduler_names: The scheduler names of the profiles; pending pods of other schedulers are left out.
       assumed: The assumed pods, from `ClusterState.assumed()`.
@@ -103,7 +103,7 @@ def compare(
         missing += [_named(kind, key) for key in sorted(listed_objects.keys() - cached_objects.keys())]
         redundant += [_named(kind, key) for key in sorted(cached_objects.keys() - listed_objects.keys())]
         for key in sorted(cached_objects.keys() & listed_objects.keys()):
-            if not alike(cached_objects[key], listed_objects[key]):
+            if not equal_for_scheduling(cached_objects[key], listed_objects[key]):
                 differing += _differences(_named(kind, key), cached_objects[key], listed_objects[key])
     overdue = tuple(pod for pod in assumed if pod.assumption.since < overdue_since)
     return StateComparison(tuple(missing), tuple(redundant), tuple(differing), overdue)
@@ -114,7 +114,7 @@ def _by_key(kind: ObjectKind, snapshot: Snapshot, scheduler_names: frozenset[str
     return {
         kind.key(object_of_kind.metadata): object_of_kind
         for object_of_kind in objects
-        if not isinstance(object_of_kind, Pod) or object_of_kind.counts(scheduler_names)
+        if not isinstance(object_of_kind, Pod) or object_of_kind.is_relevant_to(scheduler_names)
     }
 
 

@@ -20,7 +20,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
-from batchsched.state.store import Change, alike
+from batchsched.state.store import Change, equal_for_scheduling
 
 GROUPS = "pod_groups"
 FOLLOWED = frozenset({PODS, GROUPS, NODES})
@@ -102,7 +102,11 @@ class Feed:
 
 def _differs_unread_only(before: Node | None, after: Node | None) -> bool:
     """Return whether two versions of a node are equal in all that the profile's own plugins read."""
-    return before is not None and after is not None and alike(_read_part(before), _read_part(after))
+    return (
+        before is not None
+        and after is not None
+        and equal_for_scheduling(_read_part(before), _read_part(after))
+    )
 
 
 def _read_part(node: Node) -> Node:
@@ -121,7 +125,7 @@ class Resources:
         self._specs: dict[int, PodSpec] = {}
         self._names: set[str] = set()
         for node in snapshot.nodes:
-            self._names.update(node.offered)
+            self._names.update(node.allocatable_quantities)
         for pod in snapshot.pods:
             if id(pod.spec) not in self._specs:
                 self._specs[id(pod.spec)] = pod.spec
@@ -129,7 +133,7 @@ class Resources:
 
     def include_offered(self, node: Node) -> bool:
         """Return whether the names include all resources that a node offers."""
-        return self._names.issuperset(node.offered)
+        return self._names.issuperset(node.allocatable_quantities)
 
     def include_requests(self, pod: Pod) -> bool:
         """Return whether the names include all resources that a pod requests."""

@@ -124,11 +124,11 @@ class ChangedGangs:
     def __init__(self, identities: Iterable[str]) -> None:
         self._identities = set(identities)
 
-    def note(self, identity: str) -> None:
+    def record(self, identity: str) -> None:
         """Record that a gang changed."""
         self._identities.add(identity)
 
-    def read(self) -> set[str]:
+    def take(self) -> set[str]:
         """Return the gangs that changed since the last call."""
         changed, self._identities = self._identities, set()
         return changed
@@ -174,7 +174,7 @@ class GangIndex:
     def set_group(self, identity: str, group: PodGroup | None) -> None:
         """Add or replace a PodGroup; None deletes it, and its pods count for the queues of their own labels."""
         gang = self._gang(identity)
-        self._usage.move((*gang.pending.values(), *gang.bound.values()), gang.group, group)
+        self._usage.change_queue((*gang.pending.values(), *gang.bound.values()), gang.group, group)
         gang.group = group
         if group is None:
             gang.finished = {
@@ -228,7 +228,7 @@ class GangIndex:
                 gang.assumed.add(key)
         self._changed(gang)
 
-    def confirm(self, pod: Pod) -> None:
+    def confirm_binding(self, pod: Pod) -> None:
         """Record that a watch event confirmed the binding of an assumed pod."""
         gang = self._gangs.get(identity_of(pod))
         if gang is not None:
@@ -275,6 +275,6 @@ class GangIndex:
         for reference in self._readers:
             reader = reference()
             if reader is not None:
-                reader.note(gang.identity)
+                reader.record(gang.identity)
         if gang.group is None and not gang.has_pods and not gang.finished:
             del self._gangs[gang.identity]

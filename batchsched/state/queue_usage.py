@@ -75,7 +75,7 @@ class QueueUsageTally:
         """Stop counting a pod. The pod and the queue of the PodGroup must be those of the matching `add`."""
         self._change(pod, queue_of(pod, pod_group), -1)
 
-    def move(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
+    def change_queue(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
         """Count pods for the queue of their PodGroup after it was added, changed or deleted."""
         for pod in pods:
             self.remove(pod, before)

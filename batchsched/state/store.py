@@ -77,7 +77,7 @@ class Tombstones:
     def __init__(self) -> None:
         self._uids: dict[str, None] = {}
 
-    def bury(self, uid: str) -> None:
+    def add(self, uid: str) -> None:
         """Remember a uid; an empty one is ignored."""
         if uid:
             self._uids[uid] = None
@@ -88,12 +88,12 @@ class Tombstones:
         """Return whether an object of this uid was deleted."""
         return uid in self._uids
 
-    def open(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Forget a uid, since a list shows that the object exists."""
         self._uids.pop(uid, None)
 
 
-def alike(old: Any, new: Any) -> bool:
+def equal_for_scheduling(old: Any, new: Any) -> bool:
     """Return whether two versions of an object are equal in everything that scheduling reads.
 
     The resourceVersion grows with every write, and only controllers write and read the status of custom resources.
@@ -146,13 +146,13 @@ class ChangeLog:
         """Grows by one with every change."""
         self._changes: deque[Change] = deque(maxlen=length)
 
-    def note(self, change: Change) -> int:
+    def record(self, change: Change) -> int:
         """Append a change and return its generation."""
         self._changes.append(change)
         self.generation += 1
         return self.generation
 
-    def since(self, generation: int) -> tuple[Change, ...] | None:
+    def changes_since(self, generation: int) -> tuple[Change, ...] | None:
         """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
         count = self.generation - generation
         if not 0 <= count <= len(self._changes):

@@ -19,11 +19,11 @@ PODWISE = Profile.model_validate({"solver": {"enabled": False}})
 
 
 class Forgetful(ResultCache):
-    """Nothing stands: every pod is asked about anew on every node."""
+    """A result cache that keeps nothing: plugins are called for every pod on every node."""
 
     @override
-    def of(self, pod: PodClass) -> ClassResults:
-        """Return nothing that stands."""
+    def of_class(self, pod: PodClass) -> ClassResults:
+        """Return an empty result."""
         return ClassResults()
 
 

@@ -9,7 +9,7 @@ from typer import Typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from batchsched.cli.app import app, help_text
-from batchsched.cli.schema import Subject, schema_text
+from batchsched.cli.schema import SchemaKind, schema_text
 
 _INTRODUCTION: Final = """# Commands
 
@@ -91,29 +91,29 @@ def _default(default: Any) -> str:
 
 def snapshot_schema() -> str:
     """Return the schema of what `decide` reads."""
-    return schema_text(Subject.SNAPSHOT)
+    return schema_text(SchemaKind.SNAPSHOT)
 
 
 def decision_schema() -> str:
     """Return the schema of what `decide` prints."""
-    return schema_text(Subject.DECISION)
+    return schema_text(SchemaKind.DECISION)
 
 
 def config_schema() -> str:
     """Return the schema of the configuration file."""
-    return schema_text(Subject.CONFIG)
+    return schema_text(SchemaKind.CONFIG)
 
 
 def pod_group_schema() -> str:
     """Return the schema of a PodGroup."""
-    return schema_text(Subject.PODGROUP)
+    return schema_text(SchemaKind.PODGROUP)
 
 
 def queue_schema() -> str:
     """Return the schema of a Queue."""
-    return schema_text(Subject.QUEUE)
+    return schema_text(SchemaKind.QUEUE)
 
 
 def topology_schema() -> str:
     """Return the schema of a Topology."""
-    return schema_text(Subject.TOPOLOGY)
+    return schema_text(SchemaKind.TOPOLOGY)

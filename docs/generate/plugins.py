@@ -12,9 +12,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
-from batchsched.framework.events import Action, written
+from batchsched.framework.events import Action, action_name
 from batchsched.framework.interface import EnqueueExtensionsPlugin
-from batchsched.framework.runtime.deadline import is_ours
+from batchsched.framework.runtime.deadline import is_builtin
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.runtime.registry import load_plugin_classes
 from batchsched.framework.runtime.result_validation import POINTS
@@ -74,7 +74,7 @@ _RANGES: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def plugins() -> str:
     """Return the page of plugins: the description, extension points, events and arguments of each."""
-    ours = {name_of(one): one for one in load_plugin_classes() if is_ours(one)}
+    ours = {name_of(one): one for one in load_plugin_classes() if is_builtin(one)}
     order = [name for name in (*DEFAULT_PLUGINS, *sorted(ours)) if name in ours]
     return "\n\n".join([_PLUGINS, *(_plugin(name, ours[name]) for name in dict.fromkeys(order))])
 
@@ -124,8 +124,8 @@ def _events(plugin: type) -> Iterator[str]:
 
 def _named(actions: Action) -> list[str]:
     if Action.UPDATE in actions:
-        return [written(one) for one in actions & ~Action.UPDATE] + [written(Action.UPDATE)]
-    return [written(one) for one in actions]
+        return [action_name(one) for one in actions & ~Action.UPDATE] + [action_name(Action.UPDATE)]
+    return [action_name(one) for one in actions]
 
 
 def _docstring(plugin: type) -> str:

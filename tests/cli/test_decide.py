@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from batchsched.cli.schema import Subject, schema_of
+from batchsched.cli.schema import SchemaKind, schema_of
 from tests.cli.conftest import NOW, group, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -21,7 +21,7 @@ def test_json_is_the_decision_and_nothing_else(command, cluster):
     assert list(result.data) == [
         "assignments", "evictions", "refusals", "reservations", "nominations", "waiting", "setAside", "solver"
     ]  # fmt: skip
-    jsonschema.validate(result.data, schema_of(Subject.DECISION))
+    jsonschema.validate(result.data, schema_of(SchemaKind.DECISION))
 
 
 def test_account_has_the_seconds_of_the_session_and_of_its_stages(command, cluster):

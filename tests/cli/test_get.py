@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from batchsched.api.core.metadata import timestamp
-from batchsched.cli.get import POD_GROUPS, QUEUES, rows
+from batchsched.cli.get import POD_GROUPS, QUEUES, table_rows
 from tests.extender_server import http_server
 
 GROUPS = "/apis/scheduling.batchsched.dev/v1alpha1"
@@ -162,7 +162,7 @@ WAITING = {
 
 
 def cells(kind, one, wide=False, namespaces=False):
-    titles, row = rows(kind, [one], NOW, wide=wide, namespaces=namespaces)
+    titles, row = table_rows(kind, [one], NOW, wide=wide, namespaces=namespaces)
     return dict(zip(titles, row, strict=True))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from batchsched.cli import exit_code
 from batchsched.cli.serving import ResultsAddress
-from batchsched.lab.plan import plan
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import sweep, write_plan
 from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
@@ -26,7 +26,7 @@ OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    runs = plan(scenario(seeds=3))
+    runs = plan_runs(scenario(seeds=3))
     write_plan(folder, scenario(seeds=3), runs)
     sweep(runs, folder, InProcess())
     return folder

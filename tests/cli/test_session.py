@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from batchsched.cli.session import Stopwatch, profile_of
+from batchsched.cli.session import Stopwatch, profile_for_command
 from batchsched.errors import InvalidInput
 
 KUBE = """apiVersion: kubescheduler.config.k8s.io/v1
@@ -42,10 +42,10 @@ def test_a_mistake_in_a_file_of_kube_scheduler_ends_the_command_with_its_path(co
 
 
 def test_without_a_file_the_default_profile_is_taken_and_nothing_said(capsys):
-    assert profile_of(None, None).scheduler_name == "batchsched"
+    assert profile_for_command(None, None).scheduler_name == "batchsched"
     assert capsys.readouterr().err == ""
     with pytest.raises(InvalidInput, match="there is no profile 'other'"):
-        profile_of(None, "other")
+        profile_for_command(None, "other")
 
 
 def test_stages_of_one_name_add_up_and_nest():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.config.extenders import Extender, ignored_resources, seconds_of
+from batchsched.config.extenders import Extender, ignored_resources, parse_duration
 from batchsched.config.load import load
 from batchsched.config.schema import Profile
 
@@ -30,7 +30,7 @@ extenders:
     [("15s", 15.0), ("1m30s", 90.0), ("100ms", 0.1), ("1.5h", 5400.0), ("0", 0.0), ("-2s", -2.0)],
 )
 def test_durations_are_read_as_go_writes_them(text, seconds):
-    assert seconds_of(text) == pytest.approx(seconds)
+    assert parse_duration(text) == pytest.approx(seconds)
 
 
 def test_extenders_of_a_kube_scheduler_file_are_every_profiles():

@@ -59,11 +59,11 @@ def asked(case: runner.Case) -> Asked:
     """Run PreFilter and Filter over a case's cluster."""
     pipeline = standard_registry().pipeline(profile_of(case))
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
-    nominations = Nominations.of(case.nominated_pods, cluster.table)
+    nominations = Nominations.of_pods(case.nominated_pods, cluster.table)
     handle = Handle(
         pipeline, cluster.pod, cluster.table, pipeline.scan(cluster.pod, cluster.table), nominations
     )
-    extend = partial(pipeline.extended, cluster.pod, table=cluster.table)
+    extend = partial(pipeline.after_extenders, cluster.pod, table=cluster.table)
     return Asked(case, pipeline, replace(handle, scan=filter_with_nominations(handle, extend)))
 
 

@@ -48,7 +48,7 @@ def mismatches(stream: Stream) -> Iterator[str]:
         metadata = msgspec.structs.replace(template.metadata, name=f"p{at:05d}", uid=f"u{at}")
         pod = msgspec.structs.replace(template, metadata=metadata)
         requests, nonzero = table.read_requests(pod)
-        found = answer(pipeline, PodClass.of(pod, requests, (int(nonzero[0]), int(nonzero[1]))), table)
+        found = answer(pipeline, PodClass.of_pod(pod, requests, (int(nonzero[0]), int(nonzero[1]))), table)
         if found != expected:
             yield f"{pod.name}: ours {found}, recorded {expected}"
         if isinstance(expected, list):

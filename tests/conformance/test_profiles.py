@@ -34,7 +34,7 @@ def stated(case: runner.Case) -> KubeSchedulerConfiguration:
 
 
 def cycle(case: runner.Case) -> dict[str, Any]:
-    pipeline = standard_registry().pipeline(stated(case).converted().profiles[0])
+    pipeline = standard_registry().pipeline(stated(case).to_batchsched().profiles[0])
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
     scan = pipeline.scan(cluster.pod, cluster.table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)

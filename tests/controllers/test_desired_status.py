@@ -17,7 +17,7 @@ from batchsched.controllers.desired_status import (
     desired_pod_status,
     desired_queue_status,
     desired_upstream_condition,
-    phase,
+    initial_phase,
 )
 from batchsched.controllers.refusal_history import LastRefusal
 from tests.session.scenario import GPU, NOW, group, pod, queue
@@ -56,7 +56,7 @@ HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until=
     ],
 )
 def test_phase(numbers, verdict, expected):
-    assert phase(3, numbers, verdict) is expected
+    assert initial_phase(3, numbers, verdict) is expected
 
 
 def condition(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):

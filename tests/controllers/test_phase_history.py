@@ -36,11 +36,11 @@ class History:
         if kind == "assume":
             self.state.assume(key, "n0", 0.0)
         elif kind == "forget":
-            self.state.forget(key, "n0")
+            self.state.unassume(key, "n0")
         elif kind == "delete":
             self.state.remove(pod(f"bert-{number}", group="bert"))
         elif kind == "list":
-            self.state.replace(type(pod("x")), self.state.listed().pods)
+            self.state.replace(type(pod("x")), self.state.snapshot_as_listed().pods)
         else:
             made = pod(f"bert-{number}", self.version, group="bert", on="" if kind == "create" else "n0")
             phases = {"run": "Running", "succeed": "Succeeded", "fail": "Failed"}

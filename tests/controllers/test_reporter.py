@@ -86,7 +86,7 @@ async def test_refusal_has_events_of_the_pods_and_of_their_pod_group():
 async def test_message_that_was_held_back_is_published_later_without_a_session():
     town = Reported(cluster(nodes(1, gpu=1), gang("bert", 1, 2)))
     await town.turn()
-    await town.teller.status.turn()
+    await town.teller.status.run_once()
     town.teller.publish_due_messages()
     assert not town.teller.recorder.queued_count
     town.clock.turn(ARRIVING_SECONDS)
@@ -139,7 +139,7 @@ async def test_whatever_breaks_the_reports_they_begin_again_after_a_while(caplog
         if len(turns) == 1:
             raise ValueError("a defect")
 
-    monkeypatch.setattr(town.teller.status, "turn", breaks_once)
+    monkeypatch.setattr(town.teller.status, "run_once", breaks_once)
     town.teller.start()
     for _ in range(int(3 * RESTART_SECONDS)):
         for _ in range(5):

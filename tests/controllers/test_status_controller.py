@@ -77,19 +77,19 @@ def bert(count: int = 2, minimum: int | None = None) -> tuple[Any, ...]:
 
 async def test_status_follows_a_gang_from_pending_to_succeeded():
     office = office_with(*bert())
-    await office.controller.turn()
+    await office.controller.run_once()
     assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
     assert office.cache.assume("team/bert-0", "n0", 0.0)
     assert office.cache.assume("team/bert-1", "n0", 0.0)
-    await office.controller.turn()
+    await office.controller.run_once()
     assert (office.status["phase"], office.status["placed"]) == ("Scheduled", 2)
     office.bind("bert-0", "bert-1")
     office.controller.enqueue(["team/bert"])
-    await office.controller.turn()
+    await office.controller.run_once()
     assert office.status["phase"] == "Running"
     for name in ("bert-0", "bert-1"):
         office.cache.put(ended(pod(name, 100, f"uid-{name}", group="bert", on="n0")))
-    await office.controller.turn()
+    await office.controller.run_once()
     assert (office.status["phase"], office.status["succeeded"]) == ("Succeeded", 2)
 
 
@@ -97,9 +97,9 @@ async def test_binding_that_is_confirmed_is_a_change_of_its_own():
     office = office_with(*bert())
     for name in ("bert-0", "bert-1"):
         assert office.cache.assume(f"team/{name}", "n0", 0.0)
-    await office.controller.turn()
+    await office.controller.run_once()
     office.bind("bert-0", "bert-1")
-    await office.controller.turn()
+    await office.controller.run_once()
     assert office.status["phase"] == "Running"
 
 
@@ -107,34 +107,34 @@ async def test_what_has_not_changed_is_not_written_again():
     office = office_with(*bert())
     for _ in range(5):
         office.controller.enqueue(["team/bert"])
-        await office.controller.turn()
+        await office.controller.run_once()
     assert len(office.desk.of(GROUP)) == 1
 
 
 async def test_next_leader_writes_only_status_that_is_not_written_yet():
     office = office_with(*bert())
-    await office.controller.turn()
+    await office.controller.run_once()
     made = known(group("bert", 2)).model_dump(by_alias=True)
     written = {name: value for name, value in office.status.items() if value is not None}
     office.cache.put(PodGroup.model_validate(made | {"status": written}))
-    await office.made().turn()
+    await office.made().run_once()
     assert len(office.desk.of(GROUP)) == 1
 
 
 async def test_pod_group_of_the_same_name_is_another_one():
     office = office_with(*bert())
-    await office.controller.turn()
+    await office.controller.run_once()
     made = group("bert", 2).model_dump(by_alias=True)
     made["metadata"]["uid"] = "another"
     office.cache.put(PodGroup.model_validate(made))
-    await office.controller.turn()
+    await office.controller.run_once()
     assert len(office.desk.of(GROUP)) == 2
 
 
 async def test_pod_group_that_is_not_in_the_api_yet_is_not_written():
     office = office_with(bert()[0])
     office.cache.put(group("bert", 2))
-    await office.controller.turn()
+    await office.controller.run_once()
     assert not office.desk.of(GROUP)
 
 
@@ -142,7 +142,7 @@ async def test_refused_pods_say_why_once():
     office = office_with(*bert())
     for _ in range(4):
         office.refuse("team/bert")
-        await office.controller.turn()
+        await office.controller.run_once()
     for at in range(2):
         (written,) = office.desk.of(f"/pods/bert-{at}/status")
         (condition,) = written["status"]["conditions"]
@@ -153,7 +153,7 @@ async def test_refused_pod_alone_says_why_too_and_not_when_it_was_bound_meanwhil
     office = office_with([pod("solo"), pod("late")])
     office.refuse("team/solo", "team/late")
     office.cache.put(pod("late", 99, "uid-late", on="n0"))
-    await office.controller.turn()
+    await office.controller.run_once()
     assert len(office.desk.of("/pods/solo/status")) == 1
     assert not office.desk.of("/pods/late/status")
 
@@ -161,10 +161,10 @@ async def test_refused_pod_alone_says_why_too_and_not_when_it_was_bound_meanwhil
 async def test_pod_that_joins_a_refused_gang_says_why():
     office = office_with(*bert())
     office.refuse("team/bert")
-    await office.controller.turn()
+    await office.controller.run_once()
     office.cache.put(pod("bert-9", uid="u9", group="bert"))
     office.refuse("team/bert")
-    await office.controller.turn()
+    await office.controller.run_once()
     assert len(office.desk.of("/pods/bert-9/status")) == 1
 
 
@@ -172,25 +172,25 @@ async def test_ten_thousand_pods_are_written_by_and_by_and_gangs_before_them():
     count = 10_000
     office = office_with(*bert(count))
     office.refuse("team/bert")
-    await office.controller.turn()
+    await office.controller.run_once()
     assert len(office.desk.of(GROUP)) == 1
     assert len(office.desk.sent) <= MAX_WRITES_PER_PERIOD
     office.refuse("team/bert", message="1 cpu short")  # not worth ten thousand writes
     for _ in range(count // MAX_WRITES_PER_PERIOD + 2):
-        await office.controller.turn()
+        await office.controller.run_once()
     assert len(office.desk.of("/pods/")) == count
 
 
 async def test_positions_and_queues_are_looked_at_now_and_then():
     office = office_with(*bert(), [queue("default")])
-    await office.controller.turn()
+    await office.controller.run_once()
     assert office.status["queuePosition"] == 1
     office.cache.put(known(group("ernie", 1, age=100)))
     office.cache.put(known(pod("ernie-0", group="ernie")))
-    await office.controller.turn()
+    await office.controller.run_once()
     assert office.status["queuePosition"] == 1
     await office.clock.sleep(POSITIONS_SECONDS)
-    await office.controller.turn()
+    await office.controller.run_once()
     assert office.status["queuePosition"] == 2
     assert office.desk.of("/queues/default/status")[-1]["status"]["pending"] == 2
 
@@ -198,8 +198,8 @@ async def test_positions_and_queues_are_looked_at_now_and_then():
 async def test_server_that_is_away_is_asked_again_and_one_that_refuses_is_not():
     office = office_with(*bert(count=2, minimum=3))
     office.desk.fail(Unreachable("no answer"))
-    await office.controller.turn()
-    await office.controller.turn()
+    await office.controller.run_once()
+    await office.controller.run_once()
     assert len(office.desk.of(GROUP)) == 1
     office.desk.fail(ApiError(404, "NotFound", "gone"))
     office.cache.put(known(pod("bert-9", group="bert")))
@@ -217,10 +217,10 @@ async def test_no_write_is_retried_when_another_replica_may_lead():
 async def test_gang_has_one_event_when_it_is_scheduled():
     office = office_with(*bert())
     office.bind("bert-0", "bert-1")
-    await office.controller.turn()
+    await office.controller.run_once()
     office.cache.put(pod("bert-1", 200, "uid-bert-1", group="bert", on="n0", labels={"a": "b"}))
     office.controller.enqueue(["team/bert"])
-    await office.controller.turn()
+    await office.controller.run_once()
     assert office.recorder.queued_count == 1
 
 
@@ -237,7 +237,7 @@ async def test_pod_group_of_kubernetes_itself_says_that_it_was_scheduled_and_one
         office.cache.put(made.model_copy(update={"metadata": meta}))
         office.bind("bert-0", "bert-1")
         for _ in range(3):
-            await office.controller.turn()
+            await office.controller.run_once()
         written = [(where, body) for _, where, body in office.desk.sent if "podgroups" in where]
         assert [where for where, _ in written] == ([path] if path else [])
         for _, body in written:

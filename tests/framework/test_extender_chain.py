@@ -151,5 +151,5 @@ def test_extender_that_manages_something_else_does_not_bind():
 
 def test_no_extender_is_interested_in_nothing():
     assert not ExtenderChain()
-    assert not ExtenderChain().interested(pod())
+    assert not ExtenderChain().is_interested(pod())
     assert len(chain({})[0]) == 1

@@ -74,4 +74,4 @@ def test_pods_that_leave_may_help_where_the_refusal_is_unschedulable(status, out
     first = Verdict(("a",), np.array([[True, True, True, False]]), np.array([True, False, False, True]))
     second = Verdict(("b",), np.array([[True, False, False, True]]), np.array([False, False, False, True]))
     found = replace(scan([0, 0, 0, 1], first, second, outside=outside), status=status)
-    assert found.helpable() == [at for at in range(4) if found.code_at(at) is Code.UNSCHEDULABLE]
+    assert found.preemption_may_help() == [at for at in range(4) if found.code_at(at) is Code.UNSCHEDULABLE]

@@ -18,11 +18,11 @@ def complete(count: GangCount) -> bool:
 def test_gang_is_complete_once_its_minimum_has_a_place():
     count = GangCount("team/g", minimum=2, existing=3)
     assert count.possible
-    count.count(member(), 1)
+    count.change_placed(member(), 1)
     assert complete(count) is False
-    count.count(member(), 1)
+    count.change_placed(member(), 1)
     assert complete(count) is True
-    count.count(member(), -1)
+    count.change_placed(member(), -1)
     assert complete(count) is False
 
 
@@ -30,9 +30,9 @@ def test_every_subgroup_needs_its_own_minimum_too():
     count = GangCount("team/g", minimum=2, existing=3, sub_minimum={"x": 1}, sub_existing={"x": 1})
     assert count.possible
     for sub in ("", "unknown"):
-        count.count(member(sub), 1)
+        count.change_placed(member(sub), 1)
     assert complete(count) is False
-    count.count(member("x"), 1)
+    count.change_placed(member("x"), 1)
     assert complete(count) is True
     assert count.sub_placed == {"x": 1}
 
@@ -49,13 +49,13 @@ def test_pods_wait_for_each_plugin_until_it_lets_the_gang_go():
     waiting.add(WaitingPod(pod("b"), 0, "team/g", {"GangScheduling": 1.0}))
     waiting.add(WaitingPod(pod("c"), 0, "team/other", {"GangScheduling": 1.0}))
     waiting.allow("team/g", "GangScheduling")
-    assert [one.until for one in waiting.of("team/g")] == [{"Quota": 2.0}, {}]
+    assert [one.until for one in waiting.of_gang("team/g")] == [{"Quota": 2.0}, {}]
     assert not waiting.released("team/g")
     waiting.allow("team/g", "Quota")
     assert waiting.released("team/g")
     assert not waiting.released("team/other")
-    waiting.drop("team/g")
-    assert list(waiting.of("team/g")) == []
+    waiting.remove_gang("team/g")
+    assert list(waiting.of_gang("team/g")) == []
 
 
 def test_plugins_find_waiting_pods_one_by_one_and_all_of_them():

@@ -61,7 +61,7 @@ def waiting(one, name, priority=0):
 
 def scanned(made, one, *nominated, plugins=(NodeResourcesFit,)):
     pipeline = Pipeline([kind() for kind in plugins])
-    return judged(pipeline, class_of(made, one), made, Nominations.of(nominated, made)).scan
+    return judged(pipeline, class_of(made, one), made, Nominations.of_pods(nominated, made)).scan
 
 
 def test_the_first_success_wins_and_nobody_is_asked_after_it():
@@ -136,9 +136,9 @@ def test_a_nominated_pod_of_equal_or_higher_priority_keeps_its_room(priority, fi
     rival = waiting(pod("rival", {"cpu": "2"}), "a", priority)
     one = waiting(pod("one", {"cpu": "1"}), "", 5)
     wish = class_of(made, one)
-    wish = type(wish).of(one, wish.requests, tuple(wish.nonzero), 5)
+    wish = type(wish).of_pod(one, wish.requests, tuple(wish.nonzero), 5)
     pipeline = Pipeline([NodeResourcesFit()])
-    scan = judged(pipeline, wish, made, Nominations.of([rival], made, stated_priority)).scan
+    scan = judged(pipeline, wish, made, Nominations.of_pods([rival], made, stated_priority)).scan
     assert scan.fits.tolist() == [fits, True]
     assert scan.reasons_at(0) == (() if fits else ("Insufficient cpu",))
     assert len(made.pods) == 0
@@ -190,7 +190,7 @@ def test_pods_that_are_spared_are_not_among_those_that_may_leave():
     there = [pod("p"), pod("q"), pod("r", priority=9)]
     made = table([node("a")], {"a": there})
     wish, pipeline = class_of(made, pod()), Pipeline(())
-    wish = type(wish).of(wish.pod, wish.requests, (0, 0), 9)
+    wish = type(wish).of_pod(wish.pod, wish.requests, (0, 0), 9)
     spared = Disruption(spares=lambda one: one.name == "q")
     handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}), spared)
     assert [one.name for one in handle.lower_on(0)] == ["p"]
@@ -262,7 +262,7 @@ def handle_of(one, *plugins, nominated=()):
     made = table(nodes, bound)
     pipeline = Pipeline(plugins)
     wish = class_of(made, one)
-    nominations = Nominations.of(nominated, made)
+    nominations = Nominations.of_pods(nominated, made)
     return Handle(pipeline, wish, made, pipeline.scan(wish, made), nominations), bound
 
 

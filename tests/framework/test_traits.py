@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import pytest
 
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.deadline import PluginCallCounter, watched
+from batchsched.framework.runtime.deadline import PluginCallCounter, with_deadline
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import Registry
 from batchsched.framework.status import SUCCESS, PermitAnswer
@@ -103,9 +103,9 @@ def promises(plugin: object) -> tuple[bool, ...]:
         pipeline.preenqueue_reads_spec_only,
         pipeline.permit_is_per_gang,
         bool(pipeline.never_reopening),
-        pipeline.leaves_out("example.com/ignored"),
-        pipeline.leaves_out("cpu"),
-        bool(pipeline.keeping(class_of(made, pod()))),
+        pipeline.ignores_resource("example.com/ignored"),
+        pipeline.ignores_resource("cpu"),
+        bool(pipeline.stateful_reserve_plugins(class_of(made, pod()))),
     )
 
 
@@ -116,6 +116,6 @@ def test_the_pipeline_reads_promises_and_optional_methods():
 
 def test_a_plugin_behind_a_deadline_keeps_its_promises_and_optional_methods():
     foreign = type("Foreign", (Declared,), {"__module__": "elsewhere"})()
-    plugin = watched(foreign, PluginCallCounter())
+    plugin = with_deadline(foreign, PluginCallCounter())
     assert plugin is not foreign
     assert promises(plugin) == promises(Declared())

@@ -29,7 +29,7 @@ from batchsched.api.decision import REASONS
 from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.cli import ExitCode, exit_code
 from batchsched.cli.app import app
-from batchsched.cli.schema import Subject, schema_of
+from batchsched.cli.schema import SchemaKind, schema_of
 from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
 from batchsched.framework import interface, per_node, traits
 from batchsched.framework.runtime.registry import load_plugin_classes
@@ -182,7 +182,7 @@ def _shape(value: Any, path: str = "") -> Iterator[str]:
 
 def schemas() -> Iterator[str]:
     """State every field of the JSON Schemas; a very large schema by digest and by its properties at the top."""
-    for subject in Subject:
+    for subject in SchemaKind:
         schema = schema_of(subject)
         lines = list(_fields(schema, schema, "", ()))
         if len(lines) > LARGE:

@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from batchsched.lab.plan import plan
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import encoded_outcome, sweep
 from batchsched.lab.scenario import load
 from batchsched.lab.workers import workers
@@ -30,4 +30,4 @@ def rested(run):
 
 if __name__ == "__main__":
     with workers(None, 2) as crew:
-        sweep(plan(load(Path(sys.argv[1]))), Path(sys.argv[2]), Slow(crew))
+        sweep(plan_runs(load(Path(sys.argv[1]))), Path(sys.argv[2]), Slow(crew))

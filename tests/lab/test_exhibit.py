@@ -8,7 +8,7 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab import exhibit, results
 from batchsched.lab.exhibit import ResultPages
-from batchsched.lab.plan import plan
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import result_path, sweep, write_plan
 from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
@@ -18,7 +18,7 @@ from tests.lab.scenarios import scenario
 def made(tmp_path_factory):
     """A folder with all four runs."""
     folder = tmp_path_factory.mktemp("made")
-    runs = plan(scenario())
+    runs = plan_runs(scenario())
     write_plan(folder, scenario(), runs)
     sweep(runs, folder, InProcess())
     return folder
@@ -45,7 +45,7 @@ def read(monkeypatch):
 def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
     page = ResultPages(folder).runs()
     assert "small: 4 of 4 runs finished" in page
-    for run in plan(scenario()):
+    for run in plan_runs(scenario()):
         assert f'href="/runs/{run.key}.parquet"' in page
     assert "Mean wait" in page
     assert "Gangs not finished" not in page
@@ -58,7 +58,7 @@ def test_the_report_leads_to_the_runs_and_the_runs_to_the_report(folder):
 
 
 def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, made, read):
-    last = result_path(folder, plan(scenario())[3].key)
+    last = result_path(folder, plan_runs(scenario())[3].key)
     last.unlink()
     shown = ResultPages(folder)
     before = shown.report()
@@ -67,7 +67,7 @@ def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, ma
     assert "not finished" in page
     assert 'http-equiv="refresh"' in page
     assert len(read) == 3
-    shutil.copy(result_path(made, plan(scenario())[3].key), last)
+    shutil.copy(result_path(made, plan_runs(scenario())[3].key), last)
     assert "4 of 4 runs finished" in shown.runs()
     assert shown.report() != before
     assert read[3:] == [last.name]
@@ -83,7 +83,7 @@ def test_a_report_of_which_nothing_changed_is_not_made_again(folder, monkeypatch
 def test_a_folder_without_results_says_what_it_lacks(tmp_path):
     with pytest.raises(InvalidInput, match="a folder that `lab run` wrote"):
         ResultPages(tmp_path).runs()
-    write_plan(tmp_path, scenario(), plan(scenario()))
+    write_plan(tmp_path, scenario(), plan_runs(scenario()))
     for ask in (ResultPages(tmp_path).runs, ResultPages(tmp_path).report):
         with pytest.raises(InvalidInput, match="none of its 4 runs has finished"):
             ask()
@@ -91,7 +91,7 @@ def test_a_folder_without_results_says_what_it_lacks(tmp_path):
 
 def test_a_run_is_found_by_the_name_of_its_file_only(folder):
     shown = ResultPages(folder)
-    key = plan(scenario())[0].key
+    key = plan_runs(scenario())[0].key
     assert shown.file(f"{key}.parquet") == result_path(folder, key)
     for name in (key, "absent.parquet", "../plan.json", f"../runs/{key}.parquet", "", ".", ".."):
         assert shown.file(name) is None

@@ -196,4 +196,4 @@ def test_the_yardstick_agrees_with_the_entitlements_that_sessions_work_with(tree
     entitled = entitlements(shares, policies_of(shares, make_sharing_policy("drf", {}), {}))
     for name, fair in zip(made.queues, made.fair[0] * total, strict=True):
         # A device or two on each level of the tree may go to one queue or another: of thousands.
-        assert abs(min(entitled.fair[shares.home(name), 0], wanted[name]) - fair) <= 12.0
+        assert abs(min(entitled.fair[shares.own_row(name), 0], wanted[name]) - fair) <= 12.0

@@ -13,7 +13,7 @@ from batchsched.lab.figure import (
     dash,
     duration,
     rounded,
-    series,
+    series_color,
     time_unit,
 )
 
@@ -66,7 +66,7 @@ def test_text_can_be_read_on_the_paper(theme):
 
 @THEMES
 def test_every_series_stands_out_from_the_paper(theme):
-    assert all(contrast(theme[series(index)], theme["$paper"]) >= 3 for index in range(SERIES))
+    assert all(contrast(theme[series_color(index)], theme["$paper"]) >= 3 for index in range(SERIES))
 
 
 def test_both_themes_know_the_same_colours():
@@ -74,7 +74,7 @@ def test_both_themes_know_the_same_colours():
 
 
 def test_series_past_the_last_begin_again():
-    assert series(SERIES) == series(0)
+    assert series_color(SERIES) == series_color(0)
     assert dash(0) == "solid"
 
 
@@ -85,7 +85,7 @@ def test_no_two_lines_have_the_same_dash():
 @THEMES
 def test_no_two_of_seven_policies_have_the_same_hue(theme):
     # The eighth is a second blue; greys have no hue.
-    hues_by_index = [hue(theme[series(index)]) for index in range(SERIES - 1)]
+    hues_by_index = [hue(theme[series_color(index)]) for index in range(SERIES - 1)]
     hues = sorted(hue_angle for hue_angle in hues_by_index if hue_angle is not None)
     assert len(hues) >= SERIES - 2
     assert min(after - before for before, after in pairwise(hues)) >= 15

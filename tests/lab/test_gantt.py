@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.lab import gantt
-from batchsched.lab.gantt import MAX_NODES, capacities, gantts, lay_out, rows, sized
+from batchsched.lab.gantt import MAX_NODES, capacities, gantts, lay_out, node_rows, sized
 from batchsched.lab.trial import trials
 from tests.lab.runs import cluster, played
 
@@ -17,7 +17,7 @@ def test_no_two_gangs_share_a_lane_at_one_time(seed, nodes, gpus, shortest_first
     trial = trials([played("a", gangs=40, nodes=nodes, gpus=gpus, seed=seed, shortest_first=shortest_first)])[
         0
     ]
-    bars = lay_out(trial, rows(capacities([trial], cluster(nodes, gpus))))
+    bars = lay_out(trial, node_rows(capacities([trial], cluster(nodes, gpus))))
     cells: dict[int, list[tuple[float, float]]] = {}
     for bar in bars:
         for lane in range(bar.first, bar.first + bar.lanes):
@@ -30,7 +30,7 @@ def test_no_two_gangs_share_a_lane_at_one_time(seed, nodes, gpus, shortest_first
 def test_every_device_of_a_gang_is_drawn():
     trial = trials([played("a", gangs=60)])[0]
     lanes = [0] * len(trial.gangs)
-    for bar in lay_out(trial, rows(capacities([trial], cluster(16)))):
+    for bar in lay_out(trial, node_rows(capacities([trial], cluster(16)))):
         lanes[bar.gang] += bar.lanes
     assert lanes == trial.units.tolist()
 
@@ -39,11 +39,13 @@ def test_a_gang_on_whole_neighbouring_nodes_is_one_bar():
     run = played("a", gangs=1)
     gang = replace(run.gangs[0], gpus=16, placements=(("node-0", 8), ("node-1", 8)))
     trial = trials([replace(run, gangs=(gang,))])[0]
-    assert [(bar.first, bar.lanes) for bar in lay_out(trial, rows({"node-0": 8, "node-1": 8}))] == [(0, 16)]
+    assert [(bar.first, bar.lanes) for bar in lay_out(trial, node_rows({"node-0": 8, "node-1": 8}))] == [
+        (0, 16)
+    ]
 
 
 def test_nodes_stand_in_the_order_in_which_people_count_and_not_too_many():
-    drawn = rows({f"n{number}": 8 for number in range(MAX_NODES + 40)})
+    drawn = node_rows({f"n{number}": 8 for number in range(MAX_NODES + 40)})
     assert drawn.names[:3] == ("n0", "n1", "n2")
     assert (len(drawn.names), drawn.of) == (MAX_NODES, MAX_NODES + 40)
 
@@ -54,7 +56,7 @@ def test_gangs_on_nodes_that_are_not_drawn_are_left_out():
         replace(gang, gpus=10, placements=(("node-0", 4), ("node-1", 6)) if at else (("node-1", 10),))
         for at, gang in enumerate(run.gangs)
     )
-    bars = lay_out(trials([replace(run, gangs=gangs)])[0], rows({"node-0": 8, "node-1": 10}, limit=1))
+    bars = lay_out(trials([replace(run, gangs=gangs)])[0], node_rows({"node-0": 8, "node-1": 10}, limit=1))
     assert [(bar.gang, bar.first, bar.lanes) for bar in bars if bar.gang == 1] == [(1, 0, 4)]
     assert {bar.gang for bar in bars} == {1, 2}
 

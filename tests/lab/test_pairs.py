@@ -5,7 +5,7 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import measure
 from batchsched.lab.measures import MEASURES, Outcome
-from batchsched.lab.pairs import Mean, by_policy, compare_pairs, difference_text, quantile
+from batchsched.lab.pairs import MeanInterval, by_policy, compare_pairs, difference_text, quantile
 from batchsched.simulator.result import RunResult, Series
 
 
@@ -24,10 +24,10 @@ def one(found, key):
 
 
 def test_a_mean_has_students_interval_and_one_value_has_none():
-    mean = Mean.of([1.0, 2.0, 3.0])
+    mean = MeanInterval.of_values([1.0, 2.0, 3.0])
     assert (mean.value, mean.count) == (2.0, 3)
     assert mean.half_width == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
-    assert isnan(Mean.of([1.0]).half_width)
+    assert isnan(MeanInterval.of_values([1.0]).half_width)
 
 
 def test_what_seeds_share_cancels():

@@ -1,17 +1,17 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.plan import plan
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.scenario import load
 from tests.lab.scenarios import scenario, written
 
 
 def keys(made):
-    return [run.key for run in plan(made)]
+    return [run.key for run in plan_runs(made)]
 
 
 def test_every_workload_is_run_under_every_policy_with_every_seed():
-    made = [(run.workload.name, run.policy, run.seed) for run in plan(scenario())]
+    made = [(run.workload.name, run.policy, run.seed) for run in plan_runs(scenario())]
     assert made == [("drawn", "fcfs", 0), ("drawn", "fcfs", 1), ("drawn", "sjf", 0), ("drawn", "sjf", 1)]
 
 
@@ -55,7 +55,7 @@ def test_the_content_of_a_trace_is_part_of_its_key_and_its_place_is_not(tmp_path
 
 def test_a_policy_may_change_queues_all_of_them_or_one():
     policies = [{"name": "p", "queues": {"*": {"weight": 2.0}, "b": {"weight": 3.0, "parent": "a"}}}]
-    run = plan(scenario(policies=policies))[0]
+    run = plan_runs(scenario(policies=policies))[0]
     laid = {queue.name: queue.spec for queue in run.change_queues(())}
     assert (laid["a"].weight, laid["b"].weight, laid["b"].parent) == (2.0, 3.0, "a")
     assert laid["a"].guarantee == {"nvidia.com/gpu": "16"}
@@ -65,14 +65,14 @@ def test_a_policy_may_change_queues_all_of_them_or_one():
     "queues, complaint", [({"c": {"weight": 1.0}}, "no queue 'c'"), ({"a": {"wait": 1}}, "queue a: wait")]
 )
 def test_a_change_of_queues_that_cannot_be_made_names_policy_and_queue(queues, complaint):
-    run = plan(scenario(policies=[{"name": "p", "queues": queues}]))[0]
+    run = plan_runs(scenario(policies=[{"name": "p", "queues": queues}]))[0]
     with pytest.raises(InvalidInput, match=f"policy p: .*{complaint}"):
         run.change_queues(())
 
 
 def test_a_profile_that_cannot_be_used_names_its_policy():
     with pytest.raises(InvalidInput, match=r"policy p: profile\.polcy"):
-        plan(scenario(policies=[{"name": "p", "profile": {"polcy": {}}}]))
+        plan_runs(scenario(policies=[{"name": "p", "profile": {"polcy": {}}}]))
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_a_profile_that_cannot_be_used_names_its_policy():
 )
 def test_what_a_profile_names_and_there_is_not_is_said_before_any_run(profile, field):
     with pytest.raises(InvalidInput, match=rf"policy x: {field}: no p.* is named '[Ff]rob'"):
-        list(plan(scenario(policies=[{"name": "x", "profile": profile}])))
+        list(plan_runs(scenario(policies=[{"name": "x", "profile": profile}])))

@@ -6,7 +6,7 @@ import pytest
 from plotly import graph_objects as go
 
 from batchsched.lab.figure import DARK, LIGHT
-from batchsched.lab.plan import plan
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.report import describe_cluster, render_simulation, render_sweep
 from batchsched.lab.simulation import assess, outcome_of
 from batchsched.simulator.result import RunResult, Series
@@ -33,7 +33,7 @@ def simulated():
 
 @pytest.fixture(scope="module")
 def swept():
-    return [outcome_of(run) for run in plan(scenario())]
+    return [outcome_of(run) for run in plan_runs(scenario())]
 
 
 def simulation_page(outcomes):

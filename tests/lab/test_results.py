@@ -6,7 +6,7 @@ import pytest
 
 from batchsched.errors import InvalidInput
 from batchsched.lab import results
-from batchsched.lab.plan import plan
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import (
     decode,
     encode,
@@ -23,7 +23,7 @@ from tests.lab.scenarios import scenario
 
 @pytest.fixture(scope="module")
 def run():
-    return plan(scenario(seeds=1))[0]
+    return plan_runs(scenario(seeds=1))[0]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,9 @@ def test_a_folder_of_results_is_a_table_with_a_row_for_each_run(tmp_path, outcom
 
 
 def test_outcomes_come_under_the_names_of_the_plan(tmp_path, run, outcome):
-    renamed = plan(scenario(seeds=1, policies=[{"name": "first", "profile": {"policy": {"name": "fcfs"}}}]))
+    renamed = plan_runs(
+        scenario(seeds=1, policies=[{"name": "first", "profile": {"policy": {"name": "fcfs"}}}])
+    )
     assert renamed[0].key == run.key
     write_atomically(result_path(tmp_path, run.key), encode(outcome))
     write_plan(tmp_path, scenario(), renamed)

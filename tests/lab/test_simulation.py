@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.plan import Run, plan
+from batchsched.lab.plan import Run, plan_runs
 from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource, Window, WorkloadSpec, load
 from batchsched.lab.simulation import execute, outcome_of, rows_in_window, window_starts, workload_of
 from batchsched.lab.workers import workers
@@ -93,7 +93,7 @@ def made(tmp_path, source, **more):
     tmp_path.joinpath("t.swf").write_text(SWF)
     tmp_path.joinpath("p.csv").write_text(PHILLY)
     path = written(tmp_path / "s.yaml", workloads=[{"name": "w", **source}], queues=[], **more)
-    return [workload_of(run) for run in plan(load(path)) if run.policy == "fcfs"]
+    return [workload_of(run) for run in plan_runs(load(path)) if run.policy == "fcfs"]
 
 
 def test_a_trace_without_a_window_is_the_same_for_every_seed(tmp_path):
@@ -161,7 +161,7 @@ def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
 
 def test_queues_of_the_scenario_take_the_place_of_the_workloads(tmp_path):
     path = written(tmp_path / "s.yaml", queues=[{"metadata": {"name": "a"}, "spec": {"weight": 2.0}}])
-    cluster = workload_of(plan(load(path))[0]).cluster
+    cluster = workload_of(plan_runs(load(path))[0]).cluster
     assert {queue.name: queue.spec.weight for queue in cluster.queues} == {"a": 2.0, "b": 1.0}
 
 

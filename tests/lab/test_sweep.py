@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from batchsched.errors import InvalidInput, UnusableInput
-from batchsched.lab.plan import plan
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import encoded_outcome, missing_runs, outcomes, result_path, sweep, write_plan
 from batchsched.lab.workers import InProcess, workers
 from tests.lab.scenarios import scenario, written
@@ -17,7 +17,7 @@ PATIENCE = 120
 
 
 def swept(folder, crew, **more):
-    runs = plan(scenario(**more))
+    runs = plan_runs(scenario(**more))
     write_plan(folder, scenario(**more), runs)
     made = sweep(runs, folder, crew)
     return made, numbers(folder)
@@ -35,10 +35,10 @@ def alone(tmp_path_factory):
 
 def test_a_sweep_makes_what_is_missing_and_nothing_else(tmp_path, alone):
     assert swept(tmp_path, InProcess()) == (4, alone)
-    first = result_path(tmp_path, plan(scenario())[0].key)
+    first = result_path(tmp_path, plan_runs(scenario())[0].key)
     first.unlink()
     told = []
-    assert sweep(plan(scenario()), tmp_path, InProcess(), lambda *both: told.append(both)) == 1
+    assert sweep(plan_runs(scenario()), tmp_path, InProcess(), lambda *both: told.append(both)) == 1
     assert told == [(3, 4), (4, 4)]
     assert numbers(tmp_path) == alone
 
@@ -59,7 +59,7 @@ def test_a_run_that_cannot_be_made_says_why_and_those_that_finished_stay(tmp_pat
     policies = [{"name": "good"}, {"name": "bad", "queues": {"nobody": {"weight": 2}}}]
     with pytest.raises(InvalidInput, match="policy bad: there is no queue 'nobody'"):
         swept(tmp_path, InProcess(), policies=policies, seeds=1)
-    assert len(missing_runs(plan(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
+    assert len(missing_runs(plan_runs(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
 
 
 def die(_):
@@ -69,7 +69,7 @@ def die(_):
 def test_a_worker_that_is_killed_is_told_of_and_no_defect(tmp_path, monkeypatch):
     monkeypatch.setattr("batchsched.lab.results.encoded_outcome", die)
     with pytest.raises(UnusableInput, match="was killed"), workers(None, 2) as crew:
-        sweep(plan(scenario(seeds=1)), tmp_path, crew)
+        sweep(plan_runs(scenario(seeds=1)), tmp_path, crew)
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_killed_and_resumed_no_finished_run_is_lost(tmp_path, alone):
     assert children
     until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children))
     finished = {one: one.stat().st_mtime_ns for one in folder.glob("runs/*.parquet")}
-    runs = plan(scenario())
+    runs = plan_runs(scenario())
     left = missing_runs(runs, folder)
     assert 0 < len(left) < 4
     assert sweep(runs, folder, InProcess()) == len(left)
@@ -125,4 +125,4 @@ def until(happened):
 
 
 def test_a_result_is_the_content_of_a_file():
-    assert encoded_outcome(plan(scenario(seeds=1))[0])[:4] == b"PAR1"
+    assert encoded_outcome(plan_runs(scenario(seeds=1))[0])[:4] == b"PAR1"

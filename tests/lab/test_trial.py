@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.lab.trial import GPUS, PODS, eventful, mean_until, resources, trials
+from batchsched.lab.trial import GPUS, PODS, end_of_events, mean_until, resources, trials
 from batchsched.simulator.result import RunResult, Series
 from tests.lab.runs import GPU, START, played
 
@@ -53,6 +53,6 @@ def test_a_gang_that_never_starts_keeps_the_whole_run_in_view():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
     long = replace(run, gangs=(*run.gangs[:-1], last))
-    assert eventful(trials([long])) < 0.8 * trials([long])[0].end
+    assert end_of_events(trials([long])) < 0.8 * trials([long])[0].end
     stuck = replace(long, gangs=(replace(run.gangs[0], started=None, ended=None), *long.gangs[1:]))
-    assert eventful(trials([stuck])) == trials([stuck])[0].end
+    assert end_of_events(trials([stuck])) == trials([stuck])[0].end

@@ -4,8 +4,8 @@ from math import nan
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.pairs import Mean
-from batchsched.lab.plan import plan
+from batchsched.lab.pairs import MeanInterval
+from batchsched.lab.plan import plan_runs
 from batchsched.lab.tuning import TuningResources, held_out, tune, with_settings
 from batchsched.lab.workers import InProcess
 from tests.lab.scenarios import scenario
@@ -43,7 +43,7 @@ def test_the_best_of_the_search_is_checked_on_seeds_that_it_did_not_see(found):
     assert len(made.tried) == 4
     assert told[-1] == (4, 4)
     assert made.best.value == min(one.value for one in made.tried) < made.base
-    assert made.promised
+    assert made.is_better_in_search
     assert made.held_out == (2, 3, 4)
     assert made.objective.difference.count == 3
     assert {one.seed for one in made.outcomes} == {2, 3, 4}
@@ -53,7 +53,7 @@ def test_the_best_of_the_search_is_checked_on_seeds_that_it_did_not_see(found):
 def test_what_is_better_on_seeds_that_were_not_seen_is_called_an_improvement(found):
     made, _ = found
     gain, width = -made.objective.difference.value, made.objective.difference.half_width
-    assert made.improved is (gain > 0 and gain >= width)
+    assert made.is_better_held_out is (gain > 0 and gain >= width)
     assert gain > 0
 
 
@@ -63,10 +63,10 @@ def test_a_parameter_that_changes_nothing_improves_nothing(tmp_path):
         "parameters": {"profile.sessionWindow": {"low": 400, "high": 600, "whole": True}},
     }
     made, _ = tuned(tmp_path, idle, seeds=1)
-    assert not made.improved
-    assert not made.promised
+    assert not made.is_better_held_out
+    assert not made.is_better_in_search
     assert made.objective.verdict == "same"
-    assert made.costs == ()
+    assert made.worse_measures == ()
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_a_parameter_that_changes_nothing_improves_nothing(tmp_path):
 )
 def test_it_says_how_many_seeds_would_tell_a_gain_that_is_unclear(found, value, width, count, expected):
     made, _ = found
-    objective = replace(made.objective, difference=Mean(value, width, count))
-    assert replace(made, check=(objective,)).seeds_to_tell == expected
+    objective = replace(made.objective, difference=MeanInterval(value, width, count))
+    assert replace(made, check=(objective,)).seeds_to_detect_gain == expected
 
 
 def test_a_search_repeats_and_makes_nothing_twice(tmp_path):
@@ -126,4 +126,4 @@ def test_held_out_seeds_may_be_stated():
     made = scenario(tune={"policy": "fcfs", **better(), "heldOut": [8, 9]})
     assert made.tune is not None
     assert held_out(made, made.tune) == (8, 9)
-    assert len(plan(made)) == 4
+    assert len(plan_runs(made)) == 4

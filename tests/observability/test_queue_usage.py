@@ -158,10 +158,10 @@ def in_standby_history(state: ClusterState) -> Mapping[str, Mapping[str, float]]
     clock = Clock()
     standby = StandbyUsage(state, clock, lambda: (PROFILE,), lambda: False)
     for _ in range(2):
-        standby.sample()
+        standby.record_usage()
         clock.turn(PROFILE.usage_half_life_seconds)
-    standby.sample()
-    return standby.past(PROFILE).usage
+    standby.record_usage()
+    return standby.usage_history(PROFILE).usage
 
 
 @given(clusters)

@@ -137,7 +137,7 @@ def take(made: NodeTable, one: Pod) -> None:
 def class_of(made: NodeTable, one: Pod) -> PodClass:
     """The class of one pod."""
     vector, nonzero = made.read_requests(one)
-    return PodClass.of(one, vector, (int(nonzero[0]), int(nonzero[1])))
+    return PodClass.of_pod(one, vector, (int(nonzero[0]), int(nonzero[1])))
 
 
 def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) -> Verdict:
@@ -159,7 +159,7 @@ def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) 
 def refusals(plugin: Any, one: Pod, made: NodeTable) -> dict[str, tuple[str, ...]]:
     """The reasons of every node that refuses."""
     verdict = filtered(plugin, one, made)
-    return {name: verdict.reasons_at(at) for at, name in enumerate(made.names) if not verdict.fits[at]}
+    return {name: verdict.reasons_at(at) for at, name in enumerate(made.names) if not verdict.feasible[at]}
 
 
 def scores(plugin: Any, one: Pod, made: NodeTable) -> list[int]:
@@ -178,4 +178,6 @@ def scores(plugin: Any, one: Pod, made: NodeTable) -> list[int]:
 def judged(pipeline: Pipeline, one: PodClass, made: NodeTable, nominations: Nominations) -> Handle:
     """Filter the nodes for a pod as the session does when pods are nominated; what PostFilter is called with."""
     handle = Handle(pipeline, one, made, pipeline.scan(one, made), nominations)
-    return replace(handle, scan=filter_with_nominations(handle, partial(pipeline.extended, one, table=made)))
+    return replace(
+        handle, scan=filter_with_nominations(handle, partial(pipeline.after_extenders, one, table=made))
+    )

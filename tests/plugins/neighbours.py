@@ -87,7 +87,7 @@ def table_of(
 
 def fits(plugin: Any, table: NodeTable, one: Pod) -> list[str]:
     """The names of the nodes that a plugin does not refuse."""
-    accepted = filtered(plugin, one, table).fits
+    accepted = filtered(plugin, one, table).feasible
     return [name for name, good in zip(table.names, accepted, strict=True) if good]
 
 
@@ -138,7 +138,7 @@ def walk(plugin: Any, world: World, random: Random, reach: BoolArray) -> tuple[n
         stuck = None
         for number, c in enumerate(waiting):
             gang, one, _ = classes[c]
-            free = np.flatnonzero(filtered(plugin, one, table).fits & reach)
+            free = np.flatnonzero(filtered(plugin, one, table).feasible & reach)
             if len(free):
                 at = int(random.choice(free.tolist()))
                 put(table, named(one, f"w{number}"), at)

@@ -62,9 +62,9 @@ def handle_of(made, one, *nominated, args=None, budgets=()):
     if budgets:
         made.snapshot = replace(made.snapshot, pod_disruption_budgets=tuple(budgets))
     plugins = (NodeName(), NodePorts(), NodeResourcesFit(), DefaultPreemption(args))
-    pipeline, nominations = Pipeline(plugins), Nominations.of(nominated, made)
+    pipeline, nominations = Pipeline(plugins), Nominations.of_pods(nominated, made)
     requests, nonzero = made.read_requests(one)
-    wish = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), one.spec.priority or 0)
+    wish = PodClass.of_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), one.spec.priority or 0)
     return judged(pipeline, wish, made, nominations)
 
 
@@ -384,7 +384,7 @@ def test_a_plugin_that_breaks_over_one_node_says_nothing_against_the_others(brok
     pipeline = Pipeline([NodeResourcesFit(), Brittle(*broken), plugin])
     one = wanting("1")
     requests, nonzero = made.read_requests(one)
-    wish = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), 10)
+    wish = PodClass.of_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), 10)
     handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}))
     if found is None:
         with pytest.raises(PluginError, match="plugin Brittle failed in Filter: KeyError"):
@@ -451,9 +451,9 @@ def test_nodes_tried_together_are_found_as_one_by_one(there, wish, waiting, budg
         for each in standard_registry().pipeline(Profile()).plugins
         if not isinstance(each, GangScheduling)
     ]
-    pipeline, nominations = Pipeline([*default, *others]), Nominations.of(nominated, made)
+    pipeline, nominations = Pipeline([*default, *others]), Nominations.of_pods(nominated, made)
     requests, nonzero = made.read_requests(one)
-    seen = PodClass.of(one, requests, (int(nonzero[0]), int(nonzero[1])), priority)
+    seen = PodClass.of_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), priority)
     scan = judged(pipeline, seen, made, nominations).scan
     if scan.fits.any():
         return

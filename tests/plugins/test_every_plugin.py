@@ -78,10 +78,10 @@ def test_pods_with_one_signature_hear_the_same_of_every_node(drawn):
 @given(drawn=areas(), at=st.integers(0, 3))
 def test_a_refusal_outlives_every_landing(drawn, at):
     made, one, other = drawn
-    before = {kind: filtered(kind(), one, made).fits for kind in LASTING}
+    before = {kind: filtered(kind(), one, made).feasible for kind in LASTING}
     land(made, other, made.names[at % len(made.nodes)])
     for kind in LASTING:
-        assert not (filtered(kind(), one, made).fits & ~before[kind]).any(), kind.name
+        assert not (filtered(kind(), one, made).feasible & ~before[kind]).any(), kind.name
 
 
 @pytest.mark.properties
@@ -96,7 +96,7 @@ def test_several_pods_are_admitted_exactly_when_each_would_be(drawn, data):
     stepwise = dict.fromkeys(asked, True)
     for at in np.repeat(places, counts).tolist():
         for kind in asked:
-            stepwise[kind] &= bool(filtered(kind(), one, made, made.one(at)).fits[0])
+            stepwise[kind] &= bool(filtered(kind(), one, made, made.one(at)).feasible[0])
         land(made, named(one, f"landed-{len(made.pods)}"), made.names[at])
     assert admitted == stepwise
 
@@ -111,7 +111,7 @@ def test_rows_hold_for_whatever_the_filters_let_pass(drawn, data):
     for step in range(data.draw(st.integers(0, 6))):
         index = data.draw(st.integers(0, len(wishes) - 1))
         at = data.draw(st.integers(0, len(made.nodes) - 1))
-        if all(filtered(kind(), wishes[index], made, made.one(at)).fits[0] for kind in CONSTRAINING):
+        if all(filtered(kind(), wishes[index], made, made.one(at)).feasible[0] for kind in CONSTRAINING):
             land(made, named(wishes[index], f"placed-{step}"), made.names[at])
             placed[index, at] += 1
     for row in rows:

@@ -212,7 +212,7 @@ def test_a_class_hears_what_each_of_its_pods_would_hear_alone(case, asked, data)
         shared = tables.classes.class_of(one, tables.classes.priority_of(one))
         vector, nonzero = tables.request_vectors(one)
         own = (int(nonzero[0]), int(nonzero[1]))
-        alone = PodClass.of(one, vector, own, tables.classes.priority_of(one))
+        alone = PodClass.of_pod(one, vector, own, tables.classes.priority_of(one))
         for plugin in asked.plugins:
             assert everything(plugin, shared, tables.node_table) == everything(
                 plugin, alone, tables.node_table

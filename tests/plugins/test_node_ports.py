@@ -56,7 +56,7 @@ def test_one_node_sees_the_pod_that_just_landed():
     plugin, state, wish = NodePorts(), CycleState(), with_ports("x", {"hostPort": 80})
     plugin.prefilter(class_of(made, wish), made.all(), state)
     land(made, with_ports("p", {"hostPort": 80}), "b")
-    assert plugin.filter(class_of(made, wish), made.one(0), state).fits[0]
+    assert plugin.filter(class_of(made, wish), made.one(0), state).feasible[0]
     assert plugin.filter(class_of(made, wish), made.one(1), state).reasons_at(0) == REASON
 
 

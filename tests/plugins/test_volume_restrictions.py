@@ -84,9 +84,9 @@ def test_the_claim_is_free_when_its_user_is_taken_away():
     plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
     prefilter(plugin, wish, made, state)
     plugin.remove_pod(class_of(made, wish), user, 0, made, state)
-    assert plugin.filter(class_of(made, wish), made.all(), state).fits.all()
+    assert plugin.filter(class_of(made, wish), made.all(), state).feasible.all()
     plugin.add_pod(class_of(made, wish), user, 0, made, state)
-    assert not plugin.filter(class_of(made, wish), made.all(), state).fits.any()
+    assert not plugin.filter(class_of(made, wish), made.all(), state).feasible.any()
 
 
 def test_who_leaves_in_a_trial_frees_claims_of_that_name_in_every_namespace():
@@ -98,9 +98,9 @@ def test_who_leaves_in_a_trial_frees_claims_of_that_name_in_every_namespace():
     plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
     prefilter(plugin, wish, made, state)
     plugin.remove_pod(class_of(made, wish), stranger, 1, made, state)
-    assert plugin.filter(class_of(made, wish), made.all(), state).fits.all()
+    assert plugin.filter(class_of(made, wish), made.all(), state).feasible.all()
     plugin.add_pod(class_of(made, wish), stranger, 1, made, state)
-    assert not plugin.filter(class_of(made, wish), made.all(), state).fits.any()
+    assert not plugin.filter(class_of(made, wish), made.all(), state).feasible.any()
 
 
 def test_reserve_refuses_a_claim_that_an_equal_pod_took_since_the_prefilter():

@@ -118,8 +118,8 @@ def test_own_pod_groups_of_a_queue_with_children_share_with_them():
     shares = shares_of(queues, cluster(cpu=10_000), waits={"org": [9000], "a": [9000]})
     assert shares.names == ("", "default", "org", "a", "org/")
     assert divided(shares) == {"default": [0], "org": [10_000], "a": [5000], "org/": [5000]}
-    assert shares.home("org") == 4
-    assert shares.home("a") == 3
+    assert shares.own_row("org") == 4
+    assert shares.own_row("a") == 3
 
 
 def reaches(*queues, cpu):

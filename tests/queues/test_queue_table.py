@@ -21,15 +21,15 @@ def test_rows_stand_level_by_level_and_siblings_by_name():
     shares = shares_of(TREE, SIZE)
     assert shares.names == ("", "default", "free", "org", "other", "team")
     assert shares.parent.tolist() == [-1, 0, 0, 0, 3, 3]
-    assert [(one.start, one.stop) for one in shares.levels()] == [(1, 4), (4, 6)]
-    assert shares.spans().tolist()[3] == [4, 6]
-    assert shares.chain(5).tolist() == [5, 3]
-    assert shares.chain(0).tolist() == []
+    assert [(one.start, one.stop) for one in shares.rows_by_level()] == [(1, 4), (4, 6)]
+    assert shares.child_ranges().tolist()[3] == [4, 6]
+    assert shares.ancestors(5).tolist() == [5, 3]
+    assert shares.ancestors(0).tolist() == []
 
 
 def test_settings_are_in_base_units_and_unlimited_where_unset():
     shares = shares_of(TREE, SIZE)
-    team, other, free = (shares.home(name) for name in ("team", "other", "free"))
+    team, other, free = (shares.own_row(name) for name in ("team", "other", "free"))
     assert shares.limit[team].tolist() == [2000, UNLIMITED]
     assert shares.lending[other].tolist() == [0, UNLIMITED]
     assert shares.borrowing[free].tolist() == [1000, UNLIMITED]
@@ -38,7 +38,7 @@ def test_settings_are_in_base_units_and_unlimited_where_unset():
 
 def test_guarantee_of_a_queue_that_states_none_is_that_of_its_children():
     shares = shares_of(TREE, SIZE)
-    assert shares.guarantee[shares.home("org")].tolist() == [6000, 3]
+    assert shares.guarantee[shares.own_row("org")].tolist() == [6000, 3]
     assert shares.guarantee[0].tolist() == [6000, 3]
 
 
@@ -54,10 +54,10 @@ def test_use_and_requests_add_up_as_far_as_limits_allow():
 def test_queue_with_children_and_pods_of_its_own_has_a_row_for_them():
     shares = shares_of(TREE, SIZE, {"org": [1000, 0]})
     assert shares.names[-1] == "org/"
-    assert shares.home("org") == 6
+    assert shares.own_row("org") == 6
     assert shares.usage[[0, 3, 6]].tolist() == [[1000, 0]] * 3
     with pytest.raises(KeyError):
-        shares.home("nobody")
+        shares.own_row("nobody")
 
 
 def test_queue_nobody_made_is_passed_over_and_default_is_there():

@@ -113,7 +113,7 @@ def test_final_set_of_one_victim_is_fair_when_the_victim_is(name, shares, seed):
 def test_second_victim_is_compared_with_what_the_first_left():
     shares = shares_of((queue("a"), queue("b")), cluster(gpu=8), {"b": [8]}, {"a": [8]})
     found = case(shares, make_sharing_policy("drf", {}))
-    a, b, half = shares.home("a"), shares.home("b"), np.array([4])
+    a, b, half = shares.own_row("a"), shares.own_row("b"), np.array([4])
     assert may_reclaim(shares, found.entitled, found.policies, ReclaimRequest(a, b, half, half))
     assert not all_permitted(shares, found.entitled, found.policies, a, half, [(b, half), (b, half)])
 
@@ -128,5 +128,5 @@ def test_team_within_its_guarantee_wins_it_back_for_a_member_that_has_none():
     shares = shares_of(queues, cluster(gpu=8), {"b1": [8]}, {"r1": [4]})
     for name in EVERY:
         found = case(shares, make_sharing_policy(name, {}))
-        wish = ReclaimRequest(shares.home("r1"), shares.home("b1"), np.array([4]), np.array([8]))
+        wish = ReclaimRequest(shares.own_row("r1"), shares.own_row("b1"), np.array([4]), np.array([8]))
         assert may_reclaim(shares, found.entitled, found.policies, wish), name

@@ -99,7 +99,7 @@ def test_younger_pod_of_the_same_name_stays_if_the_deleted_one_is_invalid():
 
 def test_text_that_is_not_json_is_set_aside():
     desk = Desk("Pod")
-    desk.intake.seen(b"{")
+    desk.intake.handle(b"{")
     assert desk.keys == []
     assert len(desk.intake.set_aside) == 1
 
@@ -119,7 +119,7 @@ def test_pod_group_of_another_scheduler_that_cannot_be_read_any_more_counts_as_g
             raise AssertionError
 
     intake = EventHandlers(kind, Store(), Decoder(), lambda: None)
-    intake.seen(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
+    intake.handle(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
     assert seen == [("remove", "team/bert")]
 
 

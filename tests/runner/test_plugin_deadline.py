@@ -10,7 +10,12 @@ import pytest
 from batchsched.api.gang import identity_of
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginOverdue
-from batchsched.framework.runtime.deadline import DeadlinePlugin, DisabledPlugin, PluginCallCounter, is_ours
+from batchsched.framework.runtime.deadline import (
+    DeadlinePlugin,
+    DisabledPlugin,
+    PluginCallCounter,
+    is_builtin,
+)
 from batchsched.framework.runtime.registry import Registry, load_plugin_classes
 from batchsched.ports.external import ExceededDeadline, ExternalCalls, PluginDeadline
 from batchsched.record.answers import Answers
@@ -197,5 +202,5 @@ def test_built_in_plugins_have_no_deadline():
     made = REGISTRY.pipeline(chosen, ExternalCalls(deadline=PluginCallCounter())).plugins
     assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
     assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.pipeline(chosen).plugins)
-    assert REGISTRY.foreign(chosen) == ("Hanging",)
-    assert is_ours(load_plugin_classes()[0])
+    assert REGISTRY.external_plugins(chosen) == ("Hanging",)
+    assert is_builtin(load_plugin_classes()[0])

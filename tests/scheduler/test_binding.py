@@ -40,10 +40,10 @@ async def test_slow_pod_delays_no_other_pod():
         town.cache.put(group)
     await town.turn(1)
     assert set(town.bound) == {"bert-1", "gpt-0", "gpt-1"}
-    assert town.cycles.busy("team/bert")
+    assert town.cycles.is_binding("team/bert")
     town.mend()
     await town.turn(1)
-    assert not town.cycles.busy("team/bert")
+    assert not town.cycles.is_binding("team/bert")
 
 
 async def test_failed_pod_is_unreserved_in_the_next_turn_and_not_before(monkeypatch):
@@ -98,7 +98,7 @@ async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
     seen = set()
 
     async def look() -> None:
-        while not town.cycles.idle:
+        while not town.cycles.is_idle:
             seen.add(len(town.told))
             await asyncio.sleep(0)
 

@@ -29,7 +29,7 @@ async def test_loop_continues_after_a_failed_turn(monkeypatch):
     running = asyncio.create_task(town.loop.run())
     for _ in range(100):
         town.clock.turn(1)
-        town.alarm.ring()
+        town.alarm.signal()
         await asyncio.sleep(0.001)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -113,7 +113,7 @@ async def test_scheduler_with_a_hung_plugin_is_replaced_by_one_without_it():
 
 async def test_event_wakes_the_loop_at_once():
     alarm = Wakeup(SystemClock())
-    alarm.ring()
+    alarm.signal()
     async with asyncio.timeout(60):
         await alarm.wait(3600)
 
@@ -125,7 +125,7 @@ async def test_wait_without_events_ends_after_its_maximum():
 async def test_a_flood_is_waited_out_and_forgotten():
     alarm = Wakeup(SystemClock())
     for _ in range(2 * MAX_EVENTS_WITHOUT_DELAY):
-        alarm.ring()
+        alarm.signal()
     async with asyncio.timeout(60):
         await alarm.wait(3600)
     waiting = asyncio.create_task(alarm.wait(3600))
@@ -145,7 +145,7 @@ async def test_cancellation_together_with_an_event_is_not_lost(later):
 
     task = asyncio.create_task(loop())
     await asyncio.sleep(0)
-    alarm.ring()
+    alarm.signal()
     for _ in range(later):
         await asyncio.sleep(0)
     task.cancel()

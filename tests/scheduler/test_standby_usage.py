@@ -38,18 +38,18 @@ async def test_usage_of_one_half_life_counts_half():
     clock = Clock()
     one = chronicle(running(), clock)
     for _ in range(61):
-        one.sample()
+        one.record_usage()
         clock.turn(HOUR / 60)
-    assert one.past(PROFILE).usage["team"][GPU] == pytest.approx(1.0, rel=0.01)
+    assert one.usage_history(PROFILE).usage["team"][GPU] == pytest.approx(1.0, rel=0.01)
 
 
 async def test_nothing_is_remembered_where_no_policy_asks_for_it():
     clock = Clock()
     one = chronicle(running(policy="drf"), clock)
     for _ in range(2):
-        one.sample()
+        one.record_usage()
         clock.turn(HOUR)
-    assert one.past(PROFILE).usage == {}
+    assert one.usage_history(PROFILE).usage == {}
 
 
 async def test_sampling_ends_when_the_replica_leads():
@@ -57,7 +57,7 @@ async def test_sampling_ends_when_the_replica_leads():
     leads: list[bool] = []
     one = StandbyUsage(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
     looking = asyncio.create_task(one.run())
-    while one.past(PROFILE).usage.get("team") is None:
+    while one.usage_history(PROFILE).usage.get("team") is None:
         clock.turn(SAMPLE_SECONDS)
         await asyncio.sleep(0.001)
     leads.append(True)
@@ -69,7 +69,7 @@ async def test_sampling_ends_when_the_replica_leads():
 
 async def test_new_leader_continues_with_the_sampled_history():
     planner = ProfileScheduler(PROFILE, running())
-    planner.recall(UsageHistory({"team": {GPU: 7.0}}, HOUR))
+    planner.start_with_usage(UsageHistory({"team": {GPU: 7.0}}, HOUR))
     planner.recording = True
     planner.sync(1.0)
     assert planner._past.usage == {"team": {GPU: 7.0}}

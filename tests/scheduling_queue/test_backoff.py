@@ -50,8 +50,8 @@ def test_entities_leave_the_backoff_queue_in_the_order_in_which_their_backoff_en
         ("z", 0.0, 4, 0),
     ):
         queue.put(failed(name, queued, refusals, errors), 0)
-    assert [entity.identity for entity in queue.completed(5.0)] == ["a", "b", "e"]
-    assert [entity.identity for entity in queue.completed(9.0)] == ["z"]
+    assert [entity.identity for entity in queue.pop_expired(5.0)] == ["a", "b", "e"]
+    assert [entity.identity for entity in queue.pop_expired(9.0)] == ["z"]
 
 
 def order(heap: EntityHeap) -> list[str]:

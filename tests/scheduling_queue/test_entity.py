@@ -24,7 +24,7 @@ def test_entity_returns_one_pod_of_each_template():
     for one in (pod("a"), pod("b"), pod("c", priority=1)):
         entity.put(one)
     assert [one.name for one in entity.templates().values()] == ["a", "c"]
-    entity.take("default/a")
+    entity.remove_pod("default/a")
     assert [one.name for one in entity.templates().values()] == ["b", "c"]
 
 

@@ -143,7 +143,7 @@ def test_hint_runs_once_for_each_template_and_helped_entities_are_in_the_order_o
         refused("B", number=4, pods=[pod("e", labels=SMALL)]),
     ):
         made.put(entity)
-    assert [entity.identity for entity in made.helped(NODE_ADDED)] == ["e1", "e2"]
+    assert [entity.identity for entity in made.entities_helped_by(NODE_ADDED)] == ["e1", "e2"]
     assert hinted_pods == ["a", "c"]
 
 
@@ -152,7 +152,7 @@ def test_only_the_plugins_that_gate_an_entity_decide_about_it():
     gated = refused("A", pods=[pod("a", labels=SMALL)])
     gated.gated_by = ("B",)
     made.put(gated)
-    assert made.helped(NODE_ADDED) == []
+    assert made.entities_helped_by(NODE_ADDED) == []
 
 
 def test_removed_entity_has_no_hints_although_its_templates_changed():
@@ -163,7 +163,7 @@ def test_removed_entity_has_no_hints_although_its_templates_changed():
     entity.put(pod("b", labels=SMALL))
     made.remove(entity)
     made.remove(entity)
-    assert (made.helped(NODE_ADDED), hinted_pods, list(made.entities())) == ([], [], [])
+    assert (made.entities_helped_by(NODE_ADDED), hinted_pods, list(made.entities())) == ([], [], [])
 
 
 def numbered_event(number: int, identity: str = "") -> InFlightEvent:
@@ -177,13 +177,13 @@ def numbers(flights: InFlightEntities, entity: Entity) -> list[int] | None:
 
 def test_entity_gets_the_events_of_its_own_cycle():
     flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
-    flights.note(numbered_event(0))
+    flights.record_event(numbered_event(0))
     flights.begin(first)
-    flights.note(numbered_event(1))
+    flights.record_event(numbered_event(1))
     flights.begin(second)
-    flights.note(numbered_event(2))
+    flights.record_event(numbered_event(2))
     assert numbers(flights, second) == [2]
-    flights.note(numbered_event(3))
+    flights.record_event(numbered_event(3))
     assert numbers(flights, first) == [1, 2, 3]
     assert numbers(flights, first) is None
 
@@ -192,8 +192,8 @@ def test_event_of_one_entity_does_not_reach_others():
     flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
     flights.begin(first)
     flights.begin(second)
-    flights.note(numbered_event(1, "a"))
-    flights.note(numbered_event(2, "stranger"))
+    flights.record_event(numbered_event(1, "a"))
+    flights.record_event(numbered_event(2, "stranger"))
     assert (numbers(flights, first), numbers(flights, second)) == ([1], [])
 
 
@@ -201,9 +201,9 @@ def test_events_from_before_the_oldest_cycle_are_dropped():
     flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
     flights.begin(first)
     for number in range(100):
-        flights.note(numbered_event(number))
+        flights.record_event(numbered_event(number))
     flights.begin(second)
-    flights.note(numbered_event(100))
+    flights.record_event(numbered_event(100))
     flights.end(first)
     assert len(flights._log) == 1
     assert numbers(flights, second) == [100]

@@ -77,7 +77,7 @@ def test_event_moves_only_entities_that_it_may_help_according_to_the_refusing_pl
         QueueState.BACKOFF,
         QueueState.UNSCHEDULABLE,
     )
-    assert made.moved()["backoff", "NodeAdd"] == 1
+    assert made.moved_pods()["backoff", "NodeAdd"] == 1
 
 
 def test_hint_runs_once_for_equal_pods():
@@ -132,7 +132,7 @@ def test_backoff_doubles_with_each_refusal_and_ends_with_a_whole_second():
             made.flush(now)
         waits.append(now - began)
     assert waits == [1.5, 3.0, 5.0, 9.0, 11.0, 11.0]
-    assert made.moved()["active", "BackoffComplete"] == 6
+    assert made.moved_pods()["active", "BackoffComplete"] == 6
 
 
 def test_errors_are_counted_apart_and_reset_by_the_next_refusal():
@@ -162,7 +162,7 @@ def test_without_active_entities_a_refused_entity_leaves_backoff_early_but_not_o
     assert made.pop(0.1, early=False) is None
     assert made.pop(0.1) is other
     assert made.pop(0.1) is None
-    assert made.moved()["active", "PopFromBackoffQ"] == 1
+    assert made.moved_pods()["active", "PopFromBackoffQ"] == 1
 
 
 def test_unschedulable_entity_is_retried_after_five_minutes():
@@ -173,7 +173,7 @@ def test_unschedulable_entity_is_retried_after_five_minutes():
     assert place(made, "p") is QueueState.UNSCHEDULABLE
     made.flush(330.0)
     assert entity.place is QueueState.ACTIVE
-    assert made.moved()["active", "UnschedulableTimeout"] == 1
+    assert made.moved_pods()["active", "UnschedulableTimeout"] == 1
 
 
 def test_gated_pod_is_not_popped_until_its_gates_are_removed():
@@ -185,7 +185,7 @@ def test_gated_pod_is_not_popped_until_its_gates_are_removed():
     assert made.pop(1000.0) is None
     made.update_pod(pod("p"), 1001.0)
     assert popped(made, 1001.0).identity == "pod/default/p"
-    assert made.moved() == {
+    assert made.moved_pods() == {
         ("unschedulable", "UnscheduledPodAdd"): 1,
         ("active", "UnscheduledPodUpdatePodSchedulingGatesEliminated"): 1,
     }
@@ -310,7 +310,7 @@ def test_activation_moves_an_entity_without_an_event_even_during_its_cycle():
     waiting(made, pod("p"))
     made.activate(["default/p", "default/unknown"], 0.0)
     entity = popped(made, 0.0)
-    assert made.moved()["active", "ForceActivate"] == 1
+    assert made.moved_pods()["active", "ForceActivate"] == 1
     made.activate(["default/p"], 0.1)
     refused(made, entity, 0.2)
     assert entity.place is QueueState.BACKOFF
@@ -341,7 +341,7 @@ def test_failed_hint_moves_the_entity_and_is_counted():
     waiting(made, pod("q"), by="Nonsense")
     made.cluster_changed(Resource.NODE, None, node("n"), 5.0)
     assert made.pending()["active"] == 2
-    assert made.faults() == {"Broken": 1, "Nonsense": 1}
+    assert made.hint_failures() == {"Broken": 1, "Nonsense": 1}
 
 
 def test_heartbeat_of_a_node_is_no_event():
@@ -356,7 +356,7 @@ def test_queue_counts_pods_by_state_and_moves_by_event():
     waiting(made, pod("a"), pod("b", "g"), pod("c", "g"))
     made.add_pod(pod("d"), 0.0)
     assert made.pending() == {"active": 1, "backoff": 0, "unschedulable": 3, "gated": 0}
-    assert made.moved() == {
+    assert made.moved_pods() == {
         ("active", "UnscheduledPodAdd"): 4,
         ("unschedulable", "ScheduleAttemptFailure"): 3,
     }
@@ -369,7 +369,7 @@ def test_deleted_pod_group_moves_its_gang():
     made.delete_group("default/g", 5.0)
     made.delete_group("default/g", 5.0)
     assert (entity.place, entity.group) == (QueueState.ACTIVE, None)
-    assert made.moved()["active", "PodGroupDelete"] == 1
+    assert made.moved_pods()["active", "PodGroupDelete"] == 1
 
 
 def test_changed_pod_group_during_the_cycle_of_its_gang_is_an_event():

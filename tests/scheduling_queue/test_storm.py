@@ -324,4 +324,4 @@ def test_same_sequence_of_events_gives_the_same_queue(seed):
     for _ in range(100):
         for one in trials:
             one.step()
-        assert trials[0].queue.moved() == trials[1].queue.moved()
+        assert trials[0].queue.moved_pods() == trials[1].queue.moved_pods()

@@ -167,10 +167,10 @@ class Town:
         """Begin to lead: all that a leader before knew is lost."""
         self.alarm = Wakeup(self.clock)
         server: Any = self.server
-        self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.alarm.ring)
-        self.stranded = StaleGangs(self.cache, server, server, self.cycles.busy)
+        self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.alarm.signal)
+        self.stranded = StaleGangs(self.cache, server, server, self.cycles.is_binding)
         self.expiry = AssumedPodExpiry(self.cache, self._read, self.seen)
-        self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.alarm.ring)
+        self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.alarm.signal)
         self.planner = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
         self.loop = SchedulerLoop(
             [self.planner],
@@ -220,7 +220,7 @@ class Town:
     async def turn(self, seconds: float = 0.0, *, watch: bool = True) -> None:
         """Let time pass, and the loop turn once; what it began goes on as far as it can."""
         self.clock.turn(seconds)
-        await self.loop.turn()
+        await self.loop.run_once()
         for _ in range(20):
             await asyncio.sleep(0)
         if watch:

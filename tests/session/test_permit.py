@@ -140,7 +140,7 @@ def test_refused_member_unreserves_the_gang_in_reverse_and_nothing_stays(setting
     unreserved = [pod for point, pod in mine if point == "Unreserve"]
     assert unreserved == list(reversed(reserved))
     assert not sessions.tables.node_table.requested.any()
-    assert sessions.tables.gangs["team/bert"].count().placed == 0
+    assert sessions.tables.gangs["team/bert"].gang_count().placed == 0
 
 
 def test_gang_that_a_plugin_makes_wait_is_held_on_its_nodes():

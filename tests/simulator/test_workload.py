@@ -19,7 +19,7 @@ from batchsched.simulator.workload import (
     open_text,
     pod_spec,
     pods_of_gang,
-    rigid,
+    rigid_arrival,
     workload_of_snapshot,
 )
 
@@ -28,7 +28,7 @@ PROFILE = Profile.model_validate({"selection": "ordered", "policy": {"name": "fc
 
 
 def gang(name, size, runtime, at=0):
-    return rigid(GangShape(name, ((SPEC, size),), runtime), at, 0)
+    return rigid_arrival(GangShape(name, ((SPEC, size),), runtime), at, 0)
 
 
 def snapshot(*gangs, slots=4, pods=()):

@@ -141,7 +141,7 @@ def test_triples_add_up_and_leave_out_what_has_moved_away():
     room.put(0, np.array([0]), np.array([2]))
     room.put(0, np.array([0]), np.array([-2]))
     room.put(0, np.array([1]), np.array([3]))
-    classes, nodes, counts = room.triples()
+    classes, nodes, counts = room.placements()
     assert (classes.tolist(), nodes.tolist(), counts.tolist()) == ([0], [1], [3])
 
 
@@ -262,9 +262,9 @@ def test_a_quota_suffices_until_it_is_used_up():
         quota_gangs=np.full(1, 9),
     )
     packing = Packing(problem)
-    assert packing.room.quotas.suffices(1)
+    assert packing.room.quotas.admits_minimum(1)
     packing.try_gang(0)
-    assert not packing.room.quotas.suffices(1)
+    assert not packing.room.quotas.admits_minimum(1)
 
 
 def nodes_of(*, free: list[list[int]], gangs: list[dict], class_index: int = 0, **more) -> list[int]:

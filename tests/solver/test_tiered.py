@@ -71,7 +71,9 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
 def best(problem: Problem) -> list[int]:
     """Pods of every class at the model's peak."""
     aggregate = model(problem)
-    peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).climb(np.zeros(aggregate.variables, np.int64), [])
+    peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).maximise_tiers(
+        np.zeros(aggregate.variables, np.int64), []
+    )
     assert peak is not None
     assert violated(aggregate, peak.values) == []
     return [int(pods) for pods in aggregate.pods(peak.values)]
@@ -130,7 +132,7 @@ def test_level_rows_admit_what_the_greedy_placed_on_any_set_of_nodes(problem: Pr
     for nodes in (np.arange(len(problem.nodes.free)), np.arange(0, len(problem.nodes.free), 2)):
         here = np.isin(solution.nodes, nodes)
         placed = np.bincount(solution.classes[here], solution.counts[here], minlength=len(classes))
-        for row in supply.rows(classes, problem.classes.count.astype(np.int64), nodes):
+        for row in supply.violable_rows(classes, problem.classes.count.astype(np.int64), nodes):
             assert int(row.factors @ placed) <= row.right
 
 
@@ -148,7 +150,7 @@ def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Pro
     solution, classes = solve_greedy(problem), np.arange(len(problem.classes.count))
     placed = np.bincount(solution.classes, solution.counts, minlength=len(classes))
     supply = PoolSupply(Packing(problem))
-    for row in supply.rows(
+    for row in supply.violable_rows(
         classes, problem.classes.count.astype(np.int64), np.arange(len(problem.nodes.free))
     ):
         assert int(row.factors @ placed) <= row.right
@@ -157,7 +159,7 @@ def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Pro
 def test_cpu_on_one_node_and_memory_on_another_hold_nothing():
     gangs = [{"pods": 4, "demand": [1000, 1000]}, {"pods": 4, "demand": [2000, 2000]}]
     problem = problem_of([[9000, 500], [500, 9000]], gangs)
-    rows = PoolSupply(Packing(problem)).rows(
+    rows = PoolSupply(Packing(problem)).violable_rows(
         np.arange(2), problem.classes.count.astype(np.int64), np.arange(2)
     )
     assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
@@ -166,7 +168,7 @@ def test_cpu_on_one_node_and_memory_on_another_hold_nothing():
 def test_gpus_without_the_cpus_that_any_pod_takes_along_are_no_supply():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
     supply = PoolSupply(Packing(problem))
-    assert supply.of(1, np.array([1]), np.array([0, 1])).tolist() == [2 + 8]
+    assert supply.total_slots(1, np.array([1]), np.array([0, 1])).tolist() == [2 + 8]
 
 
 def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
@@ -193,10 +195,10 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
     for gang in range(len(problem.gangs.need)):
         some = everything.copy()
         some[aggregate.y[gang]] = 0
-        transport.split(some)
-    transport.split(everything)
+        transport.split_over_pools(some)
+    transport.split_over_pools(everything)
     assert violated(aggregate, values) == []
-    assert transport.split(values)[0].short == 0.0
+    assert transport.split_over_pools(values)[0].short == 0.0
 
 
 @pytest.mark.properties
@@ -205,7 +207,7 @@ def test_a_choice_that_does_not_fit_is_cut_off(problem: Problem):
     aggregate = model(problem, relaxed=True)
     everything = aggregate.bounds()[1]
     before = aggregate.rows
-    split, fits = PoolTransport(aggregate).split(everything)
+    split, fits = PoolTransport(aggregate).split_over_pools(everything)
     if split.short > 0 and not fits:
         assert violated(aggregate, everything)[-1] >= before
 
@@ -215,10 +217,10 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
     aggregate = model(problem)
     transport = PoolTransport(aggregate)
     values = aggregate.bounds()[1]
-    assert transport.split(values)[1]
+    assert transport.split_over_pools(values)[1]
     transport.tighten(0, np.array([1.0]))
     kept = transport.loosen()
-    assert transport.split(values)[0].short == 0.0
+    assert transport.split_over_pools(values)[0].short == 0.0
     transport.restore(kept)
 
 
@@ -231,7 +233,7 @@ def climber(problem: Problem, *, relaxed: bool = True) -> TierSolver:
 def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
     loose = climber(problem)
     start = np.zeros(loose.aggregate.variables, np.int64)
-    peak = loose.climb(start, [])
+    peak = loose.maximise_tiers(start, [])
     assert peak is not None
     best = np.array(brute(problem).tiers)
     for tier in range(len(best)):
@@ -259,7 +261,7 @@ def test_a_climb_does_not_fall_behind_its_floor(problem: Problem):
     full = climber(problem, relaxed=False)
     floor = solve_greedy(problem)
     placed = count_placed(problem, floor.classes, floor.counts)
-    peak = full.climb(full.aggregate.values_of(floor), [placed])
+    peak = full.maximise_tiers(full.aggregate.values_of(floor), [placed])
     assert peak is not None
     pods = full.aggregate.pods(peak.values)
     value = np.bincount(
@@ -282,7 +284,9 @@ def test_classes_that_take_nothing_do_not_limit_each_other():
     problem = problem_of([[4]], gangs)
     full = climber(problem, relaxed=False)
     floor = solve_greedy(problem)
-    peak = full.climb(full.aggregate.values_of(floor), [count_placed(problem, floor.classes, floor.counts)])
+    peak = full.maximise_tiers(
+        full.aggregate.values_of(floor), [count_placed(problem, floor.classes, floor.counts)]
+    )
     assert peak is not None
     assert full.aggregate.pods(peak.values).tolist() == [2, 3]
 
@@ -292,7 +296,7 @@ def test_classes_that_take_nothing_do_not_limit_each_other():
 def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
     aggregate = model(problem)
     start = np.zeros(aggregate.variables, np.int64)
-    peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).climb(start, [])
+    peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).maximise_tiers(start, [])
     assert peak is not None
     for prefer in (False, True):
         realised = round_to_nodes(aggregate, peak.values, peak.split.pods, prefer)

@@ -84,7 +84,7 @@ __all__ = ["NOW", "Ledger", "ended", "leaving", "node", "places", "pod", "told"]
 
 def expire(state: ClusterState, now: float) -> tuple[AssumedPod, ...]:
     """Forget the assumed pods that are overdue, as the expiry controller does; returns them."""
-    overdue = state.overdue(now)
+    overdue = state.unconfirmed_pods(now)
     for pod in overdue:
-        state.forget(pod.pod, pod.assumption.node)
+        state.unassume(pod.pod, pod.assumption.node)
     return overdue

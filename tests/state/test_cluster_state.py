@@ -116,7 +116,7 @@ def test_queue_without_its_parent_is_set_aside_until_the_parent_is_added():
     snapshot = cache.snapshot()
     assert snapshot.queues == ()
     assert [(one.object, one.field) for one in snapshot.set_aside] == [("Queue child", "spec.parent")]
-    assert len(cache.listed().queues) == 1
+    assert len(cache.snapshot_as_listed().queues) == 1
     cache.put(queue("org"))
     assert [one.name for one in cache.snapshot().queues] == ["child", "org"]
     assert cache.snapshot().set_aside == ()
@@ -209,7 +209,7 @@ def test_list_with_older_versions_replaces_newer_objects():
 def test_assumed_pod_counts_on_its_node_before_the_api_says_so():
     cache = assumed()
     assert places(cache.snapshot()) == {"a": "n0"}
-    assert places(cache.listed()) == {"a": ""}
+    assert places(cache.snapshot_as_listed()) == {"a": ""}
     assert [(one.pod, one.assumption.node, one.assumption.since) for one in cache.assumed()] == [
         (A, "n0", NOW)
     ]
@@ -245,17 +245,17 @@ def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     waiting = cache.snapshot().pods[0]
     generation = cache.generation
     cache.assume(A, "n0", NOW)
-    assert cache.forget(A, "n0")
+    assert cache.unassume(A, "n0")
     assert cache.snapshot().pods[0] is waiting
     assert cache.changes(generation) == ()
-    assert not cache.forget(A, "n0")
+    assert not cache.unassume(A, "n0")
 
 
 def test_forgetting_a_place_that_was_given_up_already_leaves_the_new_one():
     cache = assumed()
-    cache.forget(A, "n0")
+    cache.unassume(A, "n0")
     cache.assume(A, "n1", NOW)
-    assert not cache.forget(A, "n0")
+    assert not cache.unassume(A, "n0")
     assert places(cache.snapshot()) == {"a": "n1"}
 
 
@@ -263,8 +263,8 @@ def test_watch_confirms_an_assumed_pod():
     cache = assumed()
     cache.put(pod("a", 4, "ua", on="n0"))
     assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": "n0"})
-    assert not cache.forget(A, "n0")
-    assert cache.listed() == cache.snapshot()
+    assert not cache.unassume(A, "n0")
+    assert cache.snapshot_as_listed() == cache.snapshot()
 
 
 def test_confirmation_that_says_nothing_new_changes_nothing():
@@ -285,7 +285,7 @@ def test_update_of_an_assumed_pod_keeps_its_node():
     cache.put(pod("a", 4, "ua", labels={"v": "2"}))
     (shown,) = cache.snapshot().pods
     assert (shown.node, shown.labels) == ("n0", {"v": "2"})
-    cache.forget(A, "n0")
+    cache.unassume(A, "n0")
     (waiting,) = cache.snapshot().pods
     assert (waiting.node, waiting.labels) == ("", {"v": "2"})
 
@@ -295,7 +295,7 @@ def test_deletion_of_an_assumed_pod_frees_its_room():
     cache.remove(pod("a", 3, "ua"))
     assert (cache.assumed(), cache.snapshot().pods) == ((), ())
     cache.finish_binding(A, NOW)
-    assert not cache.forget(A, "n0")
+    assert not cache.unassume(A, "n0")
 
 
 def test_another_pod_of_its_name_is_not_assumed_where_the_elder_was():
@@ -317,7 +317,7 @@ def test_assumed_pod_stays_when_its_node_is_deleted():
     cache = assumed()
     cache.remove(node("n0", 1))
     assert places(cache.snapshot()) == {"a": "n0"}
-    assert cache.forget(A, "n0")
+    assert cache.unassume(A, "n0")
 
 
 def test_only_a_binding_that_has_finished_expires():

@@ -115,7 +115,7 @@ def test_pods_and_groups_are_followed_one_by_one():
     watcher.cache.assume("team/b", "n0", NOW)
     watcher.cache.remove(group("g"))
     watcher.follow()
-    watcher.cache.forget("team/b", "n0")
+    watcher.cache.unassume("team/b", "n0")
     watcher.follow()
     watcher.put(pod("b", on="n0"), pod("c", on="nowhere"))
     watcher.follow()
@@ -221,7 +221,7 @@ class History:
             self.cache.assume(self.rng.choice(waiting).key, self.rng.choice(snapshot.nodes).name, NOW)
         elif move == "forget" and assumed:
             one = self.rng.choice(assumed)
-            self.cache.forget(one.pod, one.assumption.node)
+            self.cache.unassume(one.pod, one.assumption.node)
         elif move == "confirm" and assumed:
             key = self.rng.choice(assumed).pod
             (shown,) = [one for one in snapshot.pods if one.key == key]

@@ -35,7 +35,7 @@ def index_of(state: ClusterState) -> Any:
 def rebuilt(state: ClusterState) -> ClusterState:
     """Return a state that is made of the objects of another one, in the order of their names."""
     fresh = ClusterState(state.scheduler_names)
-    listed = state.listed()
+    listed = state.snapshot_as_listed()
     for found in (*listed.nodes, *listed.pods, *listed.pod_groups):
         fresh.put(found)
     for assumed in state.assumed():
@@ -71,7 +71,7 @@ class Story:
         elif kind == "assume":
             self.state.assume(key, "n0", 0.0)
         elif kind == "forget":
-            self.state.forget(key, "n0")
+            self.state.unassume(key, "n0")
         else:
             labels = {"scheduling.batchsched.dev/queue": f"q{self.version % 2}"}
             made = pod(name, self.version, group=gang, on="" if kind == "wait" else "n0", labels=labels)
@@ -134,11 +134,11 @@ def test_each_gang_that_differs_was_reported_as_changed(events):
     story = Story()
     for what, *arguments in events:
         before = _records(story.state)
-        story.changed.read()
+        story.changed.take()
         getattr(story, what)(*arguments)
         after = _records(story.state)
         differ = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-        assert differ <= story.changed.read()
+        assert differ <= story.changed.take()
 
 
 def _records(state: ClusterState) -> dict[str, Any]:
@@ -165,10 +165,10 @@ def test_gang_counts_for_the_queue_of_its_pod_group():
     for number in range(3):
         state.put(pod(f"bert-{number}", group="bert", on="n0" if number < 2 else "", uid=f"u{number}"))
     changed = state.gangs.subscribe()
-    changed.read()
+    changed.take()
     assert state.queue_usage.allocated["default"]["cpu"] == 2000
     state.put(group("bert", 3, queue="ml"))
-    assert changed.read() == {"team/bert"}
+    assert changed.take() == {"team/bert"}
     assert "default" not in state.queue_usage.allocated
     assert state.queue_usage.allocated["ml"] == Counter(cpu=2000, pods=2)
     assert state.queue_usage.requested["ml"]["cpu"] == 1000
@@ -253,9 +253,9 @@ def test_confirmed_binding_is_a_change_of_the_gang_but_not_of_the_snapshot():
     assert bert is not None
     assert bert.assumed == {"team/bert-0"}
     changed, generation = state.gangs.subscribe(), state.generation
-    changed.read()
+    changed.take()
     state.put(pod("bert-0", 2, "u0", group="bert", on="n0"))
-    assert (bert.assumed, changed.read(), state.generation) == (set(), {"team/bert"}, generation)
+    assert (bert.assumed, changed.take(), state.generation) == (set(), {"team/bert"}, generation)
 
 
 def test_status_of_another_object_of_the_same_name_is_not_returned():

@@ -211,7 +211,7 @@ class Life(RuleBasedStateMachine):
     @rule(pick=st.randoms(use_true_random=False))
     def binding_fails(self, pick: random.Random) -> None:
         name = pick.choice(sorted(self.assumed))
-        assert self.cache.forget(f"team/{name}", self.assumed[name])
+        assert self.cache.unassume(f"team/{name}", self.assumed[name])
         self._confirm(name)
 
     @precondition(lambda self: self.assumed)
@@ -255,12 +255,14 @@ class Life(RuleBasedStateMachine):
         fresh = ClusterState()
         for kind in reversed(KINDS):
             fresh.replace(kind, self.api.heard[kind].values())
-        assert compare(self.cache.listed(), fresh.listed(), fresh.scheduler_names).none
+        assert compare(
+            self.cache.snapshot_as_listed(), fresh.snapshot_as_listed(), fresh.scheduler_names
+        ).is_equal
         for name, where in self.assumed.items():
             if where in self.api.heard[Node]:
                 assert fresh.assume(f"team/{name}", where, self.now)
         if all(where in self.api.heard[Node] for where in self.assumed.values()):
-            assert compare(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).none
+            assert compare(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).is_equal
 
     @invariant()
     def what_changes_do_not_name_is_the_same_object(self) -> None:

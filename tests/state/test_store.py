@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.state import store
-from batchsched.state.store import Change, ChangeLog, Store, Tombstones, alike
+from batchsched.state.store import Change, ChangeLog, Store, Tombstones, equal_for_scheduling
 from tests.session.scenario import group
 from tests.state.objects import ended, node, pod
 
@@ -37,12 +37,12 @@ def test_freezing_twice_gives_the_same_tuple():
 
 def test_buried_uids_are_known_until_a_list_shows_them_alive():
     gone = Tombstones()
-    gone.bury("u1")
-    gone.bury("")
+    gone.add("u1")
+    gone.add("")
     assert "u1" in gone
     assert "" not in gone
-    gone.open("u1")
-    gone.open("u1")
+    gone.remove("u1")
+    gone.remove("u1")
     assert "u1" not in gone
 
 
@@ -50,58 +50,60 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "MAX_TOMBSTONES", 2)
     gone = Tombstones()
     for uid in "abc":
-        gone.bury(uid)
+        gone.add(uid)
     assert [uid in gone for uid in "abc"] == [False, True, True]
 
 
 def test_another_resource_version_makes_no_difference():
-    assert alike(pod("a", 1), pod("a", 2))
-    assert alike(node("n0", 1), node("n0", 2))
+    assert equal_for_scheduling(pod("a", 1), pod("a", 2))
+    assert equal_for_scheduling(node("n0", 1), node("n0", 2))
 
 
 def test_spec_status_and_other_metadata_do():
-    assert not alike(pod("a"), pod("a", on="n0"))
-    assert not alike(pod("a"), ended(pod("a")))
-    assert not alike(pod("a"), pod("a", labels={"x": "y"}))
-    assert not alike(node("n0"), node("n0", cpu=1))
+    assert not equal_for_scheduling(pod("a"), pod("a", on="n0"))
+    assert not equal_for_scheduling(pod("a"), ended(pod("a")))
+    assert not equal_for_scheduling(pod("a"), pod("a", labels={"x": "y"}))
+    assert not equal_for_scheduling(node("n0"), node("n0", cpu=1))
 
 
 def test_custom_resources_differ_by_their_spec_and_not_by_their_status():
-    assert alike(group("g"), group("g").model_copy(update={"status": PodGroupStatus(placed=1)}))
-    assert not alike(group("g", 1), group("g", 2))
+    assert equal_for_scheduling(
+        group("g"), group("g").model_copy(update={"status": PodGroupStatus(placed=1)})
+    )
+    assert not equal_for_scheduling(group("g", 1), group("g", 2))
 
 
 def test_changes_of_one_object_are_merged():
     journal = ChangeLog()
     first, second = pod("a"), pod("a", on="n0")
-    journal.note(Change("pods", "team/a", None, first))
-    journal.note(Change("nodes", "n0", None, node("n0")))
-    journal.note(Change("pods", "team/a", first, second))
-    told = journal.since(0)
+    journal.record(Change("pods", "team/a", None, first))
+    journal.record(Change("nodes", "n0", None, node("n0")))
+    journal.record(Change("pods", "team/a", first, second))
+    told = journal.changes_since(0)
     assert told is not None
     assert [(one.key, one.before) for one in told] == [("team/a", None), ("n0", None)]
     assert told[0].after is second
-    later = journal.since(2)
+    later = journal.changes_since(2)
     assert later is not None
     assert [(one.before, one.after) for one in later] == [(first, second)]
-    assert journal.since(3) == ()
+    assert journal.changes_since(3) == ()
 
 
 def test_addition_and_removal_cancel_out():
     journal = ChangeLog()
     one = pod("a")
-    journal.note(Change("pods", "team/a", None, one))
-    journal.note(Change("pods", "team/a", one, None))
-    assert journal.since(0) == ()
+    journal.record(Change("pods", "team/a", None, one))
+    journal.record(Change("pods", "team/a", one, None))
+    assert journal.changes_since(0) == ()
 
 
 def test_reader_too_far_behind_or_ahead_gets_none():
     journal = ChangeLog(2)
     for at in range(3):
-        journal.note(Change("pods", f"team/{at}", None, pod(str(at))))
-    assert journal.since(0) is None
-    assert len(journal.since(1) or ()) == 2
-    assert journal.since(4) is None
+        journal.record(Change("pods", f"team/{at}", None, pod(str(at))))
+    assert journal.changes_since(0) is None
+    assert len(journal.changes_since(1) or ()) == 2
+    assert journal.changes_since(4) is None
 
 
 def test_change_names_the_nodes_that_it_affects():

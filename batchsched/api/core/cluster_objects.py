@@ -42,11 +42,11 @@ class PodDisruptionBudget(ClusterObject, frozen=True, gc=False):
         selector = self.spec.selector
         if not pod.labels or (self.metadata.namespace or "default") != pod.namespace:
             return False
-        if selector is None or selector.empty or not selector.matches(pod.labels):
+        if selector is None or selector.matches_everything or not selector.matches(pod.labels):
             return False
         return pod.name not in (self.status.disrupted_pods or {})
 
-    def without(self, pod: Pod) -> "PodDisruptionBudget":
+    def after_eviction_of(self, pod: Pod) -> "PodDisruptionBudget":
         """Return the budget after an eviction of the pod; unchanged if the budget does not protect the pod."""
         if not self.protects(pod):
             return self

@@ -60,7 +60,7 @@ class Node(ClusterObject, frozen=True, gc=False):
         return self.spec.taints or ()
 
     @property
-    def offered(self) -> Mapping[str, str | int | float]:
+    def allocatable_quantities(self) -> Mapping[str, str | int | float]:
         """The allocatable resources as quantities; the capacity if allocatable is missing."""
         return self.status.allocatable or self.status.capacity or {}
 
@@ -70,4 +70,6 @@ class Node(ClusterObject, frozen=True, gc=False):
         Raises:
           InvalidQuantity: an amount is not a quantity.
         """
-        return {resource: base_units(resource, text) for resource, text in self.offered.items()}
+        return {
+            resource: base_units(resource, text) for resource, text in self.allocatable_quantities.items()
+        }

@@ -243,7 +243,7 @@ class Pod(ClusterObject, frozen=True, gc=False):
         """True if the pod has succeeded or failed: it no longer uses resources."""
         return self.status.phase in ("Succeeded", "Failed")
 
-    def counts(self, scheduler_names: Collection[str]) -> bool:
+    def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
         """Return whether the pod is not finished, and is bound or belongs to one of these schedulers."""
         return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
 

@@ -67,7 +67,7 @@ def base_units(resource: str, text: str | int | float) -> int:
     return amount
 
 
-def show(resource: str, amount: int) -> str:
+def format_quantity(resource: str, amount: int) -> str:
     """Write an amount in base units the way people write it: `1500m`, `64Gi`, `8`."""
     if resource == "cpu":
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"

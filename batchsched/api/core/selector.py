@@ -64,7 +64,7 @@ class LabelSelector(Value, frozen=True, gc=False):
     match_expressions: tuple[Requirement, ...] | None = None
 
     @property
-    def empty(self) -> bool:
+    def matches_everything(self) -> bool:
         """True for `{}`, which matches every object."""
         return not self.match_labels and not self.match_expressions
 

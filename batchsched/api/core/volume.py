@@ -92,7 +92,7 @@ class InTreeSource(Value, frozen=True, gc=False):
     vsphere_volume: ShareSource | None = None
 
     @property
-    def in_tree(self) -> bool:
+    def is_in_tree(self) -> bool:
         """True for a volume of one of these kinds."""
         return bool(
             self.gce_persistent_disk
@@ -117,14 +117,14 @@ class Volume(InTreeSource, frozen=True, gc=False):
     image: ImageSource | None = None
 
     @property
-    def restricted(self) -> bool:
+    def may_conflict_on_node(self) -> bool:
         """True for a disk that pods of one node cannot always share and that the pod names directly."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property
-    def attachable(self) -> bool:
+    def may_count_against_attach_limit(self) -> bool:
         """True for a volume that may count against the attach limit of a node: of a claim, or of a migrated type."""
-        return bool(self.persistent_volume_claim or self.ephemeral) or self.in_tree
+        return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 
 class ResourceRequests(Value, frozen=True, gc=False):

@@ -65,7 +65,7 @@ class FieldError:
     message: str
 
 
-def complaints(error: ValidationError, model: type[BaseModel]) -> tuple[FieldError, ...]:
+def field_errors(error: ValidationError, model: type[BaseModel]) -> tuple[FieldError, ...]:
     """Convert pydantic's errors for an object of `model`, in their order."""
     details = error.errors(include_url=False)
     # pydantic counts only the valid items of a list, so a list of invalid items is also reported as "too short".
@@ -77,7 +77,7 @@ def complaints(error: ValidationError, model: type[BaseModel]) -> tuple[FieldErr
     )
 
 
-def path(parts: Sequence[str | int]) -> str:
+def field_path(parts: Sequence[str | int]) -> str:
     """Format a path inside an object: `spec.levels[1].name`."""
     text = ""
     for part in parts:
@@ -85,7 +85,7 @@ def path(parts: Sequence[str | int]) -> str:
     return text
 
 
-def nearest(name: str, known_names: Sequence[str]) -> str:
+def suggest_name(name: str, known_names: Sequence[str]) -> str:
     """Suggest the most similar known name, or list the known names (the first ones, if there are many)."""
     close = difflib.get_close_matches(name, known_names, n=1, cutoff=0.6)
     if close:
@@ -101,14 +101,16 @@ def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
     if detail["type"] == "extra_forbidden":
         owner = _model_at(model, location[:-1])
         known_names = _aliases(owner) if owner else ()
-        return FieldError(path(location), f"unknown field; {nearest(str(location[-1]), known_names)}")
+        return FieldError(
+            field_path(location), f"unknown field; {suggest_name(str(location[-1]), known_names)}"
+        )
     if detail["type"] == "value_error":
         message = str(detail.get("ctx", {}).get("error", detail["msg"]))
         own = _OWN_FIELD.fullmatch(message)
         if own:
-            return FieldError(path((*location, own[1])), own[2])
-        return FieldError(path(location), message)
-    return FieldError(path(location), _sentence(detail))
+            return FieldError(field_path((*location, own[1])), own[2])
+        return FieldError(field_path(location), message)
+    return FieldError(field_path(location), _sentence(detail))
 
 
 def _sentence(detail: ErrorDetails) -> str:

@@ -37,7 +37,7 @@ class NodeChangeLog:
         self._latest = (-1, -1), NONE
         """The generations of the last question, and its answer: consecutive questions are often equal."""
 
-    def note(self, node: int) -> None:
+    def record(self, node: int) -> None:
         """Log a change of a node."""
         self.generation += 1
         self._log.append(node)
@@ -47,7 +47,7 @@ class NodeChangeLog:
             del self._log[:half]
             self._from += half
 
-    def since(self, generation: int) -> IndexArray:
+    def nodes_changed_since(self, generation: int) -> IndexArray:
         """[k] Return the nodes that changed after a generation, ascending and without duplicates."""
         if generation == self.generation:
             return NONE
@@ -64,7 +64,7 @@ class NodeChangeLog:
         """Give the nodes other indexes: numbers[old] is the new index, NO_NODE for removed nodes and NO_NODE."""
         self._log = [numbers[one] for one in self._log]
         self._size = size
-        self.note(NO_NODE)
+        self.record(NO_NODE)
 
 
 BYTES: Final = 8
@@ -121,7 +121,7 @@ class Memo:
         elif stored[0] == now:
             value = stored[1]
         else:
-            value = amend(stored[1], self._changes.since(stored[0]))
+            value = amend(stored[1], self._changes.nodes_changed_since(stored[0]))
         kept[key] = (now, value)
         if len(kept) > self._room:
             del kept[next(iter(kept))]
@@ -133,10 +133,12 @@ class Memo:
         New nodes are also in the log of changes, so their entries are computed before use.
         """
         self._values.clear()
-        self._arrays = {key: (since, placed(array, source)) for key, (since, array) in self._arrays.items()}
+        self._arrays = {
+            key: (since, reindexed(array, source)) for key, (since, array) in self._arrays.items()
+        }
 
 
-def placed(array: Array, source: IndexArray) -> Array:
+def reindexed(array: Array, source: IndexArray) -> Array:
     """[N, …] Return rows in a new order: row j was at source[j]; it is zero where source[j] is -1."""
     made = np.zeros((len(source), *array.shape[1:]), array.dtype)
     kept = source >= 0

@@ -17,7 +17,7 @@ from batchsched.api.core.selector import LabelSelector
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 
-def identity(selector: LabelSelector | None) -> Hashable:
+def selector_key(selector: LabelSelector | None) -> Hashable:
     """Return a hashable value that is equal for equal selectors."""
     if selector is None:
         return None
@@ -35,21 +35,23 @@ class Selection:
 
     selectors: tuple[LabelSelector, ...] | None
     namespaces: frozenset[str] | None = None
-    identity: Hashable = field(init=False)
+    selector_key: Hashable = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = None if self.selectors is None else tuple(identity(one) for one in self.selectors)
-        object.__setattr__(self, "identity", (parts, self.namespaces))
+        parts = None if self.selectors is None else tuple(selector_key(one) for one in self.selectors)
+        object.__setattr__(self, "selector_key", (parts, self.namespaces))
 
     @classmethod
-    def of(cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None) -> "Selection":
+    def from_selector(
+        cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None
+    ) -> "Selection":
         """Return the selection of one selector. None selects nothing."""
         return cls(None if selector is None else (selector,), namespaces)
 
     @property
-    def empty(self) -> bool:
+    def matches_everything(self) -> bool:
         """True if the selectors have no requirement, and so match every label set."""
-        return self.selectors is not None and all(one.empty for one in self.selectors)
+        return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
         """Return True if the selectors match a label set in any namespace."""
@@ -96,11 +98,11 @@ class LabelIndex:
 
     def select(self, selection: Selection) -> IndexArray:
         """[k] Return the numbers of the selected sets, ascending. Answers are cached, and extended for new sets."""
-        seen, selected = self._selected.get(selection.identity, (0, []))
+        seen, selected = self._selected.get(selection.selector_key, (0, []))
         if seen < len(self._sets):
             likely = self._likely(selection, seen)
             selected = selected + [number for number in likely if selection.matches(*self._sets[number])]
-            self._selected[selection.identity] = (len(self._sets), selected)
+            self._selected[selection.selector_key] = (len(self._sets), selected)
         return np.asarray(selected, np.int32)
 
     def _likely(self, selection: Selection, since: int) -> Iterable[int]:
@@ -131,7 +133,7 @@ class LabelGroup:
     labels: dict[str, str]
     terminating: bool
 
-    def holds(self, pod: Pod) -> bool:
+    def contains(self, pod: Pod) -> bool:
         """Return True if a pod belongs to the group."""
         return (
             pod.labels == self.labels
@@ -154,7 +156,7 @@ class AffinityGroup:
     on: dict[int, int] = field(default_factory=dict)
     _arrays: tuple[IndexArray, IntArray] | None = None
 
-    def change(self, node: int, by: int) -> None:
+    def add_count(self, node: int, by: int) -> None:
         """Add a number, which may be negative, to the pods on a node."""
         count = self.on.get(node, 0) + by
         if count:
@@ -168,7 +170,7 @@ class AffinityGroup:
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
-    def places(self) -> tuple[IndexArray, IntArray]:
+    def node_counts(self) -> tuple[IndexArray, IntArray]:
         """Return ([k] nodes, [k] number of the pods on each)."""
         if self._arrays is None:
             size = len(self.on)
@@ -203,7 +205,7 @@ class PodLabelGroups:
         """The number of groups, including empty ones."""
         return len(self._groups)
 
-    def enter(self, pods: Iterable[Pod]) -> list[int]:
+    def add_pods(self, pods: Iterable[Pod]) -> list[int]:
         """Count pods in.
 
         Returns:
@@ -229,7 +231,7 @@ class PodLabelGroups:
     def _group_of(self, pod: Pod) -> int:
         """Return the group of a pod; a new one if there is none."""
         number = self._latest
-        if number >= len(self._groups) or not self._groups[number].holds(pod):
+        if number >= len(self._groups) or not self._groups[number].contains(pod):
             labels = tuple(sorted(pod.labels.items()))
             number = self._latest = self._find(pod.namespace, labels, terminating=pod.terminating)
         return number
@@ -246,7 +248,7 @@ class PodLabelGroups:
                 self._leaving.append(number)
         return number
 
-    def leave(self, numbers: Iterable[int]) -> None:
+    def remove_pods(self, numbers: Iterable[int]) -> None:
         """Count one pod out for each of these groups; a group may occur several times."""
         for number in numbers:
             self._sizes[number] -= 1

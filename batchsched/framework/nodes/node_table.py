@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.gang_counts import GangCount, WaitingPods
-from batchsched.framework.nodes.change_log import NO_NODE, Memo, NodeChangeLog, placed
+from batchsched.framework.nodes.change_log import NO_NODE, Memo, NodeChangeLog, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
@@ -49,13 +49,13 @@ class AssumedVolumes:
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
 
-    def take_over(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+    def copy_reserved(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
         """Copy the assumed volumes of those pods, `namespace/name`, that are still reserved."""
         for pod, promise in before._by_pod.items():
             if is_reserved(pod):
                 self.assume(pod, promise)
 
-    def of(self, pod: str) -> AssumedClaim:
+    def get(self, pod: str) -> AssumedClaim:
         """Return what a pod, `namespace/name`, reserved; an empty value if nothing."""
         return self._by_pod.get(pod, AssumedClaim())
 
@@ -148,8 +148,8 @@ class NodeTable:
             }
         self._offer(changed)
         for index in changed:
-            self.changes.note(index)
-            self.moves.note(index)
+            self.changes.record(index)
+            self.moves.record(index)
         return source
 
     def _rearrange(self, names: tuple[str, ...]) -> IndexArray:
@@ -159,8 +159,8 @@ class NodeTable:
         numbers[source[source >= 0]] = np.flatnonzero(source >= 0)
         self.names = names
         self.index = {name: at for at, name in enumerate(names)}
-        self.allocatable = placed(self.allocatable, source)
-        self.requested, self.nonzero = placed(self.requested, source), placed(self.nonzero, source)
+        self.allocatable = reindexed(self.allocatable, source)
+        self.requested, self.nonzero = reindexed(self.requested, source), reindexed(self.nonzero, source)
         self._labels.clear()
         self.pods.renumber(numbers.tolist(), len(names))
         self.changes.renumber(numbers.tolist(), len(names))
@@ -220,7 +220,7 @@ class NodeTable:
             pods_on[node] = pods_on.get(node, 0) + 1
         for node, count in pods_on.items():
             self._count(node, counted, count)
-            self.moves.note(node)
+            self.moves.record(node)
 
     def remove(self, pods: Sequence[Pod]) -> None:
         """Take pods off their nodes, each with the requests that it was added with.
@@ -233,7 +233,7 @@ class NodeTable:
         for key, node in zip(keys, nodes, strict=True):
             self._count(node, self._counted.pop(key), -1)
         for node in dict.fromkeys(nodes):
-            self.moves.note(node)
+            self.moves.record(node)
 
     def _count(self, node: int, counted: tuple[IntArray, IntArray], count: int) -> None:
         """Add the requests of `count` equal pods to a node; a negative count subtracts them."""

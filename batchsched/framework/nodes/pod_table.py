@@ -101,7 +101,7 @@ class PodTable:
         self._keys += keys
         self._make_room(end)
         self._node_at[begin:end] = [node for _, node in placements]
-        self._group_at[begin:end] = self._groups.enter([pod for pod, _ in placements])
+        self._group_at[begin:end] = self._groups.add_pods([pod for pod, _ in placements])
         spec: PodSpec | None = None
         indexed = False
         ports: tuple[HostPort, ...] = ()
@@ -132,9 +132,9 @@ class PodTable:
     def _volume_indexes(self, pod: Pod, node: int) -> Iterator[dict[str, Pod]]:
         """Yield the indexes to which a pod with volumes belongs."""
         for volume in pod.spec.volumes or ():
-            if volume.restricted:
+            if volume.may_conflict_on_node:
                 yield self.disks_on.setdefault(node, {})
-            if volume.attachable:
+            if volume.may_count_against_attach_limit:
                 yield self.attaching_on.setdefault(node, {})
             if volume.persistent_volume_claim:
                 claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
@@ -159,7 +159,7 @@ class PodTable:
             for key in keys:
                 del self._slot[key]
             del self._keys[size:]
-            self._groups.leave(self._group_at[size : size + len(keys)].tolist())
+            self._groups.remove_pods(self._group_at[size : size + len(keys)].tolist())
         else:
             for key in keys:
                 self._free_slot(key)
@@ -179,7 +179,7 @@ class PodTable:
     def _free_slot(self, key: str) -> None:
         """Give the slot of a pod to the pod in the last slot, so that the arrays have no gaps."""
         slot = self._slot.pop(key)
-        self._groups.leave((int(self._group_at[slot]),))
+        self._groups.remove_pods((int(self._group_at[slot]),))
         last = self._keys.pop()
         size = len(self._keys)
         if last != key:
@@ -201,10 +201,10 @@ class PodTable:
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         if by > 0:
             self.with_affinity[pod.key] = (pod, node)
-            self._affinity_groups.setdefault(key, AffinityGroup(pod.namespace, affinity)).change(node, by)
+            self._affinity_groups.setdefault(key, AffinityGroup(pod.namespace, affinity)).add_count(node, by)
             return
         del self.with_affinity[pod.key]
-        self._affinity_groups[key].change(node, by)
+        self._affinity_groups[key].add_count(node, by)
         if not self._affinity_groups[key].on:
             del self._affinity_groups[key]
 
@@ -239,7 +239,7 @@ class PodTable:
         """Return True if the pod `namespace/name` is on a node."""
         return key in self._pods
 
-    def everyone(self) -> Iterable[tuple[Pod, int]]:
+    def all_pods(self) -> Iterable[tuple[Pod, int]]:
         """All pods with their nodes, in the order of their addition."""
         return iter(self._pods.values())
 

@@ -52,7 +52,7 @@ NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-vol
 """In-tree plugins with a translation that never count as migrated."""
 
 
-def kind_of(source: InTreeSource) -> MigratedKind | None:
+def migrated_kind(source: InTreeSource) -> MigratedKind | None:
     """Return the migrated kind of a pod's volume or of a PersistentVolume, None for other volumes."""
     pairs = (
         (source.gce_persistent_disk, GCE),

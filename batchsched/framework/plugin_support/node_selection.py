@@ -17,7 +17,7 @@ from batchsched.framework.status import BoolArray, IndexArray, IntArray
 FIELD_NAME = "metadata.name"
 
 
-def selected(table: NodeTable, selector: NodeSelector) -> BoolArray:
+def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArray:
     """[N] Return the nodes that match one of the selector's terms.
 
     Raises:
@@ -27,13 +27,13 @@ def selected(table: NodeTable, selector: NodeSelector) -> BoolArray:
     def ask(nodes: Nodes) -> BoolArray:
         mask = np.zeros(len(nodes), np.bool_)
         for term in selector.node_selector_terms:
-            mask |= matching(table, term)[nodes.where]
+            mask |= nodes_matching_term(table, term)[nodes.where]
         return mask
 
     return table.each(("selected", selector), ask)
 
 
-def matching(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
+def nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
     """[N] Return the nodes that match all expressions of a term. A term without expressions matches no node.
 
     Raises:
@@ -53,7 +53,7 @@ def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
     return mask
 
 
-def labelled(table: NodeTable, labels: dict[str, str]) -> BoolArray:
+def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
     """[N] Return the nodes that have all of the labels."""
     mask = np.ones(len(table.nodes), np.bool_)
     for key, value in labels.items():
@@ -61,15 +61,15 @@ def labelled(table: NodeTable, labels: dict[str, str]) -> BoolArray:
     return mask
 
 
-def required(table: NodeTable, pod: Pod) -> BoolArray:
+def nodes_matching_pod(table: NodeTable, pod: Pod) -> BoolArray:
     """[N] Return the nodes that match a pod's nodeSelector and required node affinity.
 
     Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
     """
-    mask = labelled(table, pod.spec.node_selector or {})
+    mask = nodes_with_labels(table, pod.spec.node_selector or {})
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return mask if terms is None else mask & selected(table, terms)
+    return mask if terms is None else mask & nodes_matching_selector(table, terms)
 
 
 def selects_node(pod: Pod, node: Node) -> bool:

@@ -53,7 +53,7 @@ class ScoredResource:
         """[n] the allocatable amount. If it is 0, the resource does not count for the node."""
         return nodes.table.allocatable[nodes.where, self.column]
 
-    def taken(self, nodes: Nodes) -> IntArray:
+    def requested(self, nodes: Nodes) -> IntArray:
         """[n] requests of the pods on each node."""
         if self.assumed is None:
             return nodes.table.requested[nodes.where, self.column]
@@ -63,7 +63,7 @@ class ScoredResource:
 ScoredResources = tuple[ScoredResource, ...]
 
 
-def everywhere(capacity: IntArray) -> bool:
+def multipoint_plugins(capacity: IntArray) -> bool:
     """Return True if all [n] nodes have some of a resource."""
     return int(np.count_nonzero(capacity)) == len(capacity)
 

@@ -8,7 +8,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import awaited
+from batchsched.framework.runtime.plugin_call import await_plugin
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status
 from batchsched.ports.cluster import Binder
 
@@ -50,18 +50,18 @@ async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> 
 async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
     """Call every PreBind, then Bind plugins until one does not return Skip."""
     for prebind in pipeline.prebinds:
-        answer = await awaited(prebind, "PreBind", prebind.prebind, pod, node, cycle)
+        answer = await await_plugin(prebind, "PreBind", prebind.prebind, pod, node, cycle)
         status = answers.status(prebind, "PreBind", answer)
         if not status.ok:
-            return answers.signed(status, prebind)
+            return answers.with_plugin_name(status, prebind)
     # An extender with the bind verb replaces the Bind plugins for its pods, as in kube-scheduler.
     if await pipeline.extenders.bind(pod, node):
         return SUCCESS
     for binder in pipeline.binds:
-        answer = await awaited(binder, "Bind", binder.bind, pod, node, cycle)
+        answer = await await_plugin(binder, "Bind", binder.bind, pod, node, cycle)
         status = answers.status(binder, "Bind", answer)
         if status.code is not Code.SKIP:
-            return answers.signed(status, binder)
+            return answers.with_plugin_name(status, binder)
     return SKIP
 
 
@@ -87,7 +87,7 @@ async def _tell(pipeline: Pipeline, pod: Pod, node: str) -> tuple[str, ...]:
     for postbind in pipeline.postbinds:
         try:
             # The pod is bound: an error must not keep later PostBind plugins from their notification.
-            await awaited(postbind, "PostBind", postbind.postbind, pod, node)
+            await await_plugin(postbind, "PostBind", postbind.postbind, pod, node)
         except PluginError as error:
             broken.append(str(error))
     return tuple(broken)

@@ -117,20 +117,20 @@ class DeadlinePlugin:
             raise
 
 
-def watched(plugin: object, deadline: PluginDeadline | None) -> object:
+def with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
     """Return a plugin of another package with a deadline.
 
     Any plugin unchanged if `deadline` is None or it is built in.
     """
-    return plugin if deadline is None or is_ours(type(plugin)) else DeadlinePlugin(plugin, deadline)
+    return plugin if deadline is None or is_builtin(type(plugin)) else DeadlinePlugin(plugin, deadline)
 
 
-def is_ours(plugin: type) -> bool:
+def is_builtin(plugin: type) -> bool:
     """Return True if a plugin class is part of batchsched."""
     return plugin.__module__.startswith(OURS)
 
 
-def left_out(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, ...]:
+def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, ...]:
     """Return the exceeded deadlines of the plugins that are no longer called."""
     return tuple(
         plugin.overdue

@@ -21,7 +21,7 @@ from batchsched.framework.filter_result import FilterResult, unrefused
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import PluginTimings, ask, name_of
+from batchsched.framework.runtime.plugin_call import PluginTimings, call_plugin, name_of
 from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, PluginScorer, Scorer
 from batchsched.framework.runtime.stages import PreFilterStage, ScoreStage
 from batchsched.framework.status import SUCCESS, Code, IndexArray, IntArray, PermitAnswer, Status, Verdict
@@ -98,7 +98,7 @@ class Pipeline:
         self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
         self._prefiltering = PreFilterStage(self.prefilters, self._lasts)
         # Filters and scores are bound to their scope once: the scope does not change after construction.
-        scorers = [Scorer.of(plugin, self._scope[plugin], self.weights) for plugin in self.scores]
+        scorers = [Scorer.of_plugin(plugin, self._scope[plugin], self.weights) for plugin in self.scores]
         self._scoring = ScoreStage(self.prescores, scorers, self._lasts)
 
     def _read_traits(self) -> None:
@@ -153,7 +153,7 @@ class Pipeline:
         """
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
-    def foresees(self, state: CycleState) -> bool:
+    def depends_on_requests_only(self, state: CycleState) -> bool:
         """Return True if Node objects and the requests on each node decide about a class alone.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
@@ -171,7 +171,7 @@ class Pipeline:
     def _implementing(self, protocol: Any) -> tuple[Any, ...]:
         return tuple(one for one in self.plugins if isinstance(one, protocol))
 
-    def leaves_out(self, resource: str) -> bool:
+    def ignores_resource(self, resource: str) -> bool:
         """Return True if the Filter that checks capacity ignores a resource."""
         return any(
             plugin.ignores_resource(resource)
@@ -182,23 +182,23 @@ class Pipeline:
     def signature(self, pod: Pod) -> Hashable:
         """Return the identity of a pod's class: the signatures of all plugins."""
         parts: list[Hashable] = [
-            answers.signature(plugin, ask(plugin, "Signature", plugin.signature, pod))
+            answers.signature(plugin, call_plugin(plugin, "Signature", plugin.signature, pod))
             for plugin in self._signing
         ]
-        if self.looks_at(pod):
+        if self.reads_whole_pod(pod):
             parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
         return tuple(parts)
 
-    def looks_at(self, pod: Pod) -> bool:
+    def reads_whole_pod(self, pod: Pod) -> bool:
         """Return True if a plugin without a signature, or an extender, may read everything of a pod."""
-        return self.reads_all or self.extenders.interested(pod)
+        return self.reads_all or self.extenders.is_interested(pod)
 
     def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
         """Return the labels, on any pod, that this pod's selectors read. Errors of plugins are added to `failures`."""
         keys: frozenset[str] = frozenset()
         for plugin in self._label_reading:
             try:
-                keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.label_keys, pod))
+                keys |= answers.label_keys(plugin, call_plugin(plugin, "Signature", plugin.label_keys, pod))
             except PluginError as error:
                 failures.append(error)
         return keys
@@ -207,7 +207,9 @@ class Pipeline:
         """Return the labels, on any pod, that are read because of other objects of the snapshot."""
         keys: frozenset[str] = frozenset()
         for plugin in self._implementing(points.SnapshotLabelsPlugin):
-            keys |= answers.label_keys(plugin, ask(plugin, "Signature", plugin.snapshot_label_keys, snapshot))
+            keys |= answers.label_keys(
+                plugin, call_plugin(plugin, "Signature", plugin.snapshot_label_keys, snapshot)
+            )
         return keys
 
     def preenqueue(self, pod: Pod) -> Status:
@@ -217,7 +219,7 @@ class Pipeline:
                 plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
             )
             if not status.ok:
-                return answers.signed(status, plugin)
+                return answers.with_plugin_name(status, plugin)
         return SUCCESS
 
     def scan(self, pod: PodClass, table: NodeTable, results: ClassResults | None = None) -> FilterResult:
@@ -256,11 +258,11 @@ class Pipeline:
                     raise
                 remaining = np.flatnonzero(fits).astype(np.int32)
                 verdict = (
-                    call(table.some(remaining)).among(remaining, count)
+                    call(table.some(remaining)).expanded_to(remaining, count)
                     if len(remaining)
                     else Verdict.accept(count)
                 )
-                judged = CachedVerdict.of(verdict, table.changes.generation)
+                judged = CachedVerdict.of_all_nodes(verdict, table.changes.generation)
             # Only nodes that earlier Filters accepted get this plugin's reason, as in kube-scheduler.
             if not judged.fits_all:
                 refused_by[fits & ~judged.fits] = len(verdicts)
@@ -272,7 +274,7 @@ class Pipeline:
             state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside
         )
 
-    def extended(self, pod: PodClass, scan: FilterResult, table: NodeTable) -> FilterResult:
+    def after_extenders(self, pod: PodClass, scan: FilterResult, table: NodeTable) -> FilterResult:
         """Return a filter result after calling the extenders about the feasible nodes.
 
         Raises:
@@ -280,13 +282,13 @@ class Pipeline:
         """
         if not self.extenders or not scan.status.ok:
             return scan
-        return scan.refusing(self.extenders.filter(pod.pod, scan.fits, table))
+        return scan.with_refusals(self.extenders.filter(pod.pod, scan.fits, table))
 
     def _filter(self, plugin: points.FilterPlugin, pod: PodClass, state: CycleState, nodes: Nodes) -> Verdict:
         verdict = self.timings.ask(plugin, "Filter", plugin.filter, pod, nodes, state)
         return answers.verdict(plugin, verdict, len(nodes))
 
-    def prepare(
+    def run_prefilters(
         self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
     ) -> tuple[CycleState, Status]:
         """Call the PreFilters only, for a new cycle state that is correct for the pods on nodes now.
@@ -310,7 +312,7 @@ class Pipeline:
         if not all(one in self._bulk for one in filters):
             return None
         return all(
-            answers.truth(
+            answers.checked_bool(
                 plugin,
                 "Filter",
                 self.timings.ask(plugin, "Filter", self._bulk[plugin].admits, pod, table, nodes, counts),
@@ -329,7 +331,9 @@ class Pipeline:
                 return verdict.status_at(0, name_of(plugin))
         return SUCCESS
 
-    def landed(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
+    def after_placement(
+        self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState
+    ) -> None:
         """Call AddPod: update the state of a class after a pod was placed on a node."""
         for plugin in self.prefilters:
             following = self._following.get(plugin)
@@ -369,10 +373,10 @@ class Pipeline:
             if name_of(plugin) in without:
                 continue
             answer = self.timings.ask(plugin, "Constrain", plugin.constrain, batch, nodes)
-            rows.extend(answers.rows(plugin, answer, batch, len(nodes)))
+            rows.extend(answers.checked_rows(plugin, answer, batch, len(nodes)))
         return tuple(rows)
 
-    def keeping(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
+    def stateful_reserve_plugins(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
         """Return the Reserve plugins that may keep state for pods of a class. Raises `PluginError`."""
         reserves = zip(self.reserves, self._selective, strict=True)
         return tuple(
@@ -381,7 +385,7 @@ class Pipeline:
 
     def _reserves_nothing(self, plugin: Any, pod: PodClass) -> bool:
         answer = self.timings.ask(plugin, "Reserve", plugin.reserves_nothing, pod)
-        return answers.truth(plugin, "Reserve", answer)
+        return answers.checked_bool(plugin, "Reserve", answer)
 
     def reserve(
         self,
@@ -402,7 +406,7 @@ class Pipeline:
                 raise
             if not status.ok:
                 self.unreserve(pod, node, table, state)
-                return answers.signed(status, plugin)
+                return answers.with_plugin_name(status, plugin)
         return SUCCESS
 
     def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:

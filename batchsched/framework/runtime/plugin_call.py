@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def ask(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a plugin.
 
     Raises:
@@ -42,7 +42,7 @@ def name_of(plugin: object) -> str:
     return name if isinstance(name, str) else type(plugin).__name__
 
 
-async def awaited(
+async def await_plugin(
     plugin: object, point: str, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Call a plugin and await its answer.
@@ -72,15 +72,15 @@ class PluginTimings:
     def __init__(self, telemetry: Telemetry | None = None, seed: int = 0) -> None:
         self._telemetry = telemetry
         self._random = np.random.default_rng(seed)
-        # A pod needs about twenty calls, so that outside of a measured cycle `ask` is the plain function.
-        self.ask = ask
+        # A pod needs about twenty calls, so that outside of a measured cycle `call_plugin` is the plain function.
+        self.ask = call_plugin
         """Calls a plugin in this cycle."""
 
-    def cycle(self) -> None:
+    def begin_cycle(self) -> None:
         """Begin a cycle."""
         # Without telemetry no random number is drawn.
         if self._telemetry is not None:
-            self.ask = self._ask_measured if self._random.random() < SHARE else ask
+            self.ask = self._ask_measured if self._random.random() < SHARE else call_plugin
 
     def _ask_measured(
         self, plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -88,4 +88,4 @@ class PluginTimings:
         """Call a plugin and measure the call, even if the plugin fails."""
         assert self._telemetry is not None
         with self._telemetry.call(name_of(plugin), point):
-            return ask(plugin, point, call, *args, **kwargs)
+            return call_plugin(plugin, point, call, *args, **kwargs)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 
-from batchsched.api.crd.validation import FieldError, complaints
+from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.config.plugins import (
     ALL,
     DEFAULT_PLUGINS,
@@ -33,9 +33,9 @@ from batchsched.config.plugins import (
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.framework.extender_chain import ExtenderChain
-from batchsched.framework.runtime.deadline import is_ours, watched
+from batchsched.framework.runtime.deadline import is_builtin, with_deadline
 from batchsched.framework.runtime.pipeline import PROTOCOLS, Pipeline
-from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.framework.traits import traits_of
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
 
@@ -194,7 +194,7 @@ class Registry:
         multi = merge_multi_point(defaults, profile.plugins)
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
-            name: watched(_make(self._classes[name], profile.arguments(name)), outside.deadline)
+            name: with_deadline(_make(self._classes[name], profile.arguments(name)), outside.deadline)
             for name in enabled_names(multi, profile.plugins)
             if name in self._classes
         }
@@ -202,16 +202,16 @@ class Registry:
         chain = ExtenderChain(profile.extenders, outside.extenders)
         return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), plugins_at, chain)
 
-    def foreign(self, profile: Profile) -> tuple[str, ...]:
+    def external_plugins(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of plugins of other packages that a profile enables."""
         multi = merge_multi_point([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
         return tuple(
             name
             for name in enabled_names(multi, profile.plugins)
-            if name in self._classes and not is_ours(self._classes[name])
+            if name in self._classes and not is_builtin(self._classes[name])
         )
 
-    def passed_over(self, profile: Profile) -> tuple[str, ...]:
+    def ignored_plugins(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of kube-scheduler plugins in a profile that batchsched does not have and ignores."""
         enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
         enabled |= {name for _, name in _configured(profile)}
@@ -219,7 +219,10 @@ class Registry:
 
 
 def _named(profile: Profile) -> tuple[tuple[str, str], ...]:
-    return (*((f"plugins.{place}", name) for place, name in profile.plugins.names()), *_configured(profile))
+    return (
+        *((f"plugins.{place}", name) for place, name in profile.plugins.list_plugin_fields()),
+        *_configured(profile),
+    )
 
 
 def _configured(profile: Profile) -> tuple[tuple[str, str], ...]:
@@ -234,7 +237,7 @@ def load_plugin_classes() -> tuple[type, ...]:
       PluginError: a class cannot be loaded.
     """
     points = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry_point: entry_point.name)
-    return tuple(ask(point, "loading", point.load) for point in points)
+    return tuple(call_plugin(point, "loading", point.load) for point in points)
 
 
 @cache
@@ -259,9 +262,9 @@ def _built(plugin: type, *arguments: object) -> object:
 
     The pipeline keeps plugins in sets; a dataclass that is not frozen has no hash.
     """
-    made: object = ask(plugin, "construction", plugin, *arguments)
-    ask(plugin, "construction", hash, made)
-    ask(plugin, "construction", traits_of, made)
+    made: object = call_plugin(plugin, "construction", plugin, *arguments)
+    call_plugin(plugin, "construction", hash, made)
+    call_plugin(plugin, "construction", traits_of, made)
     return made
 
 
@@ -269,7 +272,7 @@ def _validated(model: type[BaseModel], arguments: Mapping[str, Any], plugin: str
     try:
         return model.model_validate(dict(arguments))
     except ValidationError as error:
-        first, *further = complaints(error, model)
+        first, *further = field_errors(error, model)
         more = "".join(f"\nplugin {plugin}: {_below_args(other)}: {other.message}" for other in further)
         raise InvalidInput(
             first.message + more, object=f"plugin {plugin}", field=_below_args(first)

@@ -40,7 +40,9 @@ class Scorer:
     normalizing: points.NormalizeScorePlugin | None
 
     @classmethod
-    def of(cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]) -> "Scorer":
+    def of_plugin(
+        cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]
+    ) -> "Scorer":
         """Create the scorer of a plugin, with weight 1 if `weights` has none for its name."""
         normalizing = plugin if isinstance(plugin, points.NormalizeScorePlugin) else None
         name = name_of(plugin)
@@ -61,7 +63,7 @@ class PluginScorer:
     pod: PodClass
     state: CycleState
 
-    def raw(self, scorer: Scorer, nodes: Nodes) -> IntArray:
+    def raw_scores(self, scorer: Scorer, nodes: Nodes) -> IntArray:
         """[n] Return the scores of n nodes. They are final if the plugin has no NormalizeScore.
 
         Raises:
@@ -72,7 +74,7 @@ class PluginScorer:
             return answers.scores(scorer.plugin, "Score", scores, len(nodes))
         return answers.raw_scores(scorer.plugin, scores, len(nodes))
 
-    def normal(self, scorer: Scorer, scores: IntArray, nodes: Nodes) -> IntArray:
+    def normalized_scores(self, scorer: Scorer, scores: IntArray, nodes: Nodes) -> IntArray:
         """[n] Return raw scores of n nodes mapped to 0..100; unchanged if the plugin has no NormalizeScore.
 
         Raises:
@@ -103,9 +105,9 @@ def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArr
     This function is the only rule of invalidation; `ResultCache` describes it.
     """
     if scope is ResultScope.NODE_AND_ITS_PODS:
-        return table.moves.since(since)
+        return table.moves.nodes_changed_since(since)
     if scope is ResultScope.NODE_OBJECT or since == table.changes.generation:
-        return table.changes.since(since)
+        return table.changes.nodes_changed_since(since)
     return np.arange(len(table.nodes), dtype=np.int32)
 
 
@@ -126,12 +128,12 @@ class CachedVerdict:
     since: int
 
     @classmethod
-    def of(cls, verdict: Verdict, since: int) -> "CachedVerdict":
+    def of_all_nodes(cls, verdict: Verdict, since: int) -> "CachedVerdict":
         """Store a verdict about all nodes."""
-        fits = verdict.fits
+        fits = verdict.feasible
         return cls(verdict, fits, bool(fits.all()), since)
 
-    def amended(self, nodes: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
+    def with_updated_nodes(self, nodes: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
         """Return this verdict with a new answer about some nodes.
 
         The stored arrays are not changed, because filter results of earlier pods show them.
@@ -159,7 +161,7 @@ class CachedVerdict:
             refused[row, nodes] = part_row
         unresolvable[nodes] = part.unresolvable
         fits = self.fits.copy()
-        fits[nodes] = part.fits
+        fits[nodes] = part.feasible
         verdict = Verdict(whole.reasons, refused, unresolvable)
         return CachedVerdict(verdict, fits, bool(fits.all()), since)
 
@@ -183,7 +185,7 @@ class ScopeScores:
     raw: dict[ScorePlugin, IntArray]
 
     @classmethod
-    def empty(cls, scorers: Sequence[Scorer], scope: ResultScope, table: NodeTable) -> "ScopeScores":
+    def without_scores(cls, scorers: Sequence[Scorer], scope: ResultScope, table: NodeTable) -> "ScopeScores":
         """Return a store without scores."""
         count = len(table.nodes)
         normalized = [
@@ -204,7 +206,7 @@ class CachedScores:
         count = len(table.nodes)
         self._scorers = tuple(scorers)
         self._scopes = tuple(
-            ScopeScores.empty(scorers, scope, table)
+            ScopeScores.without_scores(scorers, scope, table)
             for scope in (
                 ResultScope.NODE_OBJECT,
                 ResultScope.ALL_NODE_OBJECTS,
@@ -218,7 +220,7 @@ class CachedScores:
         self._normalized: IntArray | None = None
         """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
-    def made_for(self, scorers: tuple[Scorer, ...]) -> bool:
+    def is_for_scorers(self, scorers: tuple[Scorer, ...]) -> bool:
         """Return True if the scores of these plugins are stored."""
         return self._scorers == scorers
 
@@ -262,7 +264,9 @@ class CachedScores:
         view = table.these(nodes)
         # All calls come before the first write: if a plugin raises, nothing is half updated.
         answers = [
-            (scorer, asking.raw(scorer, view)) for scorer in self._scorers if scorer.scope is scores.scope
+            (scorer, asking.raw_scores(scorer, view))
+            for scorer in self._scorers
+            if scorer.scope is scores.scope
         ]
         plain = np.zeros(len(nodes), np.int64)
         changed = False
@@ -285,7 +289,9 @@ class CachedScores:
         for scores in self._scopes:
             for scorer in self._scorers:
                 if scorer.normalizing is not None and scorer.scope is scores.scope:
-                    total += scorer.weight * asking.normal(scorer, scores.raw[scorer.plugin][feasible], view)
+                    total += scorer.weight * asking.normalized_scores(
+                        scorer, scores.raw[scorer.plugin][feasible], view
+                    )
         return total
 
 
@@ -338,11 +344,11 @@ class ClassResults:
                 return stored
             outdated = outdated_nodes(scope, stored.since, table)
             if 0 < len(outdated) * FULL_SHARE <= len(table.nodes):
-                amended = stored.amended(outdated, ask(table.these(outdated)), now)
+                amended = stored.with_updated_nodes(outdated, ask(table.these(outdated)), now)
                 if amended is not None:
                     self._verdicts[plugin] = amended
                     return amended
-        complete = CachedVerdict.of(ask(table.all()), now)
+        complete = CachedVerdict.of_all_nodes(ask(table.all()), now)
         if scope is not ResultScope.CLUSTER:
             self._verdicts[plugin] = complete
         return complete
@@ -365,7 +371,7 @@ class ClassResults:
 
         Plugins are not called about other nodes, and other nodes do not count for normalisation.
         """
-        if self._scores is None or not self._scores.made_for(scorers):
+        if self._scores is None or not self._scores.is_for_scorers(scorers):
             self._scores = CachedScores(scorers, table)
         return self._scores.total(asking, feasible, table)
 
@@ -401,9 +407,9 @@ class ResultCache:
         """Drop all results, because nodes have other indexes."""
         self._results.clear()
 
-    def of(self, pod: PodClass) -> ClassResults:
+    def of_class(self, pod: PodClass) -> ClassResults:
         """Return the results of a class. Classes that differ only in a priority that no plugin reads share them."""
-        first = pod.first
+        first = pod.cache_key_class
         # Removing and inserting moves the class to the end: the first one has the oldest use.
         results = self._results.pop(first, None) or ClassResults()
         self._results[first] = results

@@ -14,7 +14,7 @@ import numpy as np
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, Row
 from batchsched.framework.plugin_support.scores import MAX_SCORE
-from batchsched.framework.runtime.plugin_call import ask, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.framework.status import (
     SUCCESS,
     Code,
@@ -123,7 +123,7 @@ def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostF
 
 def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
     """[n] Return a Score's answer about `count` nodes, before NormalizeScore."""
-    scores = ask(plugin, "Score", np.asarray, answer)
+    scores = call_plugin(plugin, "Score", np.asarray, answer)
     if scores.shape != (count,) or (count and scores.dtype.kind not in "iu"):
         raise PluginError(name_of(plugin), "Score", f"expected {count} whole numbers")
     return scores
@@ -131,7 +131,7 @@ def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
     """[n] Return an answer with one score from 0 to 100 for each of `count` nodes."""
-    numbers = ask(plugin, point, np.asarray, answer)
+    numbers = call_plugin(plugin, point, np.asarray, answer)
     if numbers.shape == (count,) and (not count or numbers.dtype.kind in "iu"):
         made = numbers.astype(np.int64, copy=False)
         # As an unsigned number, a negative score is very large: one comparison checks both bounds.
@@ -151,11 +151,11 @@ def permitted(plugin: object, answer: object) -> PermitAnswer:
     seconds: object = answer.timeout_seconds
     if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
         raise _nonsense(plugin, "Permit", "a timeout of 0 seconds or more", seconds)
-    made = signed(checked, plugin)
+    made = with_plugin_name(checked, plugin)
     return answer if made is answer.status else PermitAnswer(made, seconds)
 
 
-def truth(plugin: object, point: str, answer: object) -> bool:
+def checked_bool(plugin: object, point: str, answer: object) -> bool:
     """Return an answer that is True or False."""
     if not isinstance(answer, bool | np.bool_):
         raise _nonsense(plugin, point, "True or False", answer)
@@ -164,7 +164,7 @@ def truth(plugin: object, point: str, answer: object) -> bool:
 
 def signature(plugin: object, answer: Hashable) -> Hashable:
     """Return a signature, which must be hashable."""
-    ask(plugin, "Signature", hash, answer)
+    call_plugin(plugin, "Signature", hash, answer)
     return answer
 
 
@@ -175,12 +175,12 @@ def label_keys(plugin: object, answer: object) -> frozenset[str]:
     return frozenset(answer)
 
 
-def in_order(plugin: object, keys: Sequence[Any]) -> list[int]:
+def checked_order(plugin: object, keys: Sequence[Any]) -> list[int]:
     """Return the indexes of keys from the smallest to the largest; equal keys keep their order."""
-    return ask(plugin, "QueueSort", _sorted, keys)
+    return call_plugin(plugin, "QueueSort", _sorted, keys)
 
 
-def rows(plugin: object, answer: object, batch: CandidateSet, nodes: int) -> tuple[Row, ...]:
+def checked_rows(plugin: object, answer: object, batch: CandidateSet, nodes: int) -> tuple[Row, ...]:
     """Return the rows of a Constrain. Their numbers must refer to the batch."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
@@ -188,11 +188,11 @@ def rows(plugin: object, answer: object, batch: CandidateSet, nodes: int) -> tup
     for row in answer:
         if not isinstance(row, Row):
             raise _nonsense(plugin, "Constrain", "a Row", row)
-        ask(plugin, "Constrain", bounds.check, row)
+        call_plugin(plugin, "Constrain", bounds.check, row)
     return tuple(answer)
 
 
-def signed(unsigned: Status, plugin: object) -> Status:
+def with_plugin_name(unsigned: Status, plugin: object) -> Status:
     """Return a status with the name of its plugin."""
     return unsigned if unsigned.plugin else Status(unsigned.code, unsigned.reasons, name_of(plugin))
 

@@ -54,7 +54,7 @@ class Sampling:
         self._any_will_do = any_will_do
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))
 
-    def narrowed(self, scan: FilterResult, allowed: BoolArray | None) -> FilterResult:
+    def limit_to_sample(self, scan: FilterResult, allowed: BoolArray | None) -> FilterResult:
         """Return a result with only the feasible nodes that the search finds, among the nodes `allowed` [N].
 
         Source: `findNodesThatPassFilters` of kube-scheduler, with its nodes visited one after the other.

@@ -57,7 +57,7 @@ class PreFilterStage:
         Raises:
           PluginError: a plugin failed.
         """
-        timings.cycle()
+        timings.begin_cycle()
         state = CycleState()
         stored = results.prefilter_state(nodes.table)
         if stored is not None:
@@ -96,9 +96,9 @@ class PreFilterStage:
             if answer.status.code is Code.SKIP:
                 state.skip_filter.add(name)
             elif answer.status.code is Code.UNRESOLVABLE:
-                return PreFilterOutcome(states[0], answers.signed(answer.status, plugin))
+                return PreFilterOutcome(states[0], answers.with_plugin_name(answer.status, plugin))
             elif not answer.status.ok:
-                refusal = refusal or answers.signed(answer.status, plugin)
+                refusal = refusal or answers.with_plugin_name(answer.status, plugin)
             if answer.nodes is not None:
                 narrowing.append(name)
                 names = answer.nodes if names is None else names & answer.nodes
@@ -147,7 +147,9 @@ class ScoreStage:
         # Results with scope CLUSTER are never cached: a pod on any node may change them.
         for scorer in scorers:
             if scorer.scope is ResultScope.CLUSTER:
-                total += scorer.weight * asking.normal(scorer, asking.raw(scorer, nodes), nodes)
+                total += scorer.weight * asking.normalized_scores(
+                    scorer, asking.raw_scores(scorer, nodes), nodes
+                )
         return total
 
     def _prescore(

@@ -69,15 +69,19 @@ class DebugHandlers:
     async def _drift(self, request: web.Request) -> web.Response:
         """Compare the cache with a fresh list of the API."""
         service, cache = self._service, self._service.cache
-        fresh = (await list_cluster(service.connection, service.clock, service.profiles)).cache.listed()
+        fresh = (
+            await list_cluster(service.connection, service.clock, service.profiles)
+        ).cache.snapshot_as_listed()
         overdue_since = service.clock.now() - OVERDUE_SECONDS
-        drift = compare(cache.listed(), fresh, cache.scheduler_names, cache.assumed(), overdue_since)
+        drift = compare(
+            cache.snapshot_as_listed(), fresh, cache.scheduler_names, cache.assumed(), overdue_since
+        )
         return web.Response(text=f"{drift.text()}\n")
 
     async def _queue(self, request: web.Request) -> web.Response:
         entities = {
             planner.profile.scheduler_name: [_entity(entity) for entity in planner.queue.entities()]
-            for planner in self._service.planners
+            for planner in self._service.profile_schedulers
         }
         return _json(entities)
 

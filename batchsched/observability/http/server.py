@@ -103,7 +103,7 @@ class KeyPair:
     certificate: Path
     key: Path
 
-    def stamp(self) -> tuple[int, ...]:
+    def modification_times(self) -> tuple[int, ...]:
         """Return the modification times of both files, to detect a rotation; empty if a file is missing."""
         try:
             return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key))
@@ -147,10 +147,10 @@ async def reload_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock)
 
     If the new pair cannot be used, an error is logged and the previous certificate stays in use.
     """
-    seen = pair.stamp()
+    seen = pair.modification_times()
     while True:
         await clock.sleep(_CHECK_SECONDS)
-        stamp = await asyncio.to_thread(pair.stamp)
+        stamp = await asyncio.to_thread(pair.modification_times)
         if not stamp or stamp == seen:
             continue
         seen = stamp

@@ -17,7 +17,7 @@ from aiohttp import web
 from batchsched import __version__
 from batchsched.api.core.metadata import timestamp
 from batchsched.api.core.node import Node
-from batchsched.api.core.quantity import show
+from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import requests
 from batchsched.api.crd.base import in_base_units
 from batchsched.api.decision import Refusal
@@ -242,7 +242,7 @@ def _short(resource: str, amount: int) -> str:
         return f"{amount / (1 << 30):.4g}Gi"
     if resource == "cpu" and amount >= 1000:
         return f"{amount / 1000:.4g}"
-    return show(resource, amount)
+    return format_quantity(resource, amount)
 
 
 def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[DomainNodes]:
@@ -344,7 +344,7 @@ class StatusPage:
         """Return the HTML of the page for the present state of the cluster."""
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
-        pending = pending_rows(service.planners, observation.refusals)
+        pending = pending_rows(service.profile_schedulers, observation.refusals)
         # Usage and pod counts change with every event, so the thread gets copies.
         usage = service.cache.queue_usage.by_resource()
         counts = pod_counts(service.cache.gangs)
@@ -352,7 +352,7 @@ class StatusPage:
         now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)
         return _template().render(
             version=__version__,
-            leads=service.leads,
+            leads=service.is_leading,
             profiles=", ".join(profile.scheduler_name for profile in service.profiles),
             now=now.isoformat(sep=" ", timespec="seconds"),
             cluster=view_of_cluster,

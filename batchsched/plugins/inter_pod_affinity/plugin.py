@@ -44,7 +44,7 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.inter_pod_affinity.rows import affinity_rows
 from batchsched.plugins.inter_pod_affinity.terms import (
     RequiredTermState,
-    Tally,
+    TermCounts,
     affinity_of,
     anti_affinity_of,
     count_required_terms,
@@ -58,7 +58,7 @@ ANTI_AFFINITY_MATCH: Final = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 REQUIRED_TERMS: Final = StateKey[RequiredTermState]("PreFilterInterPodAffinity")
-PREFERRED_TERMS: Final = StateKey[Tally]("PreScoreInterPodAffinity")
+PREFERRED_TERMS: Final = StateKey[TermCounts]("PreScoreInterPodAffinity")
 
 
 class InterPodAffinityArgs(SpecPart):
@@ -195,13 +195,13 @@ def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> Boo
     for key in keys_of(terms_state.affinity):
         codes = nodes.label(key)[0]
         unlabelled |= codes < 0
-        missing |= terms_state.affinity_matches.of(key)[codes] <= 0
+        missing |= terms_state.affinity_matches.counts_of(key)[codes] <= 0
     if missing.any() and terms_state.first_of_series():
         return unlabelled
     return unlabelled | missing
 
 
-def _near(tally: Tally, nodes: Nodes) -> BoolArray:
+def _near(tally: TermCounts, nodes: Nodes) -> BoolArray:
     """[n] Return the nodes in a domain with a count above zero."""
     near = np.zeros(len(nodes), np.bool_)
     for key, counts in tally.by_key.items():

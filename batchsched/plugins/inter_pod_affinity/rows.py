@@ -18,12 +18,12 @@ from batchsched.framework.constrain import (
     counting_row,
     excluding_row,
 )
-from batchsched.framework.nodes.label_index import LabelIndex, Selection, identity
+from batchsched.framework.nodes.label_index import LabelIndex, Selection, selector_key
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.inter_pod_affinity.terms import (
-    Tally,
     Term,
+    TermCounts,
     affinity_of,
     all_of,
     anti_affinity_of,
@@ -93,16 +93,19 @@ def _excluded_by_existing(scene: AffinityRowContext) -> Iterator[tuple[int, Bool
     for group in scene.table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
-            tally: Tally | None = None
-            for candidate in scene.select(Selection.of(raw_term.label_selector)):
+            tally: TermCounts | None = None
+            for candidate in scene.select(Selection.from_selector(raw_term.label_selector)):
                 if not term_matches(
                     raw_term, group.namespace, pending_pod(candidate.pod_class.pod, scene.table)
                 ):
                     continue
                 if tally is None:
-                    tally = Tally(scene.table)
+                    tally = TermCounts(scene.table)
                     tally.add_group(raw_term.topology_key, group)
-                yield candidate.index, tally.of(raw_term.topology_key)[scene.codes(raw_term.topology_key)] > 0
+                yield (
+                    candidate.index,
+                    tally.counts_of(raw_term.topology_key)[scene.codes(raw_term.topology_key)] > 0,
+                )
 
 
 def _excluded_by_own_terms(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
@@ -110,10 +113,10 @@ def _excluded_by_own_terms(scene: AffinityRowContext) -> Iterator[tuple[int, Boo
     for candidate in scene.batch.candidates:
         pod = candidate.pod_class.pod
         for term in own_terms(anti_affinity_of(pod).required, pod, scene.table):
-            tally = Tally(scene.table)
+            tally = TermCounts(scene.table)
             counts = scene.table.pods.count_selected(term.selection)
             if tally.add_everywhere(term.topology_key, counts):
-                yield candidate.index, tally.of(term.topology_key)[scene.codes(term.topology_key)] > 0
+                yield candidate.index, tally.counts_of(term.topology_key)[scene.codes(term.topology_key)] > 0
 
 
 def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
@@ -138,9 +141,9 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
         for raw, term in zip(raw_terms, own_terms(raw_terms, pod, scene.table), strict=True):
             key = (
                 term.topology_key,
-                term.selection.identity,
+                term.selection.selector_key,
                 raw.namespaces,
-                identity(raw.namespace_selector),
+                selector_key(raw.namespace_selector),
                 pod.namespace,
             )
             members = holders.setdefault(key, (raw, term, []))[2]
@@ -204,10 +207,10 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
         pod = candidate.pod_class.pod
         terms = own_terms(affinity_of(pod).required, pod, scene.table)
         if terms:
-            identity = tuple((term.topology_key, term.selection.identity) for term in terms)
-            sets.setdefault(identity, (terms, []))[1].append(candidate)
+            selector_key = tuple((term.topology_key, term.selection.selector_key) for term in terms)
+            sets.setdefault(selector_key, (terms, []))[1].append(candidate)
     for terms, members in sets.values():
-        affinity_matches = Tally(scene.table)
+        affinity_matches = TermCounts(scene.table)
         selection = all_of(terms)
         counts = scene.table.pods.count_selected(selection)
         for key in keys_of(terms):
@@ -226,7 +229,7 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
             codes = scene.codes(key)
             if not (codes >= 0).any():
                 continue
-            right = np.where(affinity_matches.of(key)[:-1] > 0, _count(bound), 0)
+            right = np.where(affinity_matches.counts_of(key)[:-1] > 0, _count(bound), 0)
             yield _row(
                 RowDomains.of(scene.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],

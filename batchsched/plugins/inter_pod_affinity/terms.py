@@ -70,7 +70,7 @@ def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
 def own_terms(raw_terms: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
     """Return the terms of a pending pod."""
     return tuple(
-        Term(term.topology_key, Selection.of(term.label_selector, _namespaces(term, pod, table)))
+        Term(term.topology_key, Selection.from_selector(term.label_selector, _namespaces(term, pod, table)))
         for term in raw_terms
     )
 
@@ -105,7 +105,7 @@ def matches_all(terms: tuple[Term, ...], pod: Pod) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class Tally:
+class TermCounts:
     """Counts by domain for several topology keys: key → [D+1].
 
     The last entry, for nodes without the label, is always 0.
@@ -114,7 +114,7 @@ class Tally:
     table: NodeTable
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
-    def of(self, key: str) -> IntArray:
+    def counts_of(self, key: str) -> IntArray:
         """[D+1] Return the counts of a key; created on first use."""
         counts = self.by_key.get(key)
         if counts is None:
@@ -128,32 +128,32 @@ class Tally:
         sums[-1] = 0
         if not sums.any():
             return False
-        self.of(key)[:] += weight * sums
+        self.counts_of(key)[:] += weight * sums
         return True
 
     def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
         """Add the pods of a group, times a weight. Return True if one of them is in a domain."""
-        nodes, pods = group.places()
+        nodes, pods = group.node_counts()
         codes = self.table.label(key)[0][nodes]
         inside = codes >= 0
         if not inside.any():
             return False
-        np.add.at(self.of(key), codes[inside], weight * pods[inside])
+        np.add.at(self.counts_of(key), codes[inside], weight * pods[inside])
         return True
 
     def add_one(self, key: str, node: int, by: int) -> None:
         """Add a number to the domain of one node."""
         code = int(self.table.label(key)[0][node])
         if code >= 0:
-            self.of(key)[code] += by
+            self.counts_of(key)[code] += by
 
     def any(self) -> bool:
         """Return True if a count is not zero."""
         return any(bool(counts.any()) for counts in self.by_key.values())
 
-    def clone(self) -> "Tally":
+    def clone(self) -> "TermCounts":
         """Return an independent copy."""
-        return Tally(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
+        return TermCounts(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
 
 
 @dataclass(slots=True, eq=False)
@@ -172,9 +172,9 @@ class RequiredTermState:
     incoming: PendingPod
     affinity: tuple[Term, ...]
     anti_affinity: tuple[Term, ...]
-    affinity_matches: Tally
-    anti_affinity_matches: Tally
-    existing_matches: Tally
+    affinity_matches: TermCounts
+    anti_affinity_matches: TermCounts
+    existing_matches: TermCounts
     itself: bool
 
     def first_of_series(self) -> bool:
@@ -225,7 +225,11 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
     incoming = pending_pod(pod, table)
     affinity = own_terms(affinity_of(pod).required, pod, table)
     anti_affinity = own_terms(anti_affinity_of(pod).required, pod, table)
-    affinity_matches, anti_affinity_matches, existing_matches = Tally(table), Tally(table), Tally(table)
+    affinity_matches, anti_affinity_matches, existing_matches = (
+        TermCounts(table),
+        TermCounts(table),
+        TermCounts(table),
+    )
     if affinity:
         counts = table.pods.count_selected(all_of(affinity))
         for key in keys_of(affinity):
@@ -261,7 +265,7 @@ def all_of(terms: tuple[Term, ...]) -> Selection:
     return Selection(selectors, namespaces)
 
 
-def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> Tally | None:
+def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
     """Sum weights by domain: of the pod's preferred terms, and of the terms of existing pods.
 
     Returns:
@@ -270,7 +274,7 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> Tally |
     Source: `processExistingPod` of kube-scheduler's interpodaffinity.
     """
     incoming = pending_pod(pod, table)
-    tally = Tally(table)
+    tally = TermCounts(table)
     matched = False
     for sign, preferred in ((1, affinity_of(pod).preferred), (-1, anti_affinity_of(pod).preferred)):
         terms = own_terms((one.pod_affinity_term for one in preferred), pod, table)

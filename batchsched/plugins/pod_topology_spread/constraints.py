@@ -118,7 +118,7 @@ def constraints_of(
     if not selectors:
         return ()
     selection = Selection(selectors, frozenset({pod.namespace}))
-    return () if selection.empty else tuple(_constraint(one, selection) for one in defaults)
+    return () if selection.matches_everything else tuple(_constraint(one, selection) for one in defaults)
 
 
 def _constraint(raw: TopologySpreadConstraint, selection: Selection) -> Constraint:

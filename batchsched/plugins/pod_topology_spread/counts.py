@@ -8,7 +8,7 @@ import numpy as np
 from batchsched.api.core.pod import Pod
 from batchsched.framework.constrain import by_domain
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.node_selection import required, untolerated
+from batchsched.framework.plugin_support.node_selection import nodes_matching_pod, untolerated
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint
 from batchsched.solver.problem import FloatArray
@@ -19,7 +19,7 @@ NO_DOMAIN = 2**31 - 1
 
 
 @dataclass(slots=True, eq=False)
-class Spread:
+class SpreadCounts:
     """One hard constraint of a class, with the current numbers of matching pods. D domains, N nodes.
 
     Args:
@@ -54,7 +54,7 @@ class Spread:
             self.counts[self.codes[node]] += by
             self._lowest = None
 
-    def clone(self) -> "Spread":
+    def clone(self) -> "SpreadCounts":
         """Return an independent copy."""
         return replace(self, counts=self.counts.copy())
 
@@ -63,7 +63,7 @@ def eligible_nodes(table: NodeTable, pod: Pod, constraint: Constraint) -> BoolAr
     """[N] Return the nodes that the inclusion policies of a constraint include; topology keys do not matter here."""
     mask = np.ones(len(table.nodes), np.bool_)
     if constraint.honor_affinity:
-        mask &= required(table, pod)
+        mask &= nodes_matching_pod(table, pod)
     if constraint.honor_taints:
         mask &= untolerated(table, pod.tolerations, KEEPS_AWAY) == 0
     return mask
@@ -82,12 +82,14 @@ def matching_pods(table: NodeTable, constraint: Constraint) -> IntArray:
 
     Source: `countPodsMatchSelector` of kube-scheduler.
     """
-    if constraint.selection.empty:
+    if constraint.selection.matches_everything:
         return np.zeros(len(table.nodes), np.int64)
     return table.pods.count_selected(constraint.selection, terminating=False)
 
 
-def count_spreads(table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...]) -> tuple[Spread, ...]:
+def count_spreads(
+    table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...]
+) -> tuple[SpreadCounts, ...]:
     """Count the matching pods on all nodes for a pod's hard constraints.
 
     Source: `calPreFilterState` of kube-scheduler.
@@ -101,12 +103,12 @@ def count_spreads(table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...
         seen[codes[eligible]] = True
         counts = by_domain(codes, np.where(eligible, matching_pods(table, constraint), 0), len(values))
         itself = int(constraint.selection.matches_labels(pod.labels))
-        spreads.append(Spread(constraint, codes, eligible, seen, counts, itself))
+        spreads.append(SpreadCounts(constraint, codes, eligible, seen, counts, itself))
     return tuple(spreads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Preference:
+class PreferredSpread:
     """One soft constraint of a class with its penalty for each node.
 
     Args:
@@ -119,16 +121,16 @@ class Preference:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Preferences:
+class PreferredSpreads:
     """All soft constraints of a class; `ignored` [N] are the nodes without a score."""
 
-    each: tuple[Preference, ...]
+    each: tuple[PreferredSpread, ...]
     ignored: BoolArray
 
 
 def count_preferences(
     nodes: Nodes, pod: Pod, constraints: tuple[Constraint, ...], *, all_keys: bool
-) -> Preferences:
+) -> PreferredSpreads:
     """Count the matching pods for a pod's soft constraints.
 
     Pods on all nodes of the table count. With `all_keys`, nodes without a key neither count nor have a score.
@@ -142,12 +144,14 @@ def count_preferences(
     fitting = np.zeros(len(table.nodes), np.bool_)
     fitting[nodes.where] = True
     fitting &= ~ignored
-    return Preferences(tuple(_preference(table, pod, one, fitting, ~ignored) for one in constraints), ignored)
+    return PreferredSpreads(
+        tuple(_preference(table, pod, one, fitting, ~ignored) for one in constraints), ignored
+    )
 
 
 def _preference(
     table: NodeTable, pod: Pod, constraint: Constraint, fitting: BoolArray, labelled: BoolArray
-) -> Preference:
+) -> PreferredSpread:
     codes, values = table.label(constraint.topology_key)
     matching = matching_pods(table, constraint)
     if constraint.topology_key == HOSTNAME:
@@ -162,4 +166,4 @@ def _preference(
         counts = by_domain(filled, np.where(counted, matching, 0), len(values))[filled]
     weight = math.log(size + 2)
     cost = counts.astype(np.float64) * weight + (constraint.max_skew - 1)
-    return Preference(codes >= 0, cost)
+    return PreferredSpread(codes >= 0, cost)

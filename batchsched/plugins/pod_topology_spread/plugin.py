@@ -27,7 +27,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
     SnapshotLabelsPlugin,
 )
-from batchsched.framework.nodes.label_index import Selection, identity
+from batchsched.framework.nodes.label_index import Selection, selector_key
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import controller_of, default_label_keys
 from batchsched.framework.plugin_support.node_selection import count_untolerated, selects_node
@@ -47,8 +47,8 @@ from batchsched.plugins.pod_topology_spread import constraints as wishes
 from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, HONOR, selectors_of
 from batchsched.plugins.pod_topology_spread.counts import (
     KEEPS_AWAY,
-    Preferences,
-    Spread,
+    PreferredSpreads,
+    SpreadCounts,
     count_preferences,
     count_spreads,
 )
@@ -57,8 +57,8 @@ from batchsched.plugins.pod_topology_spread.rows import spread_rows
 NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
-SPREADS: Final = StateKey[tuple[Spread, ...]]("PreFilterPodTopologySpread")
-PREFERENCES: Final = StateKey[Preferences]("PreScorePodTopologySpread")
+SPREADS: Final = StateKey[tuple[SpreadCounts, ...]]("PreFilterPodTopologySpread")
+PREFERENCES: Final = StateKey[PreferredSpreads]("PreScorePodTopologySpread")
 
 
 class PodTopologySpread(
@@ -92,15 +92,15 @@ class PodTopologySpread(
     def signature(self, pod: Pod) -> Hashable:
         own = pod.spec.topology_spread_constraints
         if own:
-            identity: Hashable = tuple(_identity(one) for one in own)
+            selector_key: Hashable = tuple(_identity(one) for one in own)
         elif self._required or self._preferred:
             owner = controller_of(pod)
-            identity = None if owner is None else (owner.kind, owner.name)
+            selector_key = None if owner is None else (owner.kind, owner.name)
         else:
             return ()
         affinity = pod.spec.affinity
         return (
-            identity,
+            selector_key,
             tuple(sorted((pod.spec.node_selector or {}).items())),
             affinity.node_affinity if affinity is not None else None,
             pod.tolerations,
@@ -207,7 +207,7 @@ def _identity(raw: TopologySpreadConstraint) -> Hashable:
         raw.max_skew,
         raw.topology_key,
         raw.when_unsatisfiable,
-        identity(raw.label_selector),
+        selector_key(raw.label_selector),
         raw.min_domains,
         raw.node_affinity_policy,
         raw.node_taints_policy,
@@ -265,7 +265,7 @@ class SpreadHints:
         matches = []
         for constraint in self._constraints(pod):
             selection = Selection(selectors_of(constraint, pod.labels))
-            matches.append(not selection.empty and selection.matches_labels(other.labels))
+            matches.append(not selection.matches_everything and selection.matches_labels(other.labels))
         return tuple(matches)
 
     def _counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

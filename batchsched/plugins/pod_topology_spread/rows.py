@@ -144,12 +144,12 @@ def _families(
         labelled = labelled_nodes(table, constraints) if constraints else None
         for constraint in constraints:
             # An empty selector counts no pod, so the skew never exceeds 1.
-            if constraint.selection.empty or labelled is None:
+            if constraint.selection.matches_everything or labelled is None:
                 continue
             eligible = labelled & eligible_nodes(table, pod, constraint)
             itself = constraint.selection.matches_labels(pod.labels)
             identity = (
-                constraint.selection.identity,
+                constraint.selection.selector_key,
                 constraint.topology_key,
                 constraint.max_skew,
                 constraint.min_domains,

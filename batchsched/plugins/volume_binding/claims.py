@@ -20,7 +20,7 @@ NAME: Final = "VolumeBinding"
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
-class Refused(Exception):
+class ClaimRefused(Exception):
     """The pod cannot be placed on any node; the message is the reason."""
 
 
@@ -58,7 +58,7 @@ def claims_of(pod: Pod, storage: VolumeLister) -> PodClaims | None:
         else:
             immediate = True
     if immediate:
-        raise Refused(UNBOUND_IMMEDIATE)
+        raise ClaimRefused(UNBOUND_IMMEDIATE)
     return PodClaims(tuple(bound), tuple(delayed))
 
 
@@ -66,20 +66,20 @@ def _usable(use: ClaimUse, pod: Pod, storage: VolumeLister) -> PersistentVolumeC
     claim = storage.claims.get(f"{pod.namespace}/{use.name}")
     if claim is None:
         if use.ephemeral:
-            raise Refused(
+            raise ClaimRefused(
                 f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
             )
-        raise Refused(f'persistentvolumeclaim "{use.name}" not found')
+        raise ClaimRefused(f'persistentvolumeclaim "{use.name}" not found')
     if claim.status.phase == "Lost":
-        raise Refused(
+        raise ClaimRefused(
             f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume '
             f'"{claim.spec.volume_name}"'
         )
     if claim.metadata.deletion_timestamp is not None:
-        raise Refused(f'persistentvolumeclaim "{use.name}" is being deleted')
+        raise ClaimRefused(f'persistentvolumeclaim "{use.name}" is being deleted')
     stranger = not_owner(pod, claim) if use.ephemeral else None
     if stranger is not None:
-        raise Refused(stranger)
+        raise ClaimRefused(stranger)
     return claim
 
 

@@ -57,7 +57,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.volume_binding.claims import NAME, PodClaims, Refused, claims_of
+from batchsched.plugins.volume_binding.claims import NAME, ClaimRefused, PodClaims, claims_of
 from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, search
 from batchsched.ports.cluster import NodeSelection, binding_of
 
@@ -122,7 +122,7 @@ class VolumeBinding(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         try:
             claims = claims_of(pod.pod, storage_of(nodes.table))
-        except Refused as refused:
+        except ClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if claims is None:
             return SKIP_FILTER
@@ -137,13 +137,13 @@ class VolumeBinding(
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         try:
             claims = claims_of(pod.pod, storage_of(table))
-        except Refused:
+        except ClaimRefused:
             return not counts.any()
         if claims is None:
             return True
         if claims.delayed and counts.sum() > 1:
             return False  # the first of them decides for the others: they are asked one by one
-        return bool(search(claims, table.some(nodes[counts > 0])).verdict().fits.all())
+        return bool(search(claims, table.some(nodes[counts > 0])).verdict().feasible.all())
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -160,11 +160,11 @@ class VolumeBinding(
         storage = storage_of(cycle.table)
         try:
             claims = claims_of(pod, storage)
-        except Refused as refused:
+        except ClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
-        promise = cycle.table.assumed.of(pod.key)
+        promise = cycle.table.assumed.get(pod.key)
         for volume, claim in promise.volumes:
             await cycle.binder.bind_volume(binding_of(volume, storage.claims[claim].metadata))
         for claim, where in promise.claims:
@@ -182,13 +182,13 @@ class VolumeBinding(
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
             claims = claims_of(pod, storage_of(nodes))
-        except Refused as refused:
+        except ClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SUCCESS
         result = search(claims, nodes.one(node))
         verdict = result.verdict()
-        if not verdict.fits[0]:
+        if not verdict.feasible[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
         nodes.assumed.assume(pod.key, _promise(result, nodes, node))
         return SUCCESS

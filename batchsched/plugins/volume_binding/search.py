@@ -25,8 +25,13 @@ from batchsched.api.core.volume import (
 )
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.csi_migration import kind_of, migrated_on, translated, volume_handle
-from batchsched.framework.plugin_support.node_selection import selected
+from batchsched.framework.plugin_support.csi_migration import (
+    migrated_kind,
+    migrated_on,
+    translated,
+    volume_handle,
+)
+from batchsched.framework.plugin_support.node_selection import nodes_matching_selector
 from batchsched.framework.plugin_support.scores import MAX_UTILIZATION
 from batchsched.framework.plugin_support.volume_listers import (
     SELECTED_NODE,
@@ -119,7 +124,7 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
       PluginError: a node among those `rows` about migrated the plugin, and the volume cannot be translated.
     """
     reachable = _reachable(volume, nodes)
-    kind = kind_of(volume.spec)
+    kind = migrated_kind(volume.spec)
     if kind is None:
         return reachable
     csi_nodes = storage_of(nodes.table).csi_nodes
@@ -130,8 +135,10 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
         if not (migrated & rows).any():
             return reachable
         raise PluginError("VolumeBinding", "Filter", f"could not translate pv {volume.metadata.name}")
-    selected: BoolArray = np.where(migrated, _selected(translated(volume, kind), nodes), reachable)
-    return selected
+    nodes_matching_selector: BoolArray = np.where(
+        migrated, _selected(translated(volume, kind), nodes), reachable
+    )
+    return nodes_matching_selector
 
 
 def _reachable(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
@@ -146,7 +153,7 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
         return np.ones(len(nodes), np.bool_)
     if any(term.match_fields for term in required.node_selector_terms):
         return nodes.where_true(lambda node: required.matches(node.labels, ""))
-    reachable: BoolArray = selected(nodes.table, required)[nodes.where]
+    reachable: BoolArray = nodes_matching_selector(nodes.table, required)[nodes.where]
     return reachable
 
 
@@ -326,7 +333,7 @@ def capacity_of(volume: PersistentVolume) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Use:
+class StorageClassUsage:
     """Use of one storage class on n nodes.
 
     Args:
@@ -340,7 +347,7 @@ class Use:
     capacity: IntArray
 
     @classmethod
-    def none(cls, count: int) -> "Use":
+    def none(cls, count: int) -> "StorageClassUsage":
         """Return the usage of a StorageClass that no claim uses, for `count` nodes."""
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
@@ -378,25 +385,25 @@ def capacity_scores(result: VolumeSearchResult, nodes: Nodes, line: IntArray) ->
     return np.where(classes > 0, (2 * total + classes) // np.maximum(1, 2 * classes), 0)
 
 
-def _static(result: VolumeSearchResult, nodes: Nodes) -> dict[str, Use]:
+def _static(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClassUsage]:
     """Add up claims and their existing volumes by the volumes' class."""
-    uses: dict[str, Use] = {}
+    uses: dict[str, StorageClassUsage] = {}
     for claim, choice in result.matches:
         for index in np.unique(choice[choice >= 0]).tolist():
             volume, chosen = result.volumes[index], choice == index
-            use = uses.setdefault(volume.spec.storage_class_name, Use.none(len(nodes)))
+            use = uses.setdefault(volume.spec.storage_class_name, StorageClassUsage.none(len(nodes)))
             use.counts |= chosen
             use.requested[chosen] += size_of(claim)
             use.capacity[chosen] += capacity_of(volume)
     return uses
 
 
-def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, Use]:
+def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClassUsage]:
     """Add up claims with volumes to be provisioned, by class.
 
     A class counts its capacity once, that of the last claim.
     """
-    uses: dict[str, Use] = {}
+    uses: dict[str, StorageClassUsage] = {}
     for claim, where in result.provisioned:
         chosen = storage_of(nodes.table).classes[claim_class(claim)]
         size = counted_size(claim, chosen, nodes)
@@ -404,7 +411,7 @@ def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, Use]:
             continue
         room = room_for(chosen.metadata.name, size, nodes)
         nodes_with_room = where & (room != NO_ROOM)
-        use = uses.setdefault(chosen.metadata.name, Use.none(len(nodes)))
+        use = uses.setdefault(chosen.metadata.name, StorageClassUsage.none(len(nodes)))
         use.counts |= nodes_with_room
         use.requested[nodes_with_room] += size
         use.capacity[nodes_with_room] = room[nodes_with_room]

@@ -9,7 +9,7 @@ from typing_extensions import override
 from batchsched.api.crd.base import SpecPart
 from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant, per_weight
+from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant_shares, per_weight
 from batchsched.queues.sharing.water_filling import round_to_units
 
 _ROUNDS = 10
@@ -58,7 +58,7 @@ class Armada(FairShare):
         if (demand.sum(axis=0) <= surplus).all():
             return demand
         cost = self.sizes(siblings, demand)
-        whole_ = float(dominant(surplus, siblings.capacity, siblings.weighed))
+        whole_ = float(dominant_shares(surplus, siblings.capacity, siblings.weighed))
         fair = adjusted_shares(cost, siblings.weight, whole_, self.args.rounds, self.args.least)
         part = np.divide(fair, cost, out=np.zeros_like(cost), where=cost > 0)
         real = demand * np.minimum(part, 1.0)[:, np.newaxis]
@@ -69,7 +69,7 @@ class Armada(FairShare):
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return cost per weight; guaranteed usage counts."""
-        cost = dominant(siblings.usage + candidate, siblings.capacity, siblings.weighed)
+        cost = dominant_shares(siblings.usage + candidate, siblings.capacity, siblings.weighed)
         return per_weight(cost, siblings.weight)
 
 

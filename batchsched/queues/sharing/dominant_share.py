@@ -12,7 +12,7 @@ from batchsched.queues.sharing.policy import GuaranteePolicy
 from batchsched.queues.sharing.sibling_queues import (
     ReclaimRequest,
     SiblingQueues,
-    dominant,
+    dominant_shares,
     per_weight,
     sizes,
 )
@@ -87,5 +87,5 @@ def shares_of(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
     borrowed = np.maximum(0, usage - siblings.guarantee)
     # As in Kueue, a resource that no queue lends is ignored, except for queues of weight 0.
     lent = siblings.weighed & (siblings.lendable > 0)
-    share = per_weight(_THOUSAND * dominant(borrowed, siblings.lendable, lent), siblings.weight)
+    share = per_weight(_THOUSAND * dominant_shares(borrowed, siblings.lendable, lent), siblings.weight)
     return np.where((siblings.weight <= 0) & (borrowed[:, siblings.weighed] > 0).any(axis=1), np.inf, share)

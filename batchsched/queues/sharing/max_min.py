@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairShare, GuaranteePolicy
-from batchsched.queues.sharing.sibling_queues import SiblingQueues, portions
+from batchsched.queues.sharing.sibling_queues import SiblingQueues, capacity_shares
 from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
 
@@ -89,7 +89,7 @@ class GuaranteedRatio(GuaranteePolicy):
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return the share of each queue."""
-        parts = portions(siblings.usage, _denominator(siblings), siblings.weighed)
+        parts = capacity_shares(siblings.usage, _denominator(siblings), siblings.weighed)
         share: FloatArray = parts.max(axis=1, initial=0.0)
         return share
 

@@ -13,9 +13,9 @@ from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
     ReclaimRequest,
     SiblingQueues,
-    dominant,
+    capacity_shares,
+    dominant_shares,
     per_weight,
-    portions,
 )
 from batchsched.queues.sharing.water_filling import round_to_units
 
@@ -65,7 +65,7 @@ class TimeBased(FairShare):
         demand = siblings.demand
         if (demand.sum(axis=0) <= surplus).all():
             return demand
-        used = portions(siblings.history, siblings.capacity, np.ones_like(siblings.weighed))
+        used = capacity_shares(siblings.history, siblings.capacity, np.ones_like(siblings.weighed))
         late = self.late(siblings)
         parts = np.zeros_like(demand)
         for members in members_by_priority(siblings.priority):
@@ -181,7 +181,9 @@ class DecayedUsage(FairShare):
     @override
     def start(self, siblings: SiblingQueues) -> FloatArray:
         """Return the levels of past usage at which the division starts."""
-        past = per_weight(dominant(siblings.history, siblings.capacity, siblings.weighed), siblings.weight)
+        past = per_weight(
+            dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
+        )
         return self.args.pull * np.where(np.isfinite(past), past, 0.0)
 
     @override

@@ -35,7 +35,7 @@ from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
     ReclaimRequest,
     SiblingQueues,
-    dominant,
+    dominant_shares,
     per_weight,
     sizes,
 )
@@ -110,7 +110,7 @@ class FairShare:
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return borrowed amounts by weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
         borrowed = np.maximum(0, siblings.usage + candidate - siblings.guarantee)
-        return per_weight(dominant(borrowed, siblings.capacity, siblings.weighed), siblings.weight)
+        return per_weight(dominant_shares(borrowed, siblings.capacity, siblings.weighed), siblings.weight)
 
     def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """Return the resources that are used beyond the fair share."""
@@ -133,7 +133,9 @@ class FairShare:
 
     def late(self, siblings: SiblingQueues) -> FloatArray:
         """Return [S] the rank for the last whole unit among equals: the smallest usage comes first."""
-        return per_weight(dominant(siblings.history, siblings.capacity, siblings.weighed), siblings.weight)
+        return per_weight(
+            dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
+        )
 
 
 def _by_weight(weight: FloatArray) -> list[tuple[IntArray, FloatArray]]:

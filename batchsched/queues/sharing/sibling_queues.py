@@ -1,7 +1,7 @@
 """The input of sharing policies: the children of one queue as arrays, and requests to reclaim between them.
 
 Letters: S siblings, R resources. Amounts are int64 in base units. Amounts of different resources are compared only
-after `portions` has divided them by the capacity of the cluster.
+after `capacity_shares` has divided them by the capacity of the cluster.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -113,7 +113,7 @@ class ReclaimRequest:
         return (self.gains > 0) & (self.loses > 0)
 
 
-def portions(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
+def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
     """Return [..., R] amounts divided by the capacity, 0 for resources that shares do not consider.
 
     Any amount of a resource that the cluster does not have becomes infinite.
@@ -126,16 +126,16 @@ def portions(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolAr
     return np.where(weighed, parts, 0.0)
 
 
-def dominant(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
+def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
     """Return [...] dominant shares: the largest part of the capacity over all considered resources."""
-    share: FloatArray = portions(amounts, capacity, weighed).max(axis=-1, initial=0.0)
+    share: FloatArray = capacity_shares(amounts, capacity, weighed).max(axis=-1, initial=0.0)
     return share
 
 
 def sizes(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
     """Return [S] dominant shares; siblings without any considered resource are measured by all resources."""
-    share = dominant(amounts, capacity, weighed)
-    return np.where(share > 0, share, dominant(amounts, capacity, np.ones_like(weighed)))
+    share = dominant_shares(amounts, capacity, weighed)
+    return np.where(share > 0, share, dominant_shares(amounts, capacity, np.ones_like(weighed)))
 
 
 def per_weight(share: FloatArray, weight: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import ask
+from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.framework.status import SUCCESS, Status
 from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
@@ -59,7 +59,7 @@ class Admission:
 
     def _references(self, members: PodGroupState) -> Refusal | None:
         key = members.key
-        if members.group is None and not members.alone:
+        if members.group is None and not members.is_single_pod:
             aside = " (it was set aside)" if f"PodGroup {key}" in self.set_aside else ""
             return Refusal(
                 pod_group=key,
@@ -103,9 +103,9 @@ class Admission:
             as_they_were = tuple(pods) == part.pods
             if pods:
                 parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
-        if gang.members.alone and not gang.parts:  # the pod is being deleted
+        if gang.members.is_single_pod and not gang.parts:  # the pod is being deleted
             return gang
-        count = self.tables.counts.of(next(iter(gang.members.pending.values())))
+        count = self.tables.counts.of_pod(next(iter(gang.members.pending.values())))
         if not count.possible:
             return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
         # Gated surplus does not hold up a gang that reaches its minimum without it.
@@ -123,7 +123,7 @@ class Admission:
         specs = self.tables.specs
         if not specs.failing:
             return None
-        facts = (specs.of(pod) for part in gang.parts for pod in part.pods)
+        facts = (specs.info_of(pod) for part in gang.parts for pod in part.pods)
         return next((one.failure for one in facts if one.failure is not None), None)
 
     def _in_queue_order(self, pods: Sequence[Pod], priority: int) -> Iterable[Pod]:
@@ -132,8 +132,8 @@ class Admission:
             return pods
         sort = sorts[0]
         created = [seconds(pod.metadata.creation_timestamp) for pod in pods]
-        keys = ask(sort, "QueueSort", _keys, sort, pods, priority, created)
-        return [pods[index] for index in answers.in_order(sort, keys)]
+        keys = call_plugin(sort, "QueueSort", _keys, sort, pods, priority, created)
+        return [pods[index] for index in answers.checked_order(sort, keys)]
 
 
 def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Sequence[float]) -> list[Any]:
@@ -145,7 +145,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     remaining: Counter[int] = Counter()
     for part in parts:
         remaining[part.subgroup] += len(part.pods)
-    count = gang.members.count()
+    count = gang.members.gang_count()
     return remaining.total() >= max(1, gang.need) and all(
         remaining[index] + count.sub_placed[name] >= least
         for index, (name, least) in enumerate(count.sub_minimum.items())
@@ -158,7 +158,7 @@ def refuse_incomplete(members: PodGroupState) -> Refusal:
 
 
 def _not_enough(members: PodGroupState) -> str:
-    count = members.count()
+    count = members.gang_count()
     if count.existing < count.minimum:
         return (
             f"{count.existing} of the {count.minimum} pods that minMember asks for exist; create the others"

@@ -59,7 +59,7 @@ class PolicyOrders:
         self._now = now
         self._places: dict[int, FloatArray] = {}
 
-    def places(self, policy: Policy | None) -> FloatArray:
+    def positions(self, policy: Policy | None) -> FloatArray:
         """Return [G] the position of each gang by a policy, None for the profile's; partially bound gangs go first."""
         chosen_policy = policy or self._default
         positions = self._places.get(id(chosen_policy))
@@ -127,7 +127,7 @@ class FairShareOrder:
         self._entitled = standing.entitled
         self._policies = standing.policies
         self._parent = shares.parent.tolist()
-        self._spans = shares.spans().tolist()
+        self._spans = shares.child_ranges().tolist()
         self._usage = shares.usage.copy()
         self._lines = _lines(shares, standing.policies, gangs, orders)
         self._turns: list[list[_Turn]] = [[] for _ in self._lines]
@@ -392,8 +392,8 @@ def _lines(
     for index, gang in enumerate(gangs):
         queue_line = by_queue.get(gang.queue)
         if queue_line is None:
-            row = shares.home(gang.queue)
-            queue_line = by_queue[gang.queue] = lines[row], orders.places(policies[row].gangs)
+            row = shares.own_row(gang.queue)
+            queue_line = by_queue[gang.queue] = lines[row], orders.positions(policies[row].gangs)
         queue_line[0].append((queue_line[1].item(index), gang))
     for line in lines:
         line.sort(key=itemgetter(0), reverse=True)

@@ -159,7 +159,7 @@ class GangOrder:
     def check_resources(self) -> None:
         """Check again whether the resources of queues exist on the present nodes."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
-        offered = {name for node in nodes for name in node.offered}
+        offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = invalid_settings(queues, offered)
 
     @property

@@ -55,7 +55,7 @@ class QueueLimits:
             member[rows_by_owner[owner], column] = True
         return member
 
-    def lacking(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
+    def first_exceeded(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
         """Return the first queue that does not allow these requests [R] and number of gangs, "" if all do."""
         if not self.limits:
             return ""
@@ -75,7 +75,9 @@ class QueueLimits:
         np.add.at(
             used, rows, np.repeat([placement.total(used.shape[1]) for placement in placements], times, axis=0)
         )
-        np.add.at(started, rows, np.repeat([placement.gang.fresh for placement in placements], times))
+        np.add.at(
+            started, rows, np.repeat([placement.gang.has_no_bound_pod for placement in placements], times)
+        )
         return replace(
             self,
             balance=_reduced(self.balance, used),
@@ -136,7 +138,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
     for owner, gangs in list_counted_pods(tables, scheduler_name).items():
-        above = finder.inside(tables, owner)
+        above = finder.usage_rows(tables, owner)
         running[above] += len(gangs)
         used[above] += sum_requests(tables, chain.from_iterable(gangs.values()))
     return used, running
@@ -218,7 +220,7 @@ class LimitIndex:
             rows = self._rows_of_owner[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
         return rows
 
-    def inside(self, tables: SessionTables, owner: Owner) -> list[int]:
+    def usage_rows(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that measure the usage of an owner, including guarantees kept for it."""
         chain = tables.queues.ancestry(owner[0])
         kept = [row for row in self._kept if not set(self.limits[row].kept).isdisjoint(chain)]

@@ -86,7 +86,7 @@ class FeasibilityByClass:
 
     def feasibility_of(self, pod_class: PodClass) -> ClassFeasibility:
         """Return the feasibility of a class; classes that differ in priority alone share it if no plugin reads it."""
-        first = pod_class.first
+        first = pod_class.cache_key_class
         entry = self._feasibility.get(id(first))
         if entry is None:
             entry = self._feasibility[id(first)] = (first, self._compute(first))
@@ -103,7 +103,7 @@ class FeasibilityByClass:
         no_node = np.zeros(node_count, np.bool_)
         score = np.zeros(node_count, np.int64)
         try:
-            results = tables.result_cache.of(pod_class)
+            results = tables.result_cache.of_class(pod_class)
             scan = pipeline.scan(pod_class, tables.node_table, results)
             if not scan.status.ok:
                 return ClassFeasibility(scan, no_node, no_node, score)
@@ -111,16 +111,16 @@ class FeasibilityByClass:
             lasting = mask.copy()
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
                 if plugin in self._lasting_filters:
-                    lasting &= verdict.fits
+                    lasting &= verdict.feasible
                 if plugin in self._steady_filters:
-                    mask &= verdict.fits
-            asks_extender = pipeline.extenders.interested(pod_class.pod)
+                    mask &= verdict.feasible
+            asks_extender = pipeline.extenders.is_interested(pod_class.pod)
             steady = self._lasting_filters.issuperset(scan.narrowed_by) and not asks_extender
             shrinking = self._shrinking_filters.issuperset(scan.plugins)
             # An extender is asked once for the class, so about every node that a pod of it may get.
             for url, verdict in pipeline.extenders.filter(pod_class.pod, mask, tables.node_table):
-                scan = scan.refusing(((url, verdict),))
-                mask &= verdict.fits
+                scan = scan.with_refusals(((url, verdict),))
+                mask &= verdict.feasible
                 lasting &= ~verdict.unresolvable
             if self._scores and mask.any():
                 feasible = results.feasible_nodes(mask)
@@ -225,9 +225,9 @@ def formulate(
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
     used = _used_domains(context, gangs, choices)
     # Classes that differ in priority alone are one kind: no plugin of theirs reads the priority.
-    kinds = {id(part.pod_class.first): part.pod_class.first for _, part in parts}
+    kinds = {id(part.pod_class.cache_key_class): part.pod_class.cache_key_class for _, part in parts}
     kind_number = {class_id: number for number, class_id in enumerate(kinds)}
-    kind = [kind_number[id(part.pod_class.first)] for _, part in parts]
+    kind = [kind_number[id(part.pod_class.cache_key_class)] for _, part in parts]
     mask, score = _stack_kinds(
         context.feasibility, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
     )
@@ -249,7 +249,7 @@ def formulate(
     gathered: dict[int, str] = {}
     for number, key in batch.gathered.items():
         # A level that the PodGroup requires is the narrower rule. A gang with bound pods is pinned by these already.
-        if choices[number].required == NONE and gangs[number].fresh:
+        if choices[number].required == NONE and gangs[number].has_no_bound_pod:
             gathered[number] = key
             choices[number] = replace(
                 choices[number], required=context.levels.number_label(key, tables.node_table)
@@ -258,7 +258,7 @@ def formulate(
         nodes=ProblemNodes(
             # An overcommitted node offers nothing; a negative amount would free room elsewhere in sums.
             free=np.maximum(0, tables.free_resources()),
-            capacity=tables.capacity(),
+            capacity=tables.offered_capacity(),
             levels=context.levels.domains,
             partitions=tuple(batch.partitions),
         ),
@@ -282,11 +282,11 @@ def formulate(
             preferred=_ints([choice.preferred for choice in choices]),
             pinned=_ints(
                 [
-                    pinned(context, gang.members, choice.required, "")
+                    domain_of_bound_pods(context, gang.members, choice.required, "")
                     for gang, choice in zip(gangs, choices, strict=True)
                 ]
             ),
-            fresh=np.array([gang.fresh for gang in gangs], np.bool_),
+            fresh=np.array([gang.has_no_bound_pod for gang in gangs], np.bool_),
             allowed=np.array([number not in failures for number in range(len(gangs))], np.bool_),
         ),
         subgroups=ProblemSubgroups(
@@ -426,7 +426,7 @@ class _Subgroups:
                 self.gang.append(number)
                 self.need.append(max(0, sub.min_member - bound))
                 self.choices.append(choice)
-                self.pinned.append(pinned(context, gang.members, choice.required, sub.name))
+                self.pinned.append(domain_of_bound_pods(context, gang.members, choice.required, sub.name))
 
     def number(self, gang: int, subgroup: int) -> int:
         return self._first[gang] + subgroup if subgroup >= 0 else NONE
@@ -442,7 +442,7 @@ def _domains_of(context: SessionContext, members: PodGroupState, level: int, sub
     )
 
 
-def pinned(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
+def domain_of_bound_pods(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
     """Return the domain in which bound pods of a gang are already, the one with most pods; NONE for none.
 
     Args:

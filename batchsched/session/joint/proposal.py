@@ -182,7 +182,7 @@ class JointProposer:
         return replace(problem, gangs=replace(problem.gangs, allowed=allowed), cuts=(*problem.cuts, *cuts))
 
 
-def with_gang(
+def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
     """Return the outcome with one more gang, which was rejected before and has a place now."""

@@ -84,7 +84,7 @@ class EvictionConstraints:
             }
             self._rows[queue, r] = (limit, amount_by_unit)
 
-    def add_to(self, problem: VictimProblem) -> VictimProblem:
+    def apply_to(self, problem: VictimProblem) -> VictimProblem:
         """Return the problem with these limits."""
         rows = list(self._rows.values())
         entries = [

@@ -50,7 +50,7 @@ RECLAIMING_CLASSES: Final = frozenset({EntitlementClass.GUARANTEE, EntitlementCl
 """Entitlement classes that may reclaim. A borrowing gang may not: the two queues would evict each other in turn."""
 
 
-def run_start(members: PodGroupState) -> float:
+def start_of_first_pod(members: PodGroupState) -> float:
     """Return the start of a gang's first pod in seconds since 1970; infinity if no bound pod has started."""
     return min(
         (seconds(pod.status.start_time, math.inf) for pod, _ in members.bound.values()), default=math.inf
@@ -64,7 +64,9 @@ def may_be_evicted(members: PodGroupState, now: float) -> bool:
         return True
     min_runtime = group.spec.min_runtime_seconds
     # A gang of which no pod has started yet has run for no time at all: its start is infinity.
-    return group.spec.preemptible and not (min_runtime > 0 and now - run_start(members) < min_runtime)
+    return group.spec.preemptible and not (
+        min_runtime > 0 and now - start_of_first_pod(members) < min_runtime
+    )
 
 
 def list_never_preempting(snapshot: Snapshot) -> frozenset[str]:
@@ -175,7 +177,7 @@ class VictimCandidates:
                 members,
                 members.queue,
                 priorities[members.identity],
-                run_start(members),
+                start_of_first_pod(members),
                 partial(
                     self._units,
                     members,
@@ -214,7 +216,7 @@ class VictimCandidates:
         staying = [(pod, node) for _, (pod, node) in sorted(members.bound.items()) if _stays(pod, node)]
         surplus = self._surplus(members, [pod for pod, _ in staying])
         # An incomplete gang makes no progress, so that its eviction is nearly free: it goes before any complete gang.
-        if not members.count().complete:
+        if not members.gang_count().complete:
             factor = 0
         minimum = [(pod, node) for pod, node in staying if pod.key not in surplus]
         units = [
@@ -230,14 +232,14 @@ class VictimCandidates:
         if group is None or group.spec.disruption_mode != "Elastic":
             return frozenset()
         surplus = set()
-        count = members.count()
+        count = members.gang_count()
         for pod in sorted(staying, key=lambda pod: (-seconds(pod.status.start_time, math.inf), pod.key)):
             # A pod of a subGroup at its minimum is no surplus, although a pod after it, of another subGroup, may be.
-            count.count(pod, -1)
+            count.change_placed(pod, -1)
             if count.complete:
                 surplus.add(pod.key)
             else:
-                count.count(pod, 1)
+                count.change_placed(pod, 1)
         return frozenset(surplus)
 
     def _unit(
@@ -308,7 +310,7 @@ class EvictionEligibility:
         """Add an amount [R], negative for an eviction, to the usage of a queue and of its ancestors."""
         if self._standing is not None:
             shares = self._standing.shares
-            self._usage[shares.chain(shares.home(queue))] += amount
+            self._usage[shares.ancestors(shares.own_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
 
     def may_preempt(self, gang: PendingGang) -> bool:
@@ -347,10 +349,10 @@ class EvictionEligibility:
         # The surplus and the minimum of one gang are evicted as one workload, so that their amounts add up.
         lost_by_gang: dict[tuple[int, str], IntArray] = {}
         for unit in reclaimed:
-            key = shares.home(unit.members.queue), unit.members.identity
+            key = shares.own_row(unit.members.queue), unit.members.identity
             lost_by_gang[key] = lost_by_gang.get(key, np.zeros_like(unit.total)) + unit.total
         victims = [(row, amount) for (row, _), amount in lost_by_gang.items()]
-        reclaimer = shares.home(gang.queue)
+        reclaimer = shares.own_row(gang.queue)
         gains = self._gains(standing, gang)
         return all_permitted(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
 
@@ -366,7 +368,7 @@ class EvictionEligibility:
         if standing is None:
             return {}
         shares = standing.shares
-        reclaimer, row = shares.home(gang.queue), shares.home(queue)
+        reclaimer, row = shares.own_row(gang.queue), shares.own_row(queue)
         guarantee, fair = standing.entitled.guarantee, standing.entitled.fair
         gains = self._gains(standing, gang)
         guaranteed = ((self._usage[reclaimer] + gains <= guarantee[reclaimer]) | (gains == 0)).all()
@@ -380,7 +382,7 @@ class EvictionEligibility:
         """
         if gang.entitled is not EntitlementClass.GUARANTEE:
             return gang.needs
-        rows = standing.shares.chain(standing.shares.home(gang.queue))
+        rows = standing.shares.ancestors(standing.shares.own_row(gang.queue))
         guaranteed = (standing.entitled.guarantee[rows] > 0).any(axis=0)
         return np.where(guaranteed, gang.needs, 0)
 
@@ -389,7 +391,7 @@ class EvictionEligibility:
         if standing is None or not unit.total.any():
             return False
         shares = standing.shares.with_usage(self._usage)
-        reclaimer, victim = shares.home(gang.queue), shares.home(unit.members.queue)
+        reclaimer, victim = shares.own_row(gang.queue), shares.own_row(unit.members.queue)
         wish = ReclaimRequest(reclaimer, victim, self._gains(standing, gang), unit.total)
         return may_reclaim(shares, standing.entitled, standing.policies, wish)
 

@@ -65,7 +65,7 @@ class NominatedCapacity:
         ]
 
     @property
-    def not_in_table(self) -> list[tuple[Pod, int]]:
+    def missing_pods(self) -> list[tuple[Pod, int]]:
         """Nominated pods that the node table does not contain, with their node indexes."""
         return [
             nominee
@@ -82,7 +82,7 @@ class NominatedCapacity:
         """Return True if the gang has nominated pods."""
         return gang.members.identity in self._nominated
 
-    def split(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
+    def split_at_nominations(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
         """Yield the gangs in parts, so that the caller can add nominated pods between two parts.
 
         A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.

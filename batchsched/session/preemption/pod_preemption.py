@@ -83,7 +83,7 @@ class PodPreemption:
 
     def show_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
         """Return the class with this pod as its example, and with the pod's nomination of this session."""
-        return pod_class.showing(self._with_nomination(pod))
+        return pod_class.with_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:
         _, node = self._nominated.get(pod.key, (pod, -1))
@@ -113,9 +113,9 @@ class PodPreemption:
         shown = self._with_policy(gang, self._with_nomination(pod))
         handle = Handle(
             tables.pipeline,
-            pod_class.showing(shown),
+            pod_class.with_pod(shown),
             tables.node_table,
-            scan if allowed is None else scan.only(allowed),
+            scan if allowed is None else scan.restricted_to(allowed),
             self.nominations,
             Disruption(self._is_protected, self._budgets),
         )
@@ -205,7 +205,7 @@ class PodPreemption:
     def _evict(self, pod: Pod, gang: PendingGang) -> None:
         members = self._tables.gangs.get(identity_of(pod))
         self.evictions[pod.key] = state_eviction(pod, members, gang, PREEMPTED)
-        self._budgets = tuple(budget.without(pod) for budget in self._budgets)
+        self._budgets = tuple(budget.after_eviction_of(pod) for budget in self._budgets)
 
 
 def _nominated_pods(tables: SessionTables) -> Iterable[tuple[Pod, int]]:
@@ -223,8 +223,8 @@ def _all_pods(members: PodGroupState) -> list[Pod]:
 
 def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
     """Return True if the gang and its subGroups reach their minimums without the leaving pods."""
-    count: GangCount = members.count()
+    count: GangCount = members.gang_count()
     for key, (pod, _) in members.bound.items():
         if key in leaving:
-            count.count(pod, -1)
+            count.change_placed(pod, -1)
     return count.complete

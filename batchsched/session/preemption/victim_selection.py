@@ -181,7 +181,9 @@ class VictimSelection:
         if sum(len(plan.nodes) for plan in plans) < gang.need:
             return None
         # The statement does not know queue limits: proposals come from the solver otherwise, which does.
-        if self._context.quotas.lacking(self._tables, gang.members.owner, gang.needs, int(gang.fresh)):
+        if self._context.quotas.first_exceeded(
+            self._tables, gang.members.owner, gang.needs, int(gang.has_no_bound_pod)
+        ):
             return None
         # A refused gang leaves nothing on the table: `place_gang` rolls it back.
         placement = self._statement.place_gang(gang, plans)
@@ -244,7 +246,7 @@ class VictimSelection:
         # Victim sets that failed. A superset may still succeed, so that a cut excludes a set and its subsets only.
         cuts: tuple[IndexArray, ...] = ()
         for _ in range(MAX_ATTEMPTS_PER_GANG):
-            problem = constraints.add_to(replace(self._problem(formulation, options), cuts=cuts))
+            problem = constraints.apply_to(replace(self._problem(formulation, options), cuts=cuts))
             answer = choose_victims(problem, self._solver_budget, self._seed)
             # `verify_victims` shares no code with the solver; an answer that it rejects evicts nothing.
             if answer is None or verify_victims(problem, answer):
@@ -366,7 +368,7 @@ class VictimSelection:
                 quotas = quotas.release(self._tables, unit.members.owner, unit.total, int(unit.ends))
         return quotas
 
-    def annotate(self, refusal: Refusal) -> Refusal:
+    def add_eviction_count(self, refusal: Refusal) -> Refusal:
         """Return the refusal of a gang with the number of pods evicted for it, unchanged if it got no room."""
         pods = self.evicted_pods.get(refusal.pod_group)
         if pods is None:
@@ -386,7 +388,7 @@ class VictimSelection:
             for pod, _ in unit.pods:
                 self.evictions.append(state_eviction(pod, unit.members, gang, option.reason))
                 # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
-                self._budgets = tuple(budget.without(pod) for budget in self._budgets)
+                self._budgets = tuple(budget.after_eviction_of(pod) for budget in self._budgets)
         requests = [self._tables.request_vectors(placed.pod)[0] for placed in placement.placed]
         self._eligibility.add_usage(gang.queue, np.sum(requests, axis=0))
         self.nominated += [(placed.pod, placed.node) for placed in placement.placed]

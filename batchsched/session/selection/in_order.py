@@ -269,7 +269,7 @@ class InOrderProposer:
             bool(problem.rows or formulation.failures)
             or len(problem.quotas.gangs) > 0
             or gang.need <= 0
-            or not gang.fresh
+            or not gang.has_no_bound_pod
         )
         has_levels = len(problem.subgroups.gang) > 0 or bool((problem.gangs.required >= 0).any())
         feasibility = self._context.feasibility

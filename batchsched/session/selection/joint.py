@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.joint.proposal import JointOutcome, JointProposer, with_gang
+from batchsched.session.joint.proposal import JointOutcome, JointProposer, add_rescued_gang
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.refusals import explain_refused_gangs, refuse_out_of_turn
 from batchsched.session.reservations import ReservedHead
@@ -35,10 +35,10 @@ class JointWindowProposer:
         context = run.context()
         unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
         builder.head = ReservedHead.choose(
-            context, unnominated, builder.placements, run.sticky, nominated.not_in_table
+            context, unnominated, builder.placements, run.sticky, nominated.missing_pods
         )
         for window in self._windows(gangs):
-            for part in nominated.split(window):
+            for part in nominated.split_at_nominations(window):
                 context = self._select_window(context, self._startable(part))
                 # From the next tier on, room is kept for nominated pods of this part that got no place.
                 context = context.spend(nominated.keep_unplaced(part, builder.placements))
@@ -136,5 +136,5 @@ class JointWindowProposer:
             if head is not None and head.restricts(gang):
                 continue
             if placer.place_gang(gang) is None:
-                outcome = with_gang(formulation, outcome, number, placer.placements[-1])
+                outcome = add_rescued_gang(formulation, outcome, number, placer.placements[-1])
         return outcome

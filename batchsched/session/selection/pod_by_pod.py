@@ -23,7 +23,7 @@ from batchsched.framework.preemption import Handle, filter_with_nominations, mes
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
-from batchsched.session.joint.formulation import SessionContext, pinned
+from batchsched.session.joint.formulation import SessionContext, domain_of_bound_pods
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals import (
     refuse_at_permit,
@@ -58,7 +58,10 @@ class DomainFence:
         )
         names = {-1: ""} | {index: sub.name for index, sub in enumerate(group.spec.sub_groups)}
         levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
-        pins = {index: pinned(context, gang.members, level, names[index]) for index, level in levels.items()}
+        pins = {
+            index: domain_of_bound_pods(context, gang.members, level, names[index])
+            for index, level in levels.items()
+        }
         return cls(context.levels.domains, levels, pins)
 
     def allows(self, subgroup: int) -> BoolArray | None:
@@ -70,7 +73,7 @@ class DomainFence:
             allowed = inside if allowed is None else allowed & inside
         return allowed
 
-    def enter(self, subgroup: int, node: int) -> None:
+    def restrict_to_node(self, subgroup: int, node: int) -> None:
         """Restrict the fence to the domains of a node."""
         for index in {-1, subgroup} & set(self._levels):
             self._pins[index] = int(self._domains[self._levels[index]][node])
@@ -200,7 +203,7 @@ class PodByPodPlacer:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
         no_requests = np.zeros(len(self._tables.node_table.resources), np.int64)
         trial = PodTrial(GangPlacement(gang), fence, no_requests)
-        trial.queue = self._exceeded_queue(gang, no_requests, int(gang.fresh))
+        trial.queue = self._exceeded_queue(gang, no_requests, int(gang.has_no_bound_pod))
         if trial.queue:
             return trial
         try:
@@ -218,7 +221,7 @@ class PodByPodPlacer:
         """Return the queue with a limit below these requests [R] or this number of gangs, "" for none."""
         if not self._quotas.limits:
             return ""
-        return self._quotas.lacking(self._tables, gang.members.owner, used, gangs)
+        return self._quotas.first_exceeded(self._tables, gang.members.owner, used, gangs)
 
     def _place_pod(self, trial: PodTrial, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node with the highest score, the first of equals; return whether it has a place."""
@@ -228,8 +231,8 @@ class PodByPodPlacer:
         if exceeded_queue:
             trial.queue = exceeded_queue
             return False
-        pod_class = part.pod_class.showing(pod) if pipeline.looks_at(pod) else part.pod_class
-        results = self._tables.result_cache.of(part.pod_class)
+        pod_class = part.pod_class.with_pod(pod) if pipeline.reads_whole_pod(pod) else part.pod_class
+        results = self._tables.result_cache.of_class(part.pod_class)
         allowed = trial.fence.allows(part.subgroup)
         scan = self._filter(pipeline.scan(pod_class, table, results), pod_class, pod, allowed)
         feasible = results.feasible_nodes(scan.fits if allowed is None else scan.fits & allowed)
@@ -246,7 +249,7 @@ class PodByPodPlacer:
         self._statement.reserve_pods(trial.placement, plan, scan.state)
         if not trial.placement.refusal.ok:
             return False
-        trial.fence.enter(part.subgroup, node)
+        trial.fence.restrict_to_node(part.subgroup, node)
         trial.used = used
         return True
 
@@ -258,11 +261,11 @@ class PodByPodPlacer:
         if self._preemption is not None and self._preemption.nominations.pods:
             shown = self._preemption.show_nomination(pod_class, pod)
             handle = Handle(tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations)
-            extend = partial(tables.pipeline.extended, pod_class, table=tables.node_table)
+            extend = partial(tables.pipeline.after_extenders, pod_class, table=tables.node_table)
             return filter_with_nominations(handle, extend, allowed, self._sampling)
         if self._sampling is not None:
-            scan = self._sampling.narrowed(scan, allowed)
-        return tables.pipeline.extended(pod_class, scan, tables.node_table)
+            scan = self._sampling.limit_to_sample(scan, allowed)
+        return tables.pipeline.after_extenders(pod_class, scan, tables.node_table)
 
 
 class PodByPodProposer:

@@ -83,7 +83,7 @@ class PodGroupState:
     cache: GangCache = field(default_factory=GangCache)
 
     @property
-    def alone(self) -> bool:
+    def is_single_pod(self) -> bool:
         """True for a pod without a PodGroup."""
         return is_single_pod(self.identity)
 
@@ -131,16 +131,16 @@ class PodGroupState:
     @property
     def partially_bound(self) -> bool:
         """True if some pods are bound, but fewer than the minimum: a bind failed, or a node was lost."""
-        return bool(self.staying_pods) and self.need > 0
+        return bool(self.staying_pods) and self.missing_required > 0
 
     @property
-    def need(self) -> int:
+    def missing_required(self) -> int:
         """The number of pods that must still be placed for the minimums of the gang and of its subGroups."""
         gang_need = max(0, self.minimum - len(self.staying_pods))
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
         # Each subGroup has a minimum of its own: enough pods in sum may still lack some of one subGroup.
-        count = self.count()
+        count = self.gang_count()
         subgroup_need = sum(
             max(0, minimum - count.sub_placed[name]) for name, minimum in count.sub_minimum.items()
         )
@@ -154,12 +154,12 @@ class PodGroupState:
         return min((seconds(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0)
 
     @property
-    def incomplete(self) -> bool:
+    def is_incomplete(self) -> bool:
         """True for a PodGroup with fewer pods than its minimums and none pending."""
-        return self.group is not None and not self.pending and not self.count().possible
+        return self.group is not None and not self.pending and not self.gang_count().possible
 
     @property
-    def end(self) -> float:
+    def expected_end(self) -> float:
         """Seconds since 1970 at which the first bound pod is expected to end; infinity without an estimate."""
         estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
         if estimate is None:
@@ -176,7 +176,7 @@ class PodGroupState:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
-    def count(self) -> GangCount:
+    def gang_count(self) -> GangCount:
         """Count the pods for plugins; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
@@ -225,7 +225,7 @@ class PlacedPodCounts:
         """Return the record of a gang, None for one that does not exist."""
         return self._gangs.get(identity)
 
-    def of(self, pod: Pod) -> GangCount:
+    def of_pod(self, pod: Pod) -> GangCount:
         """Return the count of a pod's gang."""
         identity = identity_of(pod)
         return self._counts.get(identity) or self.of_members(self._gangs[identity])
@@ -234,12 +234,12 @@ class PlacedPodCounts:
         """Return the count of a gang."""
         count = self._counts.get(members.identity)
         if count is None:
-            count = self._counts[members.identity] = members.count()
+            count = self._counts[members.identity] = members.gang_count()
         return count
 
     def of_gang(self, pod: Pod) -> GangCount | None:
         """Return the count of a pod's gang, None for the nameless example of a class that several gangs share."""
-        return self.of(pod) if pod.metadata.name else None
+        return self.of_pod(pod) if pod.metadata.name else None
 
     def forget(self, identity: str) -> None:
         """Drop the count of a gang after its pods changed; the next reader counts again."""
@@ -320,7 +320,7 @@ class PendingGang:
         return self.created, self.key, self.members.identity
 
     @property
-    def fresh(self) -> bool:
+    def has_no_bound_pod(self) -> bool:
         """True if no pod of the gang is bound yet."""
         return not self.members.bound and not self.follows
 
@@ -364,7 +364,7 @@ class RunningGang:
     terminating: bool = False
 
     @classmethod
-    def of(
+    def with_end(
         cls,
         end: float,
         nodes: Sequence[int],

@@ -108,7 +108,7 @@ class PendingGangs:
         self._next_arrival = len(slots)
         self._arrivals_in_order = True
 
-    def drop(self, members: PodGroupState) -> None:
+    def remove(self, members: PodGroupState) -> None:
         """Remove a gang, if it is pending."""
         if members.slot < 0:
             return

@@ -49,7 +49,7 @@ class PodSpecIndex:
         self.failing = False
         """True if a plugin failed over some spec."""
 
-    def of(self, pod: Pod) -> PodSpecInfo:
+    def info_of(self, pod: Pod) -> PodSpecInfo:
         """Return the info of a pod's spec; its requests do not include in-place resizes.
 
         Raises:
@@ -82,11 +82,11 @@ class PodSpecIndex:
 
     def requests(self, pod: Pod) -> dict[str, int]:
         """Return what a pod requests on its node now, including in-place resizes."""
-        return requests(pod) if resized(pod) else self.of(pod).requests
+        return requests(pod) if resized(pod) else self.info_of(pod).requests
 
     def nonzero(self, pod: Pod) -> tuple[int, int]:
         """Return milli-CPU and bytes of a pod for scoring, including in-place resizes."""
-        return nonzero_requests(pod) if resized(pod) else self.of(pod).nonzero
+        return nonzero_requests(pod) if resized(pod) else self.info_of(pod).nonzero
 
 
 def has_own_volume(pod: Pod) -> bool:
@@ -176,7 +176,7 @@ class PodClassTable:
         A label tells pods apart from the moment on at which some selector reads it.
         """
         # Classes are kept across sessions, so a label that nothing read before may have been left out of them.
-        label_keys = self._specs.of(pod).label_keys
+        label_keys = self._specs.info_of(pod).label_keys
         if label_keys <= self._label_keys:
             return False
         self._label_keys |= label_keys
@@ -191,7 +191,7 @@ class PodClassTable:
         cached = self._request_vectors.get(id(pod.spec))
         if cached is not None and not resized(pod):
             return cached
-        info = self._specs.of(pod)
+        info = self._specs.info_of(pod)
         requests = np.zeros(len(self._columns), np.int64)
         requests[0] = 1
         for resource, amount in self._specs.requests(pod).items():
@@ -217,7 +217,7 @@ class PodClassTable:
 
     def class_of(self, pod: Pod, priority: int) -> PodClass:
         """Return the class of a pod; pods that no plugin can tell apart share it."""
-        info = self._specs.of(pod)
+        info = self._specs.info_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
         kind = (pod.metadata.namespace, info.signature, visible_metadata)
         identity = (*kind, priority, own_gang)
@@ -226,9 +226,11 @@ class PodClassTable:
             requests, _ = self.request_vectors(pod)
             # Where a plugin or an extender may read anything, it gets a real pod; otherwise one without a name, so
             # that no plugin can depend on which pod of the class happens to come first.
-            reads_whole_pod = own_gang or self._pipeline.reads_all or self._pipeline.extenders.interested(pod)
+            reads_whole_pod = (
+                own_gang or self._pipeline.reads_all or self._pipeline.extenders.is_interested(pod)
+            )
             example = pod if reads_whole_pod else representative_pod(pod, visible_metadata)
-            pod_class = PodClass.of(example, requests, info.nonzero, priority)
+            pod_class = PodClass.of_pod(example, requests, info.nonzero, priority)
             if not self._pipeline.reads_priority and not reads_whole_pod:
                 first = self._first_of_kind.setdefault((*kind, own_gang), pod_class)
                 pod_class = replace(pod_class, kin=first) if first is not pod_class else pod_class
@@ -269,7 +271,7 @@ class PodClassTable:
         labels = pod.metadata.labels
         keys = sorted(labels) if self._reads_all_labels and labels else self._sorted_label_keys
         visible = tuple((key, labels.get(key)) for key in keys) if labels and keys else ()
-        if self._pipeline.extenders and self._pipeline.extenders.interested(pod):
+        if self._pipeline.extenders and self._pipeline.extenders.is_interested(pod):
             visible += (*sorted((labels or {}).items()), *sorted((pod.metadata.annotations or {}).items()))
         return visible
 
@@ -280,6 +282,6 @@ class PodClassTable:
         a volume of its own is different from all others to the volume plugins.
         """
         members = self._counts.members_of(identity_of(pod))
-        if members is None or (self._counts.of(pod).possible and not has_own_volume(pod)):
+        if members is None or (self._counts.of_pod(pod).possible and not has_own_volume(pod)):
             return ""
         return members.identity

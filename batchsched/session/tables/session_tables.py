@@ -89,7 +89,7 @@ class SessionTables:
         """Gangs with a nominated pending pod, by identity."""
         self.share_resources = share_resources(self.node_table.resources)
         self._unaccounted = np.array(
-            [pipeline.leaves_out(name) for name in self.node_table.resources], np.bool_
+            [pipeline.ignores_resource(name) for name in self.node_table.resources], np.bool_
         )
         """[R] resources that an extender accounts for instead of the nodes."""
         self._sum_nodes()
@@ -106,7 +106,7 @@ class SessionTables:
         """Return all resources that nodes offer or pods request, the common ones first."""
         names: set[str] = set()
         for node in snapshot.nodes:
-            names.update(node.offered)
+            names.update(node.allocatable_quantities)
         for pod in snapshot.pods:
             names.update(self.specs.requests(pod))
         return (*LEADING, *sorted(names - set(LEADING)))
@@ -269,11 +269,11 @@ class SessionTables:
             if members.pending:
                 self.pending_gangs.put(self.pending_gang(members))
             else:
-                self.pending_gangs.drop(members)
+                self.pending_gangs.remove(members)
             is_nominated = any(pod.status.nominated_node_name for pod in members.pending.values())
             indexes = (
                 (self.running, bool(members.bound)),
-                (self.incomplete, members.incomplete),
+                (self.incomplete, members.is_incomplete),
                 (self.nominated, is_nominated),
             )
             for index, belongs in indexes:
@@ -286,7 +286,7 @@ class SessionTables:
                 del self.gangs[identity]
         self._changed.clear()
 
-    def capacity(self) -> IntArray:
+    def offered_capacity(self) -> IntArray:
         """[N, R] what the nodes offer; unbounded for resources that an extender accounts for."""
         return self._unbounded_where_unaccounted(self.node_table.allocatable)
 
@@ -309,7 +309,7 @@ class SessionTables:
             # Largest requests first: they have the fewest nodes to choose from.
             parts = tuple(sorted(parts, key=lambda part: -self.dominant_share(part.pod_class.requests)))
         estimate = group.spec.expected_runtime_seconds if group is not None else None
-        need = members.need
+        need = members.missing_required
         members.cache.pending = PendingGang(
             members=members,
             queue=members.queue,
@@ -327,8 +327,8 @@ class SessionTables:
         """Return what the bound pods of a gang use on which nodes, and when they are expected to end."""
         if members.cache.running is None:
             bound = [(pod, node) for pod, node in members.bound.values() if node >= 0]
-            members.cache.running = RunningGang.of(
-                members.end,
+            members.cache.running = RunningGang.with_end(
+                members.expected_end,
                 [node for _, node in bound],
                 [self.request_vectors(pod)[0] for pod, _ in bound],
                 len(self.node_table.resources),

@@ -49,7 +49,7 @@ class FreeCapacity:
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
-    def fit(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
+    def count_fitting(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
         """Return the pods of a class that fit on each node by capacity and mask alone, [N], or [M] for given nodes."""
         mask = self.usable(class_index)
         if nodes is not None:
@@ -77,7 +77,7 @@ class FreeCapacity:
         Returns:
           how many pods were placed.
         """
-        room = self.quotas.room(self._gang[class_index], self.slots.needs[class_index], want)
+        room = self.quotas.admitted_pods(self._gang[class_index], self.slots.needs[class_index], want)
         if room <= 0 or (whole and room < want):
             return 0
         # Lower limits first: pods beyond them must not take the room that another domain of the row still lacks.
@@ -93,7 +93,7 @@ class FreeCapacity:
     def _place_minima(self, class_index: int, want: int, nodes: IntArray | None) -> int:
         """Fill AT_LEAST rows first (the other domains of a topology spread constraint), domain by domain."""
         placed = 0
-        for domain, lack in self.rows.minima(class_index):
+        for domain, lack in self.rows.unmet_minimums(class_index):
             for d in np.flatnonzero(lack).tolist():
                 inside = np.flatnonzero(domain == d) if nodes is None else nodes[domain[nodes] == d]
                 if placed < want and inside.size:
@@ -130,29 +130,29 @@ class FreeCapacity:
     ) -> tuple[IntArray, IntArray]:
         """Return the nodes on which up to `want` pods would be placed, and how many pods on each."""
         where = self.open_nodes(class_index, nodes)
-        if len(where) >= want and not self._held_back(class_index) and not self.slots.phased(class_index):
+        if len(where) >= want and not self._held_back(class_index) and not self.slots.is_phased(class_index):
             # Every node takes at least one pod, so `want` nodes are enough.
             where = where[self.slots.order(class_index, self.free, where, want)]
-            counts = _up_to(self.fit(class_index, where), want)
+            counts = _up_to(self.count_fitting(class_index, where), want)
             ascending = where[: len(counts)].argsort()
             return where[ascending], counts[ascending]
-        fit = self.fit(class_index, where)
+        fit = self.count_fitting(class_index, where)
         if whole and int(fit.sum()) < want:
             return _NOWHERE, _NOWHERE
         limited = class_index in self.rows.of_class
         missing, taken = want, np.zeros(len(fit), np.int64)
-        for cap in self.slots.phases(class_index, self.free, where, fit):
+        for cap in self.slots.phase_limits(class_index, self.free, where, fit):
             used, caps = self._take(class_index, where, cap - taken, missing)
             taken[used] += caps
             missing -= int(caps.sum())
             if limited and used.size:
-                self.rows.charge(class_index, where[used], caps)
+                self.rows.add_pods(class_index, where[used], caps)
             if missing <= 0:
                 break
         used = taken.nonzero()[0]
         where, counts = where[used], taken[used]
         if limited:  # undo the charges of the phases: `put` charges the rows again
-            self.rows.charge(class_index, where, -counts)
+            self.rows.add_pods(class_index, where, -counts)
         return where, counts
 
     def open_nodes(self, class_index: int, nodes: IntArray | None) -> IntArray:
@@ -199,15 +199,15 @@ class FreeCapacity:
     def apply(self, entry: TrailEntry, sign: int = 1) -> None:
         """Place the pods of an entry, or take its gang; with sign -1, undo it without a change of the trail."""
         if entry.class_index < 0:
-            self.quotas.take(entry.gang, sign)
-            self.rows.take(entry.gang, sign)
+            self.quotas.add_gang(entry.gang, sign)
+            self.rows.set_gang(entry.gang, sign)
         else:
             for r, amount in self.slots.needs[entry.class_index]:
                 self.free[r][entry.nodes] -= entry.counts * (amount * sign)
             self.waiting[entry.class_index] -= sign * entry.pods
-            self.quotas.charge(entry.gang, self.slots.needs[entry.class_index], sign * entry.pods)
+            self.quotas.add_pods(entry.gang, self.slots.needs[entry.class_index], sign * entry.pods)
             if self.rows.rows:
-                self.rows.charge(entry.class_index, entry.nodes, entry.counts * sign)
+                self.rows.add_pods(entry.class_index, entry.nodes, entry.counts * sign)
         # An undone entry has been removed from the trail by the caller.
         if sign > 0:
             self.trail.append(entry)
@@ -240,7 +240,7 @@ class FreeCapacity:
             cut_back(unchanged)
         return withdrawn
 
-    def triples(self) -> tuple[IndexArray, IndexArray, IndexArray]:
+    def placements(self) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Return all placements, [P] each: classes, nodes, counts, sorted, one triple per class and node."""
         entries = [entry for entry in self.trail if entry.class_index >= 0]
         if not entries:

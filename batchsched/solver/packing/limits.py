@@ -47,7 +47,7 @@ class QuotaLedger:
         """Tell whether any quota may refuse the gang."""
         return bool(self._of_gang[gang])
 
-    def room(self, gang: int, required_pods: tuple[tuple[int, int], ...], want: int) -> int:
+    def admitted_pods(self, gang: int, required_pods: tuple[tuple[int, int], ...], want: int) -> int:
         """Return how many of `want` pods with these needs the gang's quotas admit."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
@@ -56,7 +56,7 @@ class QuotaLedger:
                     want = max(0, remaining[r] // amount)
         return want
 
-    def charge(self, gang: int, required_pods: tuple[tuple[int, int], ...], pods: int) -> None:
+    def add_pods(self, gang: int, required_pods: tuple[tuple[int, int], ...], pods: int) -> None:
         """Count pods against the gang's quotas; a negative number returns them."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
@@ -68,7 +68,7 @@ class QuotaLedger:
         """Tell whether one more fresh gang may be taken."""
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
-    def suffices(self, gang: int) -> bool:
+    def admits_minimum(self, gang: int) -> bool:
         """Tell whether the quotas leave the least amounts that the gang needs, if none of its pods is placed yet."""
         return all(
             amount <= 0 or amount <= available
@@ -76,7 +76,7 @@ class QuotaLedger:
             for amount, available in zip(self._least[gang], self.remaining[q], strict=False)
         )
 
-    def take(self, gang: int, sign: int) -> None:
+    def add_gang(self, gang: int, sign: int) -> None:
         """Count the gang itself (sign 1) or return it (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
@@ -123,7 +123,7 @@ class RowLedger:
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(required_pods(problem) == 0).tolist():
-            self.take(g, 1)
+            self.set_gang(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [
             np.maximum(row.right, left_side)
@@ -132,12 +132,12 @@ class RowLedger:
             for row, left_side in zip(self.rows, self.left_side, strict=True)
         ]
 
-    def take(self, gang: int, sign: int) -> None:
+    def set_gang(self, gang: int, sign: int) -> None:
         """Set the gang's y to 1 (sign 1), or back to 0 (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
 
-    def charge(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
+    def add_pods(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
         """Count pods of a class on nodes; negative counts undo it."""
         for i, coefficient in self.of_class.get(class_index, ()):
             domain = self.domains[i][nodes]
@@ -154,7 +154,7 @@ class RowLedger:
             caps = _clip_to_domains(caps, self.domains[i][nodes], room)
         return caps
 
-    def minima(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
+    def unmet_minimums(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
         """Return for each AT_LEAST row of the class the nodes' domains, and how many pods each domain still lacks."""
         result = []
         for i, coefficient in self.of_class.get(class_index, ()):
@@ -165,7 +165,7 @@ class RowLedger:
                     result.append((self.domains[i], lack))
         return result
 
-    def holds(self, gang: int) -> bool:
+    def is_satisfied(self, gang: int) -> bool:
         """Tell whether every row that concerns the gang is satisfied."""
         for i in self.touching.get(gang, ()):
             over = self.left_side[i] - self.right[i]

@@ -55,7 +55,7 @@ class NodeOrder:
         self._amounts_per_device = self._device_company(problem)
         self._score: dict[int, IntArray | None] = {}
 
-    def dominant(self, class_index: int) -> float:
+    def dominant_share(self, class_index: int) -> float:
         """Return the largest share of an average node that one pod of a class takes: how hard it is to place."""
         return self._dominant[class_index]
 
@@ -76,11 +76,13 @@ class NodeOrder:
                 result.append((r, company))
         return result
 
-    def phased(self, class_index: int) -> bool:
+    def is_phased(self, class_index: int) -> bool:
         """Tell whether a node may be filled in more than one phase; otherwise all pods that fit are placed at once."""
         return not self.plain and (bool(self._amounts_per_device) or self.device_of[class_index] >= 0)
 
-    def phases(self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray) -> Iterator[IntArray]:
+    def phase_limits(
+        self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
+    ) -> Iterator[IntArray]:
         """Yield growing upper limits per node: the pods that may be placed before the next larger slot is broken.
 
         Args:

@@ -71,7 +71,7 @@ def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
     device = slots.device_of[class_index]
     return (
         -int(slots.demand[class_index, device]) if device >= 0 else 0,
-        -slots.dominant(class_index),
+        -slots.dominant_share(class_index),
         class_index,
     )
 
@@ -156,7 +156,7 @@ class Packing:
         if self.taken[gang] or not problem.gangs.allowed[gang]:
             return None
         # The cheap tests first: most refusals of a full cluster are decided without a look at the nodes.
-        if not room.quotas.admits(gang) or not room.quotas.suffices(gang):
+        if not room.quotas.admits(gang) or not room.quotas.admits_minimum(gang):
             return None
         members = self.members(gang)
         need = self.needs[gang]
@@ -166,7 +166,7 @@ class Packing:
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
         room.take(gang)
         if (self._in_domains(gang, members) if members.levelled else self._minimum(members, need, None)) and (
-            not room.rows.rows or room.rows.holds(gang)
+            not room.rows.rows or room.rows.is_satisfied(gang)
         ):
             self.taken[gang] = True
             return room.trail[mark:]
@@ -202,7 +202,7 @@ class Packing:
             got = self.room.place(class_index, want, cell)
         else:
             got = self._surplus_where_most_fit(gang, part, class_index, want, check)
-        if check and self.room.rows.rows and got and not self.room.rows.holds(gang):
+        if check and self.room.rows.rows and got and not self.room.rows.is_satisfied(gang):
             self.room.rollback(mark)
             return 0
         return got
@@ -225,7 +225,7 @@ class Packing:
             nodes = inner if nodes is None else np.intersect1d(nodes, inner, assume_unique=True)
         return nodes, True
 
-    def cell_of(self, class_index: int) -> IntArray | None:
+    def allowed_nodes(self, class_index: int) -> IntArray | None:
         """Return the nodes that a class may use by the domains chosen for its gang and part; None for all nodes."""
         gang = int(self.problem.classes.gang[class_index])
         part = next(part for part in self.members(gang).parts if class_index in part.classes)
@@ -399,7 +399,7 @@ class Packing:
         size = int(ids.max(initial=-1)) + 1
         nodes = self.room.open_nodes(class_index, cell)
         nodes = nodes[ids[nodes] >= 0]
-        total = np.bincount(ids[nodes], weights=self.room.fit(class_index, nodes), minlength=size)
+        total = np.bincount(ids[nodes], weights=self.room.count_fitting(class_index, nodes), minlength=size)
         return total.astype(np.int64)
 
     def fitting_domains(
@@ -437,7 +437,7 @@ class Packing:
         order = np.argsort(-share, kind="stable")
         return [int(d) for d in order if share[d] > 0]
 
-    def gather(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
+    def place_on_few_domains(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
         """Place up to `want` pods of a class on few domains of a level; return how many were placed.
 
         Domains that already have pods of the gang come first, then the tightest that holds the rest, else the
@@ -490,7 +490,7 @@ class Packing:
 
     def to_solution(self, stage: str) -> Solution:
         """Return what is placed as a solution of this stage, with the crude bound."""
-        classes, nodes, counts = self.room.triples()
+        classes, nodes, counts = self.room.placements()
         value = tier_values(self.problem, classes, counts)
         bound = np.maximum(value, max_tier_values(self.problem))
         return Solution(classes, nodes, counts, self.taken.copy(), value, bound, stage)

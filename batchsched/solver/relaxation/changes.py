@@ -178,8 +178,8 @@ def _nodes(problem: Problem, change: NodeChange) -> Problem:
     new = added_nodes(problem, change)
     return replace(
         problem,
-        nodes=problem.nodes.joined(new.nodes),
-        kinds=problem.kinds.joined(new.kinds),
+        nodes=problem.nodes.concatenate(new.nodes),
+        kinds=problem.kinds.concatenate(new.kinds),
         rows=tuple(_grown(row, change.like, change.count) for row in problem.rows),
     )
 

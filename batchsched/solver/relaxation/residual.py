@@ -56,7 +56,7 @@ class FitCounts:
     minimum: IntArray
 
     @property
-    def short(self) -> IntArray:
+    def shortfall(self) -> IntArray:
         """Pods that do not fit, [D, C]."""
         return self.minimum - self.placed
 
@@ -68,7 +68,7 @@ class FitCounts:
     @property
     def best_domain(self) -> int:
         """Position among `domains` of the one that lacks the fewest pods."""
-        return int(np.argmin(self.short.sum(axis=1)))
+        return int(np.argmin(self.shortfall.sum(axis=1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +164,7 @@ class ResidualProblem:
         if level != NONE and (domain < 0 or pinned not in (NONE, domain)):
             return False
         position = (counts.domains == domain).nonzero()[0]
-        short = counts.short[position[0]] if len(position) else counts.minimum
+        short = counts.shortfall[position[0]] if len(position) else counts.minimum
         nodes, first = np.arange(len(added.nodes.free)), np.zeros(1, np.int64)
         placed = _fill(added, nodes, first, short, self._largest_first)
         return bool(placed.sum() >= short.sum())
@@ -389,12 +389,12 @@ class ResidualProblem:
         counts = self.fit_counts
         best, demand = counts.best_domain, self.problem.classes.demand
         amounts = np.zeros(demand.shape[1], np.int64)
-        for class_index in np.flatnonzero(counts.short[best] > 0).tolist():
+        for class_index in np.flatnonzero(counts.shortfall[best] > 0).tolist():
             request = demand[class_index]
             scarce = self._scarce_resources(class_index)
             amounts += (
                 np.where(scarce if scarce.any() else request > 0, request, 0)
-                * counts.short[best, class_index]
+                * counts.shortfall[best, class_index]
             )
         return amounts
 

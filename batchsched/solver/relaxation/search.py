@@ -286,7 +286,7 @@ def _estimates(
     """One estimate for each node type, in the domain where the fewest nodes are needed."""
     problem, passes, needed = residual.problem, residual.passing_nodes(), residual.minimum > 0
     total = np.maximum(problem.nodes.capacity.sum(axis=0), 1)
-    short = np.maximum(counts.short, 0)
+    short = np.maximum(counts.shortfall, 0)
     if not needed.any() or not len(short):
         return
     largest = problem.classes.demand[needed].max(axis=0)

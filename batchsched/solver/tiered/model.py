@@ -65,7 +65,7 @@ class CandidateDomains:
             if a != b
         }
 
-    def areas(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
+    def enclosing_domains(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
         """Return the domain itself and every domain of another level that contains all of it."""
         result = [(level, domain)]
         for other in range(len(self._problem.nodes.levels)):
@@ -126,7 +126,7 @@ class CandidateDomains:
             return [DomainCell((), nodes)]
         cells = []
         for domain in domains:
-            nodes, areas = self._packing.domain_nodes(level, domain), self.areas(level, domain)
+            nodes, areas = self._packing.domain_nodes(level, domain), self.enclosing_domains(level, domain)
             if outer is not None:
                 nodes = np.intersect1d(nodes, outer.nodes, assume_unique=True)
                 areas = tuple(dict.fromkeys(areas + outer.areas))
@@ -369,7 +369,7 @@ class TieredModel(LinearModel):
     def _levels(self, loads: IntArray, nodes: IntArray) -> None:
         """Add the slot rows of one domain that can be violated at all."""
         pods = self.problem.classes.count[self.class_index[loads]].astype(np.int64)
-        for level in self.supply.rows(self.class_index[loads], pods, nodes):
+        for level in self.supply.violable_rows(self.class_index[loads], pods, nodes):
             self.row(loads, level.factors, -HIGHEST, level.right)
 
     # ------------------------------------------------------------------------------------ values

@@ -95,7 +95,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     fit = np.empty((len(first), len(problem.nodes.free)), np.int64)
     for row, class_index in enumerate(first.tolist()):
-        fit[row] = room.fit(class_index)
+        fit[row] = room.count_fitting(class_index)
         if not room.slots.needs[
             class_index
         ]:  # pods that take nothing: as many as there are of the largest class
@@ -136,7 +136,7 @@ class PoolSupply:
         self.units = [self._unit(column) for column in self.demand.T]
         every = np.arange(len(self.demand))
         self._smallest = [
-            self.sizes(r, every)[:PAIRED_CPU_AMOUNTS].tolist() for r in range(self.demand.shape[1])
+            self.slot_sizes(r, every)[:PAIRED_CPU_AMOUNTS].tolist() for r in range(self.demand.shape[1])
         ]
 
     @staticmethod
@@ -147,7 +147,7 @@ class PoolSupply:
         common = int(np.gcd.reduce(sizes))
         return max(common, int(sizes.mean()) // 4096, 1)
 
-    def sizes(self, resource: int, classes: IntArray) -> IntArray:
+    def slot_sizes(self, resource: int, classes: IntArray) -> IntArray:
         """Return the sizes that form slot rows for these classes: their distinct requests, and the common unit."""
         sizes = np.unique(self.demand[classes, resource])
         sizes = sizes[sizes > 0]
@@ -156,12 +156,12 @@ class PoolSupply:
         unit = self.units[resource]
         return np.unique(np.append(sizes, unit)) if sizes.size else sizes
 
-    def of(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
+    def total_slots(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
         """Return Σ_n floor(free_n / s) over the nodes, for each size."""
         held: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
         return held
 
-    def rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
+    def violable_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Yield every slot row of an area that can be violated at all.
 
         Args:
@@ -176,10 +176,10 @@ class PoolSupply:
         """
         demand = self.demand[classes]
         for r in range(demand.shape[1]):
-            sizes = self.sizes(r, classes)
+            sizes = self.slot_sizes(r, classes)
             if not sizes.size:
                 continue
-            right = self.of(r, sizes, nodes)
+            right = self.total_slots(r, sizes, nodes)
             factors = demand[:, r][None, :] // sizes[:, None]
             for i in np.flatnonzero(factors @ most > right).tolist():
                 yield SlotRow(factors[i], int(right[i]), (r, int(sizes[i])))

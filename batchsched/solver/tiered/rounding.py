@@ -108,7 +108,9 @@ class GangEjection:
             if amount:
                 held[entry.gang] += amount * int(entry.counts[usable[entry.nodes]].sum())
         # Pods that fit already need no other gang's room.
-        lacking = [max(0, packing.room.waiting[c] - int(packing.room.fit(c, nodes).sum())) for c in classes]
+        lacking = [
+            max(0, packing.room.waiting[c] - int(packing.room.count_fitting(c, nodes).sum())) for c in classes
+        ]
         goal = int(
             sum(
                 max(1, pods) * slots.demand[c, resource]
@@ -298,7 +300,7 @@ def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
         key = (
             len(problem.nodes.free) if nodes is None else len(nodes),
             -int(slots.demand[class_index, device]) if device >= 0 else 0,
-            -slots.dominant(class_index),
+            -slots.dominant_share(class_index),
             class_index,
         )
         keyed_orders.append(
@@ -319,7 +321,7 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
     level = int(problem.subgroups.preferred[part]) if part != NONE else NONE
     level = int(problem.gangs.preferred[gang]) if level == NONE else level
     if prefer and level != NONE and settled:
-        placed += packing.gather(order.class_index, order.pods, level, nodes)
+        placed += packing.place_on_few_domains(order.class_index, order.pods, level, nodes)
     if settled and placed < order.pods:
         pools = aggregate.pools
         for p, pods in _whole(share, order.pods):
@@ -367,4 +369,4 @@ def _holds(packing: Packing, gang: int) -> bool:
     for part in packing.members(gang).parts:
         if sum(placed[c] for c in part.classes) < part.need:
             return False
-    return packing.room.rows.holds(gang)
+    return packing.room.rows.is_satisfied(gang)

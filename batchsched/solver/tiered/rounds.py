@@ -73,7 +73,7 @@ class TierSolver:
         self._of_class = of_class
         self._rows: list[int] = []
 
-    def climb(
+    def maximise_tiers(
         self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None = None
     ) -> TieredSolution | None:
         """Maximise tier after tier.
@@ -165,7 +165,7 @@ class TierSolver:
             if answer.values is None:
                 break
             values = answer.values
-            split, fits = self.transport.split(values)
+            split, fits = self.transport.split_over_pools(values)
             if fits or (self._budget.remaining <= 0 and not least):
                 break
         # The floor holds for this tier only.
@@ -184,7 +184,7 @@ class TierSolver:
         answer = self._maximise(objective, values, MAX_TIE_EFFORT)
         if answer.values is None or answer.objective <= now:
             return values, split
-        other, fits = self.transport.split(answer.values)
+        other, fits = self.transport.split_over_pools(answer.values)
         return (answer.values, other) if fits and other.short == 0.0 else (values, split)
 
     def _maximise(self, objective: IntArray, hint: IntArray, most: float, least: float = 0.0) -> CpSatAnswer:
@@ -324,7 +324,7 @@ class TieredRounds:
         chosen = top.values[self._loose.aggregate.y]
         most = np.maximum(np.minimum(chosen, upper[y]), lower[y])
         full.set_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)
-        peak = self._full.climb(hint, [], top)
+        peak = self._full.maximise_tiers(hint, [], top)
         full.set_bounds(y, lower[y], upper[y])
         return peak
 
@@ -406,4 +406,4 @@ def _above(
     climber: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None
 ) -> TieredSolution | None:
     """Solve above the floors; if cuts have made that impossible, without floors."""
-    return climber.climb(hint, floors, ceiling) or climber.climb(hint, [], ceiling)
+    return climber.maximise_tiers(hint, floors, ceiling) or climber.maximise_tiers(hint, [], ceiling)

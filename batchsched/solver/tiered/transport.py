@@ -150,7 +150,7 @@ class PoolTransport:
             columns = np.flatnonzero(self.pool == p)
             if not columns.size:
                 continue
-            for level in supply.rows(self._first[self.lot[columns]], self._upper[columns], nodes):
+            for level in supply.violable_rows(self._first[self.lot[columns]], self._upper[columns], nodes):
                 used = np.flatnonzero(level.factors)
                 index = rows.add_row(columns[used], level.factors[used], upper=level.right)
                 if level.size is not None:
@@ -184,7 +184,7 @@ class PoolTransport:
         short = model.add_variables(np.zeros(lots, np.int64), most)
         for columns, shortage in zip(group_positions(self.lot, lots), short.tolist(), strict=True):
             model.add_sum(np.append(columns, shortage), 0, 0)
-        size = np.array([aggregate.packing.room.slots.dominant(c) for c in self._first.tolist()])
+        size = np.array([aggregate.packing.room.slots.dominant_share(c) for c in self._first.tolist()])
         cost = np.zeros(model.variables)
         cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if lots else 0.0
         return LinearProgram(model, cost)
@@ -192,7 +192,7 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ tightening
 
     @property
-    def tightened(self) -> bool:
+    def has_tightened_rows(self) -> bool:
         """Whether rows are tighter than the problem's: then new cuts are not valid for bounds."""
         return bool((self._right < self._original_right).any())
 
@@ -221,7 +221,7 @@ class PoolTransport:
 
     # ------------------------------------------------------------------------------------ asking
 
-    def split(self, values: IntArray) -> tuple[PoolSplit, bool]:
+    def split_over_pools(self, values: IntArray) -> tuple[PoolSplit, bool]:
         """Split the choice `values` [V] over the pools; False if it does not fit and a cut was added."""
         aggregate = self._aggregate
         pods = aggregate.pods(values)
@@ -306,7 +306,7 @@ class PoolTransport:
             return False
         row = aggregate.add_row(used, whole[used], -HIGHEST, limit)
         # Such a cut excludes choices that the problem allows, so that bounds leave it out.
-        if self.tightened:
+        if self.has_tightened_rows:
             self.local[row] = limit
         return True
 

@@ -314,7 +314,7 @@ def _settled(ground: VictimState) -> Packing:
     # Units that are evicted for a quota only cannot be recognised on the nodes.
     if len(problem.pending.quotas.gangs):
         return packing
-    classes, nodes, counts = packing.room.triples()
+    classes, nodes, counts = packing.room.placements()
     requests = np.zeros_like(problem.free)
     np.add.at(requests, nodes, problem.pending.classes.demand[classes] * counts[:, np.newaxis])
     free = problem.free.copy()
@@ -347,6 +347,6 @@ def _idle(ground: VictimState, unit: int, free: IntArray, requests: IntArray) ->
 
 
 def _victims(problem: VictimProblem, evicted: BoolArray, packing: Packing) -> VictimSet:
-    classes, nodes, counts = packing.room.triples()
+    classes, nodes, counts = packing.room.placements()
     units = np.flatnonzero(evicted).astype(np.int32)
     return VictimSet(units, int(problem.cost[evicted].sum()), 0, classes, nodes, counts)

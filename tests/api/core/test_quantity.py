@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.quantity import base_units, parse, show
+from batchsched.api.core.quantity import base_units, format_quantity, parse
 from batchsched.errors import InvalidQuantity
 
 LARGEST = 2**63 - 1
@@ -104,12 +104,12 @@ def test_parsed_value_is_exact(whole, digits, suffix):
 def test_shown_amount_reads_back_the_same(resource, amount):
     if resource == "cpu":
         amount //= 1000
-    assert base_units(resource, show(resource, amount)) == amount
+    assert base_units(resource, format_quantity(resource, amount)) == amount
 
 
 def test_amounts_are_shown_as_people_write_them():
-    assert show("cpu", 1500) == "1500m"
-    assert show("cpu", 4000) == "4"
-    assert show("memory", 64 * 2**30) == "64Gi"
-    assert show("memory", 0) == "0"
-    assert show("nvidia.com/gpu", 8192) == "8192"
+    assert format_quantity("cpu", 1500) == "1500m"
+    assert format_quantity("cpu", 4000) == "4"
+    assert format_quantity("memory", 64 * 2**30) == "64Gi"
+    assert format_quantity("memory", 0) == "0"
+    assert format_quantity("nvidia.com/gpu", 8192) == "8192"

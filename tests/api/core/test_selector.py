@@ -49,7 +49,7 @@ def test_unknown_operator_is_refused_by_name():
 
 
 def test_empty_label_selector_matches_everything():
-    assert LabelSelector().empty
+    assert LabelSelector().matches_everything
     assert LabelSelector().matches(None)
     assert LabelSelector().matches({"a": "b"})
 

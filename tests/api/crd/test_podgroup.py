@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.crd.validation import complaints
+from batchsched.api.crd.validation import field_errors
 
 
 def group(**spec):
@@ -12,7 +12,7 @@ def group(**spec):
 def complaint(**spec):
     with pytest.raises(ValidationError) as caught:
         group(**spec)
-    (only,) = complaints(caught.value, PodGroup)
+    (only,) = field_errors(caught.value, PodGroup)
     return only.field, only.message
 
 

@@ -3,14 +3,14 @@ from pydantic import ValidationError
 
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.topology import Topology
-from batchsched.api.crd.validation import complaints, nearest, path
+from batchsched.api.crd.validation import field_errors, field_path, suggest_name
 
 
 def found(model, content):
     try:
         model.model_validate(content)
     except ValidationError as error:
-        return [(one.field, one.message) for one in complaints(error, model)]
+        return [(one.field, one.message) for one in field_errors(error, model)]
     return []
 
 
@@ -55,20 +55,20 @@ def test_long_values_are_cut():
 
 
 def test_paths_read_as_in_a_manifest():
-    assert path(("spec", "levels", 1, "name")) == "spec.levels[1].name"
-    assert path(()) == ""
+    assert field_path(("spec", "levels", 1, "name")) == "spec.levels[1].name"
+    assert field_path(()) == ""
 
 
 def test_nearest_name_is_suggested_where_one_is_near():
-    assert nearest("batchshed", ["batchsched", "other"]) == "did you mean batchsched?"
-    assert nearest("zzz", ["b", "a"]) == "known are a, b"
-    assert nearest("zzz", []) == "nothing is expected here"
+    assert suggest_name("batchshed", ["batchsched", "other"]) == "did you mean batchsched?"
+    assert suggest_name("zzz", ["b", "a"]) == "known are a, b"
+    assert suggest_name("zzz", []) == "nothing is expected here"
 
 
 def test_of_very_many_known_names_the_first_are_listed_and_the_others_counted():
     jobs = [f"job-{number:04}" for number in range(1_500)]
     listed = ", ".join(jobs[:30])
-    assert nearest("zzz", jobs) == f"known are {listed} and 1,470 more"
+    assert suggest_name("zzz", jobs) == f"known are {listed} and 1,470 more"
 
 
 def test_levels_keep_their_order():

@@ -4,18 +4,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.framework.nodes.change_log import MIN_ENTRIES, NO_NODE, Memo, NodeChangeLog, placed
+from batchsched.framework.nodes.change_log import MIN_ENTRIES, NO_NODE, Memo, NodeChangeLog, reindexed
 
 
 def test_nodes_that_moved_are_told_once_and_in_order():
     moves = NodeChangeLog(4)
     for node in (2, 0):
-        moves.note(node)
+        moves.record(node)
     between = moves.generation
-    moves.note(2)
-    assert moves.since(0).tolist() == [0, 2]
-    assert moves.since(between).tolist() == [2]
-    assert moves.since(moves.generation).tolist() == []
+    moves.record(2)
+    assert moves.nodes_changed_since(0).tolist() == [0, 2]
+    assert moves.nodes_changed_since(between).tolist() == [2]
+    assert moves.nodes_changed_since(moves.generation).tolist() == []
 
 
 @given(data=st.data())
@@ -23,9 +23,9 @@ def test_no_move_is_missed_however_long_ago_it_was(data):
     moves = NodeChangeLog(3)
     noted = [step % 7 % 3 for step in range(4 * MIN_ENTRIES)]
     for node in noted:
-        moves.note(node)
+        moves.record(node)
     since = data.draw(st.integers(0, len(noted)))
-    found = moves.since(since).tolist()
+    found = moves.nodes_changed_since(since).tolist()
     assert set(noted[since:]) <= set(found)
     if len(noted) - since < MIN_ENTRIES:
         assert found == sorted(set(noted[since:]))
@@ -34,9 +34,9 @@ def test_no_move_is_missed_however_long_ago_it_was(data):
 def test_moves_are_told_under_new_numbers_and_those_of_nodes_that_are_gone_no_more():
     moves = NodeChangeLog(3)
     for node in (0, 1, NO_NODE):
-        moves.note(node)
+        moves.record(node)
     moves.renumber([2, NO_NODE, 1, NO_NODE], 3)
-    assert moves.since(0).tolist() == [2]
+    assert moves.nodes_changed_since(0).tolist() == [2]
     assert moves.generation == 4
 
 
@@ -58,7 +58,7 @@ def test_array_is_asked_again_of_nodes_that_changed_and_what_was_returned_stays(
     memo = Memo(changes, 3)
     before = memo.array("squares", squares)
     squares.numbers[1] = 5
-    changes.note(1)
+    changes.record(1)
     assert memo.array("squares", squares).tolist() == [1, 25, 9]
     assert memo.array("squares", squares).tolist() == [1, 25, 9]
     assert before.tolist() == [1, 4, 9]
@@ -72,7 +72,7 @@ def test_array_follows_nodes_to_their_new_places():
     squares.numbers = [3, 2]
     changes.renumber([-1, 1, -1], 2)
     memo.lay_out(np.asarray([-1, 1], np.int32))
-    changes.note(0)
+    changes.record(0)
     assert memo.array("squares", squares).tolist() == [9, 4]
     assert squares.asked[-1] == [0]
 
@@ -83,7 +83,7 @@ def test_value_is_amended_with_the_nodes_that_changed():
     seen = [
         memo.value("v", lambda: "a", lambda value, changed: f"{value}{changed.tolist()}") for _ in range(2)
     ]
-    changes.note(2)
+    changes.record(2)
     seen.append(memo.value("v", lambda: "b", lambda value, changed: f"{value}{changed.tolist()}"))
     assert seen == ["a", "a", "a[2]"]
 
@@ -96,5 +96,5 @@ def test_what_was_not_asked_for_in_the_longest_time_is_forgotten():
 
 
 def test_rows_of_nodes_that_were_not_there_are_zeros():
-    assert placed(np.asarray([[1, 2], [3, 4]]), np.asarray([1, -1])).tolist() == [[3, 4], [0, 0]]
-    assert placed(np.zeros((0, 2), np.int64), np.asarray([-1])).tolist() == [[0, 0]]
+    assert reindexed(np.asarray([[1, 2], [3, 4]]), np.asarray([1, -1])).tolist() == [[3, 4], [0, 0]]
+    assert reindexed(np.zeros((0, 2), np.int64), np.asarray([-1])).tolist() == [[0, 0]]

@@ -43,17 +43,20 @@ def test_index_finds_what_asking_every_set_finds_also_after_more_came(first, the
 
 
 def test_missing_selector_selects_nothing_and_an_empty_one_everything():
-    assert not Selection.of(None).matches("n", {})
-    assert Selection.of(LabelSelector()).matches("n", {})
-    assert Selection.of(LabelSelector()).empty
-    assert not Selection.of(None).empty
+    assert not Selection.from_selector(None).matches("n", {})
+    assert Selection.from_selector(LabelSelector()).matches("n", {})
+    assert Selection.from_selector(LabelSelector()).matches_everything
+    assert not Selection.from_selector(None).matches_everything
 
 
 def test_equal_selectors_share_an_identity_whatever_the_order_of_their_labels():
     one = LabelSelector(match_labels={"a": "x", "b": "y"})
     two = LabelSelector(match_labels={"b": "y", "a": "x"})
-    assert Selection.of(one).identity == Selection.of(two).identity
-    assert Selection.of(one).identity != Selection.of(one, frozenset({"n"})).identity
+    assert Selection.from_selector(one).selector_key == Selection.from_selector(two).selector_key
+    assert (
+        Selection.from_selector(one).selector_key
+        != Selection.from_selector(one, frozenset({"n"})).selector_key
+    )
 
 
 def test_selection_names_the_labels_it_looks_at():

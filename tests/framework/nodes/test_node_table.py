@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
 from batchsched.framework.nodes.node_table import AssumedClaim, AssumedVolumes, NodeTable
-from batchsched.framework.plugin_support.node_selection import selected, untolerated
+from batchsched.framework.plugin_support.node_selection import nodes_matching_selector, untolerated
 from tests.plugins.cluster import land, node, pod, table
 
 NAMES = "abcdef"
@@ -27,8 +27,8 @@ def test_nodes_to_which_pods_came_and_which_they_left_have_moved():
     land(made, pod("b"), "n0")
     between = made.moves.generation
     made.remove([guest])
-    assert made.moves.since(start).tolist() == [0, 2]
-    assert made.moves.since(between).tolist() == [2]
+    assert made.moves.nodes_changed_since(start).tolist() == [0, 2]
+    assert made.moves.nodes_changed_since(between).tolist() == [2]
     assert made.changes.generation == 0
 
 
@@ -37,8 +37,8 @@ def test_node_whose_object_changed_has_changed_and_moved():
     made = table(nodes)
     nodes[1] = node("b", labels={"disk": "ssd"})
     assert made.lay_out(nodes) is None
-    assert made.changes.since(0).tolist() == [1]
-    assert made.moves.since(0).tolist() == [1]
+    assert made.changes.nodes_changed_since(0).tolist() == [1]
+    assert made.moves.nodes_changed_since(0).tolist() == [1]
 
 
 def some_node(name):
@@ -69,11 +69,11 @@ def said(made: NodeTable) -> list:
         made.requested.tolist(),
         made.nonzero.tolist(),
         (made.label("disk")[0].tolist(), made.label("disk")[1]),
-        selected(made, DISKS).tolist(),
+        nodes_matching_selector(made, DISKS).tolist(),
         untolerated(made, (), HARD).tolist(),
         made.memo("cpu", lambda table: sum(one.allocatable()["cpu"] for one in table.nodes)),
         [[pod.key for pod in made.pods.on(at)] for at in range(len(made.names))],
-        sorted((pod.key, at) for pod, at in made.pods.everyone()),
+        sorted((pod.key, at) for pod, at in made.pods.all_pods()),
         made.pods.count(lambda _: True).tolist(),
     ]
 
@@ -104,8 +104,8 @@ def test_promises_stand_until_they_are_taken_back():
     assumed.assume("default/y", AssumedClaim((("w", "default/e"),)))
     assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
     assert assumed.node_of == {"default/d": "n"}
-    assert assumed.of("default/y") == AssumedClaim((("w", "default/e"),))
-    assert assumed.of("default/nobody") == AssumedClaim()
+    assert assumed.get("default/y") == AssumedClaim((("w", "default/e"),))
+    assert assumed.get("default/nobody") == AssumedClaim()
     assumed.revert("default/x")
     assumed.revert("default/x")
     assumed.revert("default/nobody")
@@ -116,6 +116,6 @@ def test_promises_are_taken_over_of_pods_whose_reservation_stands():
     before, after = AssumedVolumes(), AssumedVolumes()
     before.assume("default/x", AssumedClaim((("v", "default/c"),), (("default/d", "n"),)))
     before.assume("default/y", AssumedClaim((("w", "default/e"),)))
-    after.take_over(before, {"default/x"}.__contains__)
+    after.copy_reserved(before, {"default/x"}.__contains__)
     assert (after.claim_of, after.node_of) == ({"v": "default/c"}, {"default/d": "n"})
-    assert after.of("default/x") == before.of("default/x")
+    assert after.get("default/x") == before.get("default/x")

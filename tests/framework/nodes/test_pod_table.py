@@ -37,7 +37,7 @@ def test_counts_follow_pods_that_come_and_go(moves):
             table.add([(one, at)])
             there[one.key] = (one, at)
     for app in "ab":
-        selection = Selection.of(LabelSelector(match_labels={"app": app}))
+        selection = Selection.from_selector(LabelSelector(match_labels={"app": app}))
         for leaving in (True, False):
             asked = Counter(
                 at
@@ -58,7 +58,7 @@ def test_counts_follow_pods_that_come_and_go(moves):
     assert {key: at for key, (_, at) in table.with_affinity.items()} == {
         key: at for key, (one, at) in there.items() if one.spec.affinity
     }
-    assert {one.key: at for one, at in table.everyone()} == {key: at for key, (_, at) in there.items()}
+    assert {one.key: at for one, at in table.all_pods()} == {key: at for key, (_, at) in there.items()}
 
 
 COMING = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=12)
@@ -83,12 +83,12 @@ def test_pods_of_one_spec_come_and_go_together_as_they_do_one_by_one(social, bef
 
 
 def _seen(table: PodTable) -> list:
-    chosen = [Selection.of(LabelSelector(match_labels={"app": app})) for app in "ab"]
+    chosen = [Selection.from_selector(LabelSelector(match_labels={"app": app})) for app in "ab"]
     return [
         *(table.count_selected(one, terminating=True).tolist() for one in chosen),
         *(table.count_selected(one, terminating=False).tolist() for one in chosen),
         [[one.key for one in table.on(at)] for at in range(4)],
-        [(one.key, at) for one, at in table.everyone()],
+        [(one.key, at) for one, at in table.all_pods()],
         sorted(table.with_affinity),
         sorted((str(group.affinity), sorted(group.on.items())) for group in table.affinity_groups()),
     ]
@@ -102,7 +102,7 @@ def test_equal_terms_of_many_pods_are_one_group():
         )
         table.add([(one, number % 2)])
     (group,) = table.affinity_groups()
-    nodes, counts = group.places()
+    nodes, counts = group.node_counts()
     assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
 
 
@@ -121,7 +121,7 @@ def test_groups_without_pods_are_forgotten_and_counts_stay():
     assert len(table._groups) < 600
     again = nb.pod("again", {"app": "a", "id": "1"})
     table.add([(again, 0)])
-    selection = Selection.of(LabelSelector(match_labels={"app": "a"}))
+    selection = Selection.from_selector(LabelSelector(match_labels={"app": "a"}))
     assert table.count_selected(selection).tolist() == [1, 1]
     assert table.count_selected(selection, terminating=False).tolist() == [1, 1]
 

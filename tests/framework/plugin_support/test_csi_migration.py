@@ -10,7 +10,7 @@ from batchsched.framework.plugin_support.csi_migration import (
     EBS,
     GCE,
     inline_handle,
-    kind_of,
+    migrated_kind,
     migrated_on,
     translated,
     volume_handle,
@@ -92,9 +92,9 @@ def test_only_managed_azure_disks_have_a_name():
 
 
 def test_shares_and_disks_of_vsphere_are_of_no_migrated_kind():
-    assert kind_of(mounted(azureFile={})) is None
-    assert kind_of(mounted(vsphereVolume={})) is None
-    assert mounted(vsphereVolume={}).in_tree
+    assert migrated_kind(mounted(azureFile={})) is None
+    assert migrated_kind(mounted(vsphereVolume={})) is None
+    assert mounted(vsphereVolume={}).is_in_tree
 
 
 def test_a_node_says_which_plugins_it_has_migrated():

@@ -6,10 +6,10 @@ from batchsched.api.core.pod import Toleration
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
 from batchsched.errors import InvalidSelector
 from batchsched.framework.plugin_support.node_selection import (
-    labelled,
-    matching,
-    required,
-    selected,
+    nodes_matching_pod,
+    nodes_matching_selector,
+    nodes_matching_term,
+    nodes_with_labels,
     taint_groups,
     untolerated,
 )
@@ -41,28 +41,32 @@ LABELS = st.lists(st.dictionaries(st.sampled_from(["zone", "gen"]), VALUES), min
 def test_masks_say_of_each_node_what_the_selector_says_of_it_alone(labels, terms):
     made = table([node(f"n{at}", labels=one) for at, one in enumerate(labels)])
     selector = NodeSelector(node_selector_terms=tuple(terms))
-    assert selected(made, selector).tolist() == [selector.matches(one.labels, one.name) for one in made.nodes]
+    assert nodes_matching_selector(made, selector).tolist() == [
+        selector.matches(one.labels, one.name) for one in made.nodes
+    ]
     for term in terms:
-        assert matching(made, term).tolist() == [term.matches(one.labels, one.name) for one in made.nodes]
+        assert nodes_matching_term(made, term).tolist() == [
+            term.matches(one.labels, one.name) for one in made.nodes
+        ]
 
 
 def test_labels_must_all_be_there():
     made = table([node("a", labels={"x": "1", "y": "2"}), node("b", labels={"x": "1"})])
-    assert labelled(made, {"x": "1", "y": "2"}).tolist() == [True, False]
-    assert labelled(made, {}).tolist() == [True, True]
+    assert nodes_with_labels(made, {"x": "1", "y": "2"}).tolist() == [True, False]
+    assert nodes_with_labels(made, {}).tolist() == [True, True]
 
 
 def test_an_affinity_without_terms_selects_nothing():
     made = table([node("a")])
     must: dict[str, object] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
-    assert required(made, pod(affinity={"nodeAffinity": must})).tolist() == [False]
-    assert required(made, pod()).tolist() == [True]
+    assert nodes_matching_pod(made, pod(affinity={"nodeAffinity": must})).tolist() == [False]
+    assert nodes_matching_pod(made, pod()).tolist() == [True]
 
 
 def test_an_unknown_operator_is_breakage():
     term = NodeSelectorTerm(match_expressions=(Requirement(key="x", operator="Near", values=("1",)),))
     with pytest.raises(InvalidSelector, match="Near"):
-        matching(table([node("a")]), term)
+        nodes_matching_term(table([node("a")]), term)
 
 
 HARD = {"key": "k", "value": "v", "effect": "NoSchedule"}

@@ -49,7 +49,8 @@ def test_defaults_stand_in_for_missing_requests_only_where_they_are_wanted():
     assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
     assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (0, 0)
     assert [
-        one.taken(made.all()).tolist() for one in scored_resources(wish, made, CPU_AND_MEMORY, nonzero=True)
+        one.requested(made.all()).tolist()
+        for one in scored_resources(wish, made, CPU_AND_MEMORY, nonzero=True)
     ] == [
         [100],
         [200 * MEBIBYTE],

@@ -274,7 +274,7 @@ def test_reserve_that_keeps_nothing_for_a_class_is_not_shown_its_pods(name, aske
     calls: Calls = []
     made, one = three(), pod(name)
     pipeline = Pipeline([Spares("a", calls), Reserves("b", calls)])
-    keeping = pipeline.keeping(class_of(made, one))
+    keeping = pipeline.stateful_reserve_plugins(class_of(made, one))
     assert pipeline.reserve(one, 0, made, CycleState(), keeping).ok
     assert calls == [("Reserve", name) for name in asked]
     pipeline.unreserve(one, 0, made, CycleState())
@@ -283,7 +283,7 @@ def test_reserve_that_keeps_nothing_for_a_class_is_not_shown_its_pods(name, aske
 
 def test_what_a_reserve_says_of_a_class_is_true_or_false():
     with pytest.raises(PluginError, match="plugin a failed in Reserve: expected True or False"):
-        Pipeline([Spares("a", answer="no")]).keeping(class_of(three(), pod()))
+        Pipeline([Spares("a", answer="no")]).stateful_reserve_plugins(class_of(three(), pod()))
 
 
 def test_unreserve_that_raises_does_not_keep_the_others_from_theirs():
@@ -382,14 +382,16 @@ def test_landed_pods_are_told_to_those_that_keep_a_state_and_did_not_skip():
     pipeline = Pipeline([Keeping("a", calls), Keeping("b", calls), PreFilters("c", calls)])
     state = CycleState()
     state.skip_filter.add("b")
-    pipeline.landed(class_of(made, pod()), pod("other"), 0, made, state)
+    pipeline.after_placement(class_of(made, pod()), pod("other"), 0, made, state)
     assert calls == [("AddPod", "a")]
 
 
 def test_prepare_runs_the_prefilters_alone():
     calls: Calls = []
     made = three()
-    state, status = Pipeline([Both("a", calls, PreFilterAnswer(SKIP))]).prepare(class_of(made, pod()), made)
+    state, status = Pipeline([Both("a", calls, PreFilterAnswer(SKIP))]).run_prefilters(
+        class_of(made, pod()), made
+    )
     assert calls == [("PreFilter", "a")]
     assert status.ok
     assert state.skip_filter == {"a"}

@@ -31,7 +31,7 @@ def cycles_told(seed, count=2000):
     noting = Noting()
     timings = PluginTimings(noting, seed)
     for at in range(count):
-        timings.cycle()
+        timings.begin_cycle()
         assert timings.ask(Plugin(), str(at), int, at) == at
         timings.ask(Plugin(), "again", int)
     return [point for _, point in noting.calls if point != "again"], len(noting.calls)
@@ -51,7 +51,7 @@ def test_the_seed_says_which_cycles():
 def test_plugin_that_breaks_is_named_whether_or_not_it_is_timed():
     for timings in (PluginTimings(), PluginTimings(Noting(), 0)):
         for _ in range(50):
-            timings.cycle()
+            timings.begin_cycle()
             with pytest.raises(PluginError, match="plugin Mine failed in Score: ZeroDivisionError"):
                 timings.ask(Plugin(), "Score", lambda: 1 // 0)
 

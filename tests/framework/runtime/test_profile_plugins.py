@@ -170,7 +170,7 @@ def test_plugins_of_kube_scheduler_that_are_not_here_are_passed_over_and_named()
     }
     profile = Profile.model_validate(stated)
     assert names(REGISTRY.pipeline(profile).plugins) == DEFAULTS
-    assert REGISTRY.passed_over(profile) == ("EBSLimits", "PodGroupPodsCount")
+    assert REGISTRY.ignored_plugins(profile) == ("EBSLimits", "PodGroupPodsCount")
 
 
 def test_an_unknown_name_is_answered_with_its_place():

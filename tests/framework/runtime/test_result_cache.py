@@ -89,7 +89,7 @@ def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(case, data):
 def afresh(made: NodeTable) -> NodeTable:
     """The same nodes and pods in a table that nobody has asked."""
     other = NodeTable(made.snapshot, made.resources)
-    for one, at in made.pods.everyone():
+    for one, at in made.pods.all_pods():
         land(other, one, made.names[at])
     return other
 
@@ -106,7 +106,7 @@ def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_wou
         other = afresh(made)
         everyone = np.ones(len(made.nodes), np.bool_)
         for wish in data.draw(st.permutations(classes)):
-            found = said(DEFAULT, wish, made, standings.of(wish), everyone)
+            found = said(DEFAULT, wish, made, standings.of_class(wish), everyone)
             assert found == said(DEFAULT, wish, other, None, everyone)
         change_nodes(made, standings, [*case.nodes, *other_case.nodes], data)
         if made.nodes and data.draw(st.booleans()):
@@ -323,17 +323,17 @@ def test_a_plugin_that_breaks_leaves_no_outdated_score_of_other_plugins():
 
 def test_reasons_in_another_order_cannot_be_pieced_together():
     one, two = np.asarray([[True, False], [True, False]]), np.asarray([False, True])
-    judged = CachedVerdict.of(Verdict(("a", "b"), one, two), 1)
+    judged = CachedVerdict.of_all_nodes(Verdict(("a", "b"), one, two), 1)
     part = Verdict(("b", "a"), np.ones((2, 1), np.bool_), np.ones(1, np.bool_))
-    assert judged.amended(np.asarray([1], np.int32), part, 2) is None
+    assert judged.with_updated_nodes(np.asarray([1], np.int32), part, 2) is None
 
 
 def test_classes_that_were_not_asked_for_in_the_longest_time_are_forgotten():
     made = table([node("n0")])
     standings = ResultCache(made, max_bytes=200)
     first, second, third = (class_of(made, pod()) for _ in range(3))
-    kept, lost = standings.of(first), standings.of(second)
-    assert standings.of(first) is kept
-    standings.of(third)
-    assert standings.of(first) is kept
-    assert standings.of(second) is not lost
+    kept, lost = standings.of_class(first), standings.of_class(second)
+    assert standings.of_class(first) is kept
+    standings.of_class(third)
+    assert standings.of_class(first) is kept
+    assert standings.of_class(second) is not lost

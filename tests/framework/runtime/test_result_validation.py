@@ -52,7 +52,7 @@ def test_sound_answers_come_back_as_they_were():
     assert answers.raw_scores(ODD, [-5, 700], 2).tolist() == [-5, 700]
     assert answers.label_keys(ODD, {"a"}) == frozenset({"a"})
     assert answers.signature(ODD, (1, "a")) == (1, "a")
-    assert answers.truth(ODD, "Filter", np.True_) is True
+    assert answers.checked_bool(ODD, "Filter", np.True_) is True
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_a_verdict_judges_every_node_once_with_a_row_for_each_reason(shapes):
 @pytest.mark.parametrize("answer", [None, 1, np.array([True, False])])
 def test_truth_is_true_or_false(answer):
     with pytest.raises(PluginError, match="expected True or False"):
-        answers.truth(ODD, "Filter", answer)
+        answers.checked_bool(ODD, "Filter", answer)
 
 
 def test_keys_are_ordered_and_equal_ones_stay_as_they_are():
-    assert answers.in_order(ODD, [3, 1, 2, 1]) == [1, 3, 2, 0]
+    assert answers.checked_order(ODD, [3, 1, 2, 1]) == [1, 3, 2, 0]
     for keys in ([None], [1, "a"], [object()]):
         with pytest.raises(PluginError, match="plugin Odd failed in QueueSort: TypeError"):
-            answers.in_order(ODD, keys)
+            answers.checked_order(ODD, keys)
 
 
 def test_rows_may_be_a_tuple_or_a_list_and_must_fit_the_nodes():
@@ -112,7 +112,7 @@ def test_rows_may_be_a_tuple_or_a_list_and_must_fit_the_nodes():
         return Row(**(usual | {"classes": empty, "coefficients": empty.astype(np.int64)} | said))
 
     fitting = one()
-    assert answers.rows(ODD, [fitting], CandidateSet(()), 3) == (fitting,)
+    assert answers.checked_rows(ODD, [fitting], CandidateSet(()), 3) == (fitting,)
     for wrong in (one(right=np.ones(2, np.int64)), one(classes=np.array([4])), one(right=None)):
         with pytest.raises(PluginError, match="plugin Odd failed in Constrain"):
-            answers.rows(ODD, (wrong,), CandidateSet(()), 3)
+            answers.checked_rows(ODD, (wrong,), CandidateSet(()), 3)

@@ -90,7 +90,7 @@ def test_each_search_goes_on_where_the_last_one_ended(zones, seed, percentage, d
         looked_at = ~outside if allowed is None else ~outside & allowed
         enough = 1 if any_will_do else enough_of(int(looked_at.sum()), percentage)
         found, seen = model(order, fits, looked_at, start, enough)
-        narrowed = sampling.narrowed(scan_of(fits & ~outside, outside), allowed)
+        narrowed = sampling.limit_to_sample(scan_of(fits & ~outside, outside), allowed)
         start = (start + seen) % count
         assert sampling.start == start
         if found:
@@ -108,4 +108,4 @@ def test_the_seed_alone_says_where_the_first_search_begins():
 
 def test_without_nodes_nothing_is_found():
     scan = scan_of(np.zeros(0, np.bool_))
-    assert Sampling(table([]), 0, 0).narrowed(scan, None) is scan
+    assert Sampling(table([]), 0, 0).limit_to_sample(scan, None) is scan

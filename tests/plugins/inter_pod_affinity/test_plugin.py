@@ -48,20 +48,20 @@ def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
 
 def test_a_pod_keeps_out_of_the_zone_of_its_foe():
     answer = filtered(PLUGIN, apart("a", "b"), nb.table_of(NODES, [(plain("b"), 0)]))
-    assert answer.fits.tolist() == [False, False, True, True]
+    assert answer.feasible.tolist() == [False, False, True, True]
     assert answer.reasons_at(1) == (ANTI_AFFINITY_MATCH,)
     assert not answer.unresolvable[1]
 
 
 def test_a_pod_keeps_out_of_the_zone_of_a_pod_that_does_not_want_it():
     answer = filtered(PLUGIN, plain("a"), nb.table_of(NODES, [(apart("b", "a"), 2)]))
-    assert answer.fits.tolist() == [True, True, False, True]
+    assert answer.feasible.tolist() == [True, True, False, True]
     assert answer.reasons_at(2) == (EXISTING_ANTI_AFFINITY,)
 
 
 def test_a_pod_goes_only_where_its_friends_are():
     answer = filtered(PLUGIN, together("a", "b"), nb.table_of(NODES, [(plain("b"), 2)]))
-    assert answer.fits.tolist() == [False, False, True, False]
+    assert answer.feasible.tolist() == [False, False, True, False]
     assert answer.reasons_at(3) == (AFFINITY_MISMATCH,)
     assert answer.unresolvable[[0, 1, 3]].all()
 
@@ -156,7 +156,7 @@ def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, ra
     pod, one, state = nb.asking(PLUGIN, world, table)
     for _ in nb.come_and_go(PLUGIN, world, table, one, state, random):
         kept, afresh = PLUGIN.filter(one, table.all(), state), filtered(PLUGIN, pod, table)
-        assert kept.fits.tolist() == afresh.fits.tolist()
+        assert kept.feasible.tolist() == afresh.feasible.tolist()
 
 
 def test_pods_differ_in_their_terms_and_name_the_labels_that_these_look_at():

@@ -126,7 +126,7 @@ def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, ra
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)
     # Where kube-scheduler counts otherwise than at first: the selector `{}`, and pods that are being deleted.
-    assume(not any(spread.constraint.selection.empty for spread in state.read(SPREADS)))
+    assume(not any(spread.constraint.selection.matches_everything for spread in state.read(SPREADS)))
     staying = replace(world, bound=tuple(place for place in world.bound if not place[0].terminating))
     for _ in nb.come_and_go(PLUGIN, staying, table, one, state, random):
         kept, afresh = PLUGIN.filter(one, table.all(), state), filtered(PLUGIN, pod, table)
@@ -139,7 +139,7 @@ def test_quirk_a_terminating_pod_is_subtracted_though_it_was_never_counted():
     one, state = class_of(table, wants()), CycleState()
     PLUGIN.prefilter(one, table.all(), state)
     PLUGIN.remove_pod(one, gone, 0, table, state)
-    assert PLUGIN.filter(one, table.all(), state).fits.tolist() == [True, False]
+    assert PLUGIN.filter(one, table.all(), state).feasible.tolist() == [True, False]
 
 
 def test_pods_differ_in_what_they_ask_for_and_in_nothing_else():

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from batchsched.api.core.volume import ClaimStatus
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import storage_of
-from batchsched.plugins.volume_binding.claims import Refused, claims_of
+from batchsched.plugins.volume_binding.claims import ClaimRefused, claims_of
 from tests.plugins.cluster import node, pod
 from tests.plugins.storage import claim, claiming, storage_class, stored
 
@@ -50,21 +50,21 @@ def test_a_pod_without_claims_has_none():
     ],
 )
 def test_what_stands_against_a_claim_is_said(objects, reason):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ClaimRefused) as refused:
         sorted_claims(claiming("x", "c"), *objects)
     assert str(refused.value) == reason
 
 
 def test_a_lost_claim_names_its_volume():
     lost = replace(claim("c", "v"), status=ClaimStatus(phase="Lost"))
-    with pytest.raises(Refused, match='"c" bound to non-existent persistentvolume "v"'):
+    with pytest.raises(ClaimRefused, match='"c" bound to non-existent persistentvolume "v"'):
         sorted_claims(claiming("x", "c"), lost)
 
 
 def test_an_ephemeral_volumes_claim_is_waited_for_and_must_be_the_pods_own():
-    with pytest.raises(Refused, match=r'waiting for ephemeral volume controller to create .* "x-v"'):
+    with pytest.raises(ClaimRefused, match=r'waiting for ephemeral volume controller to create .* "x-v"'):
         sorted_claims(ephemeral())
-    with pytest.raises(Refused, match="PVC default/x-v was not created for pod default/x"):
+    with pytest.raises(ClaimRefused, match="PVC default/x-v was not created for pod default/x"):
         sorted_claims(ephemeral(), claim("x-v"))
 
 

@@ -88,7 +88,7 @@ def test_reclaim_is_up_to_the_fair_share_from_above_it():
     queues = (queue("a", guarantee=gpus(4)), queue("b", guarantee=gpus(4)))
     shares = shares_of(queues, cluster(gpu=16), {"a": [4], "b": [12]}, {"a": [8], "b": [4]})
     found = case(shares, TimeBased())
-    a, b = shares.home("a"), shares.home("b")
+    a, b = shares.own_row("a"), shares.own_row("b")
 
     def allowed(gains: int, loses: int, multiplier: float = 1.0) -> bool:
         policy = TimeBased(TimeBasedArgs(utilization_multiplier=multiplier))

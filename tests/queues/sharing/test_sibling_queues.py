@@ -7,7 +7,7 @@ from hypothesis import given
 from batchsched.queues.entitlements import siblings_of
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
-from batchsched.queues.sharing.sibling_queues import dominant, per_weight, portions, sizes
+from batchsched.queues.sharing.sibling_queues import capacity_shares, dominant_shares, per_weight, sizes
 from tests.queues.sharing.trees import case, trees
 
 CAPACITY = np.array([10_000, 2**40, 8, 0])
@@ -16,14 +16,14 @@ WEIGHED = np.array([True, True, True, False])
 
 def test_dominant_share_compares_parts_of_the_capacity_and_not_bytes_with_cpus():
     amounts = np.array([[5000, 2**30, 0, 0], [100, 2**38, 0, 0], [0, 0, 8, 0]])
-    assert dominant(amounts, CAPACITY, WEIGHED).tolist() == [0.5, 0.25, 1.0]
+    assert dominant_shares(amounts, CAPACITY, WEIGHED).tolist() == [0.5, 0.25, 1.0]
 
 
 def test_what_the_cluster_does_not_have_is_infinitely_much_where_it_is_weighed():
     amounts = np.array([0, 0, 0, 3])
-    assert dominant(amounts, CAPACITY, WEIGHED) == 0
-    assert dominant(amounts, CAPACITY, np.ones(4, np.bool_)) == np.inf
-    assert portions(np.zeros(4), CAPACITY, np.ones(4, np.bool_)).tolist() == [0, 0, 0, 0]
+    assert dominant_shares(amounts, CAPACITY, WEIGHED) == 0
+    assert dominant_shares(amounts, CAPACITY, np.ones(4, np.bool_)) == np.inf
+    assert capacity_shares(np.zeros(4), CAPACITY, np.ones(4, np.bool_)).tolist() == [0, 0, 0, 0]
 
 
 def test_size_of_a_demand_without_weighed_resources_is_that_of_the_others():

@@ -63,7 +63,7 @@ class Case:
         return siblings_of(self.shares, self.entitled, parent)
 
     def parents(self) -> list[int]:
-        return [row for row, (begin, end) in enumerate(self.shares.spans().tolist()) if begin < end]
+        return [row for row, (begin, end) in enumerate(self.shares.child_ranges().tolist()) if begin < end]
 
 
 def random_shares(seed: int, count: int, width: int) -> QueueTable:

@@ -63,10 +63,10 @@ def asked_anew(standing: MeasuredQueues, gangs: list[PendingGang], orders: Polic
     shares, usage = standing.shares, standing.shares.usage.copy()
     lines: dict[int, list[tuple[float, PendingGang]]] = {}
     for at, one in enumerate(gangs):
-        row = shares.home(one.queue)
-        place = float(orders.places(standing.policies[row].gangs)[at])
+        row = shares.own_row(one.queue)
+        place = float(orders.positions(standing.policies[row].gangs)[at])
         lines[row] = sorted([*lines.get(row, []), (place, one)], key=lambda pair: pair[0])
-    spans = shares.spans().tolist()
+    spans = shares.child_ranges().tolist()
 
     def following(row: int) -> tuple[float, PendingGang, int] | None:
         begin, end = spans[row]
@@ -99,7 +99,7 @@ def asked_anew(standing: MeasuredQueues, gangs: list[PendingGang], orders: Polic
     while (turn := following(0)) is not None:
         _, one, leaf = turn
         lines[leaf].pop(0)
-        usage[[*shares.chain(leaf), 0]] += total_requests(one)
+        usage[[*shares.ancestors(leaf), 0]] += total_requests(one)
         found.append(one.key)
     return found
 

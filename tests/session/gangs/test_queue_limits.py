@@ -79,11 +79,13 @@ def test_lacking_names_a_queue_that_is_in_the_way():
     tables, found = there.context.tables, there.context.quotas
     gpus = np.zeros(len(tables.node_table.resources), np.int64)
     gpus[tables.node_table.column[GPU]] = 1
-    assert found.lacking(tables, ("free", ""), gpus, 1) == ""
-    assert found.lacking(tables, ("free", ""), 2 * gpus, 0) == "org"
-    assert found.lacking(tables, ("default", ""), 9 * gpus, 9) == ""
+    assert found.first_exceeded(tables, ("free", ""), gpus, 1) == ""
+    assert found.first_exceeded(tables, ("free", ""), 2 * gpus, 0) == "org"
+    assert found.first_exceeded(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, gang_balance=np.zeros_like(found.gangs)).lacking(tables, ("team", ""), 0 * gpus, 1)
+        replace(found, gang_balance=np.zeros_like(found.gangs)).first_exceeded(
+            tables, ("team", ""), 0 * gpus, 1
+        )
         == "org"
     )
 
@@ -92,7 +94,7 @@ def test_without_limits_nothing_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
     found = measure_limits(there.context.tables, "batchsched")
     assert found.limits == ()
-    assert found.lacking(there.context.tables, ("default", ""), found.free.sum(axis=0), 1) == ""
+    assert found.first_exceeded(there.context.tables, ("default", ""), found.free.sum(axis=0), 1) == ""
 
 
 def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():

@@ -31,10 +31,10 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
         },
         PodDisruptionBudget,
     )
-    problem = EvictionConstraints(causes, [budget]).add_to(
+    problem = EvictionConstraints(causes, [budget]).apply_to(
         victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [8]})])
     )
     assert problem.limit.tolist() == [1]
     assert problem.limit_amount.tolist() == [2]
-    assert EvictionConstraints(causes, []).add_to(problem).limit.tolist() == []
+    assert EvictionConstraints(causes, []).apply_to(problem).limit.tolist() == []
     assert problem.limit_unit.dtype == np.int32

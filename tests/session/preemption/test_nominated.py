@@ -49,7 +49,7 @@ def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_agai
         nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
     )
     kept = NominatedCapacity(tables, frozenset())
-    parts = [[gang.key for gang in part] for part in kept.split(gangs(tables))]
+    parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
     mine = [gang for gang in gangs(tables) if kept.is_nominated(gang)]
     with kept:
@@ -65,7 +65,7 @@ def test_gangs_of_one_tier_that_keep_room_are_one_part():
     kept_room = [nominated(name, f"n{at}") for at, name in enumerate("gh")]
     tables = frame_of(*kept_room, wanting("low", 1, priority=1, **ONE))
     kept = NominatedCapacity(tables, frozenset())
-    parts = [[gang.key for gang in part] for part in kept.split(gangs(tables))]
+    parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
     assert parts == [["team/g", "team/h"], ["team/low"]]
 
 

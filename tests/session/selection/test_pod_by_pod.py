@@ -201,14 +201,14 @@ def test_gang_without_levels_may_go_anywhere():
     found = fence(gang("g", 1))
     assert found.allows(-1) is None
     assert list(found.list_alternatives()) == []
-    found.enter(-1, 0)
+    found.restrict_to_node(-1, 0)
     assert allowed(found) == [0, 1, 2, 3]
 
 
 def test_nodes_without_the_label_are_out_and_the_first_pod_decides_for_the_others():
     found = fence(gang("g", 2, topology={"required": "zone"}))
     assert allowed(found) == [0, 1, 2]
-    found.enter(-1, 1)
+    found.restrict_to_node(-1, 1)
     assert allowed(found) == [0, 1]
 
 
@@ -230,6 +230,6 @@ def test_subgroups_keep_to_their_own_level_inside_that_of_the_gang():
     subs = [{"name": "x", "minMember": 1, "topology": {"required": "rack"}}, {"name": "y", "minMember": 1}]
     made = group("g", 2, topology={"required": "zone"}, subGroups=subs)
     found = fence(Snapshot(pods=members, pod_groups=(made,)))
-    found.enter(0, 0)
+    found.restrict_to_node(0, 0)
     assert allowed(found, 0) == [0]
     assert allowed(found, 1) == [0, 1]

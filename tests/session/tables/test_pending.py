@@ -39,7 +39,7 @@ def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
     for arrival in rng.sample(range(400), 400):
         if there and rng.random() < (0.2 if len(seen) < 200 else 0.9):
             gone = there.pop(rng.choice(sorted(there)))
-            backlog.drop(gone.members)
+            backlog.remove(gone.members)
             assert gone.members.slot == -1
         seen.add(arrival)
         one = gang(f"g{arrival:03}", arrival, rng.randrange(50))
@@ -76,8 +76,8 @@ def test_dropping_a_gang_twice_changes_nothing():
     backlog = PendingGangs(2)
     one = gang("a", 0, 10.0)
     backlog.put(one)
-    backlog.drop(one.members)
-    backlog.drop(one.members)
+    backlog.remove(one.members)
+    backlog.remove(one.members)
     assert len(backlog) == 0
     assert names(backlog) == []
 

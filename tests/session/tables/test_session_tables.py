@@ -159,9 +159,9 @@ def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_lo
     tables = frame_of(cluster(nodes(1), pods))
     low, high = (tables.classes.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
     assert (low.priority, high.priority) == (0, 5)
-    assert high.first is low.first
-    assert tables.classes.class_of(pods.pods[2], 0).first is not low.first
-    assert tables.result_cache.of(high) is tables.result_cache.of(low)
+    assert high.cache_key_class is low.cache_key_class
+    assert tables.classes.class_of(pods.pods[2], 0).cache_key_class is not low.cache_key_class
+    assert tables.result_cache.of_class(high) is tables.result_cache.of_class(low)
 
 
 def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
@@ -169,7 +169,9 @@ def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
     pipeline.reads_priority = True
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
-    assert tables.classes.class_of(one, 0).first is not tables.classes.class_of(one, 5).first
+    assert (
+        tables.classes.class_of(one, 0).cache_key_class is not tables.classes.class_of(one, 5).cache_key_class
+    )
 
 
 @pytest.mark.properties

@@ -31,9 +31,9 @@ def test_domains_are_numbered_as_they_are_first_seen_and_a_missing_label_is_none
 def test_levels_of_a_gang_are_looked_up_in_its_topology():
     found = levels()
     wide = group("g", 1, topology={"name": "other", "required": "zone"})
-    assert found.of(wide) == LevelChoice(required=2)
-    assert found.of(group("g", 1)) == LevelChoice()
-    assert found.of(None) == LevelChoice()
+    assert found.of_gang(wide) == LevelChoice(required=2)
+    assert found.of_gang(group("g", 1)) == LevelChoice()
+    assert found.of_gang(None) == LevelChoice()
     assert found.of_subgroups(None) == ()
 
 
@@ -56,7 +56,7 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
 )
 def test_unknown_names_are_complained_about_with_those_that_exist(topology_of_gang, complaint):
     with pytest.raises(UnknownLevel, match=complaint):
-        levels(gang("g", 1)).of(group("g", 1, topology=topology_of_gang))
+        levels(gang("g", 1)).of_gang(group("g", 1, topology=topology_of_gang))
 
 
 def test_a_level_goes_by_its_node_label_as_well():

@@ -135,7 +135,7 @@ def test_every_domain_is_filled_by_itself():
     found = ResidualProblem(problem).fit_counts
     assert found.domains.tolist() == [0, 1]
     assert found.placed.tolist() == [[5], [9]]
-    assert found.short.tolist() == [[4], [0]]
+    assert found.shortfall.tolist() == [[4], [0]]
     assert found.fits
 
 
