@@ -95,7 +95,7 @@ SAFE_TRAITS: Final = PluginTraits()
 NODE_OBJECT_TRAITS: Final = PluginTraits(
     placement_effect=PlacementEffect.NONE, result_scope=ResultScope.NODE_OBJECT, reads_priority=False
 )
-"""The traits of a plugin whose results depend on the Node object and on the pod without its priority."""
+"""The traits of a plugin with results that depend on the Node object and on the pod without its priority."""
 
 
 def traits_of(plugin: object) -> PluginTraits:

@@ -286,7 +286,7 @@ def _select_victims_together(
         for row in out:
             reprieves[row].keep_removed(index)
     return results | {
-        trials.nodes[row]: one.candidate(names[trials.nodes[row]]) for row, one in reprieves.items()
+        trials.nodes[row]: reprieve.candidate(names[trials.nodes[row]]) for row, reprieve in reprieves.items()
     }
 
 

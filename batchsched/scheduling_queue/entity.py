@@ -118,7 +118,7 @@ class Entity:
 
     @property
     def refusing(self) -> tuple[str, ...]:
-        """The plugins whose hints decide about events: those that gate it, else those that refused it."""
+        """The plugins that decide about events by their hints: those that gate it, else those that refused it."""
         return self.gated_by or self.refused_by
 
     def put(self, pod: Pod) -> None:

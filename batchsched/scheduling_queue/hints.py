@@ -181,7 +181,7 @@ class QueueingHints:
         try:
             answer: object = call_plugin(plugin, "QueueingHint", hint, pod, occurrence.old, occurrence.new)
         except PluginError:
-            # A failed hint counts as Queue: one attempt in vain costs less than a pod that never starts.
+            # A failed hint counts as Queue: one failed attempt costs less than a pod that never starts.
             answer = None
         if isinstance(answer, Hint):
             return answer is Hint.QUEUE

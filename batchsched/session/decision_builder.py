@@ -88,8 +88,8 @@ class DecisionBuilder:
             problem.classes.weight * problem.classes.count,
             minlength=len(formulation.tiers),
         )
-        # The solver's bound holds for the gangs of its window on the nodes as they were then. For a later window, whose
-        # nodes are partly taken by the choices of earlier ones, only the total weight is a bound for the session.
+        # The solver's bound holds for the gangs of its window on the nodes as they were then. In a later window the
+        # choices of earlier ones have taken parts of the nodes, so that only the total weight bounds the session.
         bound = np.maximum(total_weight, outcome.objective) if self.bound else outcome.bound
         for tier, name in enumerate(formulation.tiers):
             self.objective[name] = self.objective.get(name, 0.0) + float(outcome.objective[tier])

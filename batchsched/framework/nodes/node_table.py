@@ -142,8 +142,8 @@ class NodeTable:
         if source is None and changed:
             self.allocatable = self.allocatable.copy()  # problems that are kept may show it
             self._labels = {
-                key: known
-                for key, known in self._labels.items()
+                key: column
+                for key, column in self._labels.items()
                 if all(before[at].labels.get(key) == self.nodes[at].labels.get(key) for at in changed)
             }
         self._offer(changed)

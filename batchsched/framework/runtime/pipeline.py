@@ -380,7 +380,9 @@ class Pipeline:
         """Return the Reserve plugins that may keep state for pods of a class. Raises `PluginError`."""
         reserves = zip(self.reserves, self._selective, strict=True)
         return tuple(
-            one for one, selective in reserves if not (selective and self._reserves_nothing(one, pod))
+            plugin
+            for plugin, selective in reserves
+            if not (selective and self._reserves_nothing(plugin, pod))
         )
 
     def _reserves_nothing(self, plugin: Any, pod: PodClass) -> bool:

@@ -88,9 +88,9 @@ def visiting_order(table: NodeTable) -> IndexArray:
     for index, node in enumerate(table.nodes):
         zones.setdefault((_label(node.labels, REGION), _label(node.labels, ZONE)), []).append(index)
     turns = sorted(
-        (turn, zone, at) for zone, nodes in enumerate(zones.values()) for turn, at in enumerate(nodes)
+        (turn, zone, index) for zone, nodes in enumerate(zones.values()) for turn, index in enumerate(nodes)
     )
-    return np.array([at for _, _, at in turns], np.int32)
+    return np.array([index for _, _, index in turns], np.int32)
 
 
 def _label(labels: Mapping[str, str], keys: tuple[str, ...]) -> str:

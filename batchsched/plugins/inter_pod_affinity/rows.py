@@ -173,7 +173,9 @@ def _of_term(
     exclusive = [one for one in holders if one.index in names]
     non_targets = [one for one in holders if one.index not in names]
     targets = [
-        one for one in matched if term_matches(raw, namespace, pending_pod(one.pod_class.pod, scene.table))
+        candidate
+        for candidate in matched
+        if term_matches(raw, namespace, pending_pod(candidate.pod_class.pod, scene.table))
     ]
     free = [one for one in targets if one.index not in own]
     codes = scene.codes(term.topology_key)

@@ -224,7 +224,7 @@ def formulate(
     choices = [context.levels.choose(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
     used = _used_domains(context, gangs, choices)
-    # Classes that differ in priority alone are one kind: no plugin of theirs reads the priority.
+    # Classes that differ in priority alone are one kind: none of their plugins reads the priority.
     kinds = {id(part.pod_class.cache_key_class): part.pod_class.cache_key_class for _, part in parts}
     kind_number = {class_id: number for number, class_id in enumerate(kinds)}
     kind = [kind_number[id(part.pod_class.cache_key_class)] for _, part in parts]

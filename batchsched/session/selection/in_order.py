@@ -2,7 +2,7 @@
 
 The first gang that does not fit is the head. With `blocking` it ends the session. With EASY backfill it reserves its
 earliest start, and gangs behind it start only if they do not delay that start. Pods may be evicted for the gangs that
-were tried in vain, in the same order; evictions for a gang behind the head must not delay the head either.
+did not fit, in the same order; evictions for a gang behind the head must not delay the head either.
 
 Source: Mu'alem and Feitelson, Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the
 IBM SP2 with Backfilling, TPDS 2001, for EASY.

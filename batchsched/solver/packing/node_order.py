@@ -169,7 +169,7 @@ class NodeOrder:
             fullness = np.zeros(len(nodes))
         else:
             fullness = shares[0] if len(shares) == 1 else np.maximum(shares[0], shares[1])
-        # Coarse steps, so that nodes of nearly equal fullness are told apart by their scores.
+        # Coarse steps, so that nodes of nearly equal fullness are ordered by their scores.
         level: IntArray = np.minimum(fullness * (PACK_LEVELS / 4), PACK_LEVELS - 1).astype(np.int64)
         if self._problem.spread:
             emptiness = (free[device][nodes] if device >= 0 else 0) * PACK_LEVELS + level
