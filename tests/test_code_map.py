@@ -71,3 +71,12 @@ def test_every_class_of_the_steps_and_of_the_glossary_exists():
     stated = {name for _, step in STEPS for name in re.findall(r"`([A-Z]\w+)`", step)}
     stated |= set(re.findall(r"In\s+code:\s+`(\w+)`", GLOSSARY))
     assert stated - class_names() == set()
+
+
+def test_every_new_module_of_the_plugin_api_changes_exists():
+    page = (ROOT / "docs/plugin-api-changes.md").read_text("utf-8")
+    last_cells = re.findall(r"^\| `.*\| ([^|]+) \|$", page, re.MULTILINE)
+    named = {name for cell in last_cells for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", cell)}
+    modules = {name for name in named if MODULE.fullmatch(name)}
+    assert len(modules) > 20
+    assert {name for name in modules if name not in SOURCES} == set()
