@@ -242,7 +242,7 @@ async def life(lease, death):
     async def living():
         while True:
             await lease.acquire()
-            await lease.keep()
+            await lease.renew_until_lost()
 
     task = asyncio.create_task(living())
     await asyncio.sleep(1e9 if death is None else death)

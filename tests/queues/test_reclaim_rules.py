@@ -33,8 +33,8 @@ def wishes(found: Case, seed: int) -> list[ReclaimRequest]:
 def after(shares, wish: ReclaimRequest):
     """The tree when the victim went and the reclaimer came."""
     usage = shares.usage.copy()
-    usage[shares.chain(wish.victim)] -= wish.loses
-    usage[shares.chain(wish.reclaimer)] += wish.gains
+    usage[shares.ancestors(wish.victim)] -= wish.loses
+    usage[shares.ancestors(wish.reclaimer)] += wish.gains
     return shares.with_usage(usage)
 
 
@@ -53,12 +53,12 @@ SEEDS = st.integers(0, 2**32)
 def test_guarantee_is_never_reclaimed(name, shares, seed):
     for found, wish in granted(name, shares, seed):
         touched = (wish.gains > 0) & (wish.loses > 0)
-        mine = [row for row in shares.chain(wish.reclaimer).tolist() if row not in shares.chain(wish.victim)]
+        mine = [row for row in shares.ancestors(wish.reclaimer).tolist() if row not in shares.ancestors(wish.victim)]
         inside = (
             (shares.usage[mine[-1]] + wish.gains <= found.entitled.guarantee[mine[-1]]) | (wish.gains == 0)
         ).all()
-        for row in shares.chain(wish.victim).tolist():
-            if row in shares.chain(wish.reclaimer):
+        for row in shares.ancestors(wish.victim).tolist():
+            if row in shares.ancestors(wish.reclaimer):
                 continue
             usage, guarantee = shares.usage[row], found.entitled.guarantee[row]
             assert ((usage > guarantee) & touched).any()
@@ -71,7 +71,7 @@ def test_guarantee_is_never_reclaimed(name, shares, seed):
 @given(shares=trees(), seed=SEEDS)
 def test_victims_come_only_from_queues_above_their_entitlement(name, shares, seed):
     for found, wish in granted(name, shares, seed):
-        path = [row for row in shares.chain(wish.victim).tolist() if row not in shares.chain(wish.reclaimer)]
+        path = [row for row in shares.ancestors(wish.victim).tolist() if row not in shares.ancestors(wish.reclaimer)]
         for row in path:
             parent = int(shares.parent[row])
             siblings = siblings_of(shares, found.entitled, parent)

@@ -35,8 +35,8 @@ def test_a_selector_that_says_nothing_matches_nothing(spec):
 
 def test_an_eviction_is_paid_for_once():
     one = pod(app="db")
-    after = budget(allowed=1).without(one)
+    after = budget(allowed=1).after_eviction_of(one)
     assert after.status.disruptions_allowed == 0
-    assert after.without(one) is after
-    assert after.without(pod("q", app="db")).status.disruptions_allowed == -1
-    assert budget().without(pod(app="web")) == budget()
+    assert after.after_eviction_of(one) is after
+    assert after.after_eviction_of(pod("q", app="db")).status.disruptions_allowed == -1
+    assert budget().after_eviction_of(pod(app="web")) == budget()

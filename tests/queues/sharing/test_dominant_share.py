@@ -27,8 +27,8 @@ def allowed(shares, reclaimer: str, wants: float, victim: str, holds: float, *st
     policy = DominantShare(DominantShareArgs.model_validate({"strategies": strategies or (FINAL, INITIAL)}))
     found = case(shares, policy)
     wish = ReclaimRequest(
-        shares.home(reclaimer),
-        shares.home(victim),
+        shares.own_row(reclaimer),
+        shares.own_row(victim),
         np.array([int(wants * 1000)]),
         np.array([int(holds * 1000)]),
     )
@@ -98,7 +98,7 @@ def test_nobody_is_preempted_when_it_would_switch_the_imbalance():
     # "can't preempt when it would switch the imbalance": a 3, b 5, two more of a.
     shares = cohort(a=3, b=5)
     found = case(shares, DominantShare())
-    a, b, one = shares.home("a"), shares.home("b"), np.array([1000])
+    a, b, one = shares.own_row("a"), shares.own_row("b"), np.array([1000])
     wanted = np.array([2000])
     assert not all_permitted(shares, found.entitled, found.policies, a, wanted, [(b, one)])
     assert not all_permitted(shares, found.entitled, found.policies, a, wanted, [(b, one), (b, one)])
@@ -126,7 +126,7 @@ def test_one_from_each_of_two_queues_when_the_end_has_a_smaller_largest_share_an
     # "preempt from different cluster queues if the end result has a smaller max share", "scenario above does not flap"
     shares = cohort(b=4.5, c=4.5)
     found = case(shares, DominantShare())
-    a, b, c = (shares.home(name) for name in "abc")
+    a, b, c = (shares.own_row(name) for name in "abc")
     assert may_reclaim(
         shares, found.entitled, found.policies, ReclaimRequest(a, b, np.array([3500]), np.array([1500]))
     )

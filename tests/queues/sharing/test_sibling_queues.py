@@ -44,7 +44,7 @@ def test_a_siblings_key_is_the_same_among_whatever_others(name, shares):
     found = case(shares, policy)
     head = np.arange(len(shares), dtype=np.float64)
     for parent in found.parents():
-        begin, end = shares.spans()[parent].tolist()
+        begin, end = shares.child_ranges()[parent].tolist()
         siblings = siblings_of(found.shares, found.entitled, parent, head[begin:end])
         together = policy.key(siblings, siblings.demand).tolist()
         for at in range(len(siblings)):
