@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
         wrong += area.wrong
         compared += area.cases
     if not compared:
-        print(f"{folder}: no cases load_plugin_classes; expected AREA.json or AREA.json.gz", file=sys.stderr)
+        print(f"{folder}: no cases found; expected AREA.json or AREA.json.gz", file=sys.stderr)
         return 2
     return 1 if wrong else 0
 

@@ -25,7 +25,7 @@ async def test_loop_continues_after_a_failed_turn(monkeypatch):
         if broken >= 0:
             raise RuntimeError("a bug")
 
-    monkeypatch.setattr(town.expiry, "turn", chore)
+    monkeypatch.setattr(town.expiry, "run_once", chore)
     running = asyncio.create_task(town.loop.run())
     for _ in range(100):
         town.clock.turn(1)
@@ -61,7 +61,7 @@ async def test_nothing_is_touched_while_a_session_is_decided():
 async def test_periodic_tasks_run_about_once_a_second_even_if_the_clock_is_set_back(monkeypatch):
     town = Town(cluster(nodes(1)))
     times: list[float] = []
-    monkeypatch.setattr(town.expiry, "turn", times.append)
+    monkeypatch.setattr(town.expiry, "run_once", times.append)
     for _ in range(30):
         await town.turn(0.1)
     assert 2 <= len(times) <= 4

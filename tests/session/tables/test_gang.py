@@ -58,10 +58,10 @@ def alone():
 
 def test_a_count_is_moved_until_its_gang_changes():
     counts = alone()
-    counts.of(POD).count(POD, 1)
-    assert counts.of(POD).placed == 1
+    counts.of_pod(POD).change_placed(POD, 1)
+    assert counts.of_pod(POD).placed == 1
     counts.forget("pod/team/one")
-    assert counts.of(POD).placed == 0
+    assert counts.of_pod(POD).placed == 0
 
 
 def test_what_stands_for_pods_of_several_gangs_has_no_count():
