@@ -37,7 +37,10 @@ Spec = dict[str, Any]
 
 
 class ForeignPodGroup(ClusterObject, frozen=True, gc=False):
-    """The base of PodGroups of other projects."""
+    """The base of PodGroups of other projects.
+
+    To read another kind, add a subclass here, an entry in `FOREIGN`, and a reader of its labels in `_READERS`.
+    """
 
     def batchsched_fields(self) -> Spec:
         """Return the fields of the batchsched spec; None means an absent field."""

@@ -105,7 +105,7 @@ class PreemptionDryRun:
         np.add.at(self._nonzero, rows, sign * nonzero)
 
     def refusals(self) -> list[Status]:
-        """Call all Filters about every row. Return the first refusal of each row, or Success.
+        """Call all Filters for every node of the dry run. Return the first refusal of each node, or Success.
 
         Raises:
           PluginError: a plugin failed.
@@ -123,7 +123,9 @@ class PreemptionDryRun:
         return statuses
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Return which of these rows still fit. All of them fitted before pods were added or removed.
+        """[k] Return True for each of these nodes, by row, on which the pod still passes all Filters.
+
+        The pod passed them on all of these nodes before pods were added or removed.
 
         Raises:
           PluginError: a plugin failed.

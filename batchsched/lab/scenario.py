@@ -29,7 +29,7 @@ class Failures(SpecPart):
 
 
 class ClusterSpec(SpecPart):
-    """The cluster under traces of GPU jobs and generated workloads; manifests and sessions bring their own."""
+    """The simulated cluster for traces and generated workloads; manifests and recorded sessions have their own."""
 
     nodes: Count = Field(default=64, description="Equal nodes.")
     gpus_per_node: Count = Field(default=8, description="Devices of each.")

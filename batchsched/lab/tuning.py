@@ -73,7 +73,7 @@ class TuningResult:
 
     @property
     def is_better_held_out(self) -> bool:
-        """True if the best setting is significantly better on the held-out seeds."""
+        """True if the best setting is significantly better than the stated policy on the held-out seeds."""
         return self._gain > 0 and self._gain >= self.objective.difference.half_width
 
     @property

@@ -34,7 +34,7 @@ class Workers(Protocol):
 
 @contextmanager
 def workers(address: str | None, processes: int) -> Iterator[Workers]:
-    """Yield the workers.
+    """Start or connect to the workers of a sweep, and yield them.
 
     Args:
       address: `tcp://host:port` of a Dask scheduler or `ray://host:port` of a Ray cluster; None for local processes.

@@ -164,7 +164,7 @@ class NoTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCalls:
-    """The ports of a session.
+    """What a session calls outside of its own code: extenders, and plugins of other packages under a deadline.
 
     Args:
       extenders: reaches extenders.

@@ -106,7 +106,7 @@ class UsageHistory:
         return self.usage
 
     def hold(self, current: Current) -> None:
-        """Record the usage from the last time onwards."""
+        """Set the usage that counts from the last `advance` until the next one."""
         self._held = current
 
     def with_half_life(self, half_life: float) -> "UsageHistory":

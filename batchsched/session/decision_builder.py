@@ -111,7 +111,7 @@ class DecisionBuilder:
         self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimSelection) -> None:
-        """Add the evictions of a preemption, the nominated pods, and what the refusals say of both."""
+        """Add the evictions and nominations of a preemption, and state the evictions in the refusals of its gangs."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard

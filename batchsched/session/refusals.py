@@ -255,7 +255,7 @@ def refuse_without_domain(gang: PendingGang) -> Refusal:
 
 
 def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
-    """Refuse a gang behind the gang `head` (`namespace/name`); "" if the policy of the queue holds it back."""
+    """Refuse a gang that must not overtake the gang `head` (`namespace/name`; "": its queue's policy holds it back)."""
     message = (
         f"{head} is ahead and cannot start yet; it may not be delayed"
         if head

@@ -44,7 +44,7 @@ class HeadReservation:
     needs: IntArray
 
     def take(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Count a gang that runs beyond the start if the head still fits; return True if it does."""
+        """Deduct a gang that still runs at the reserved start, if the head fits without it; return whether it does."""
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
         if not fits_single_gang(self.problem, remaining):

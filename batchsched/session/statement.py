@@ -194,7 +194,7 @@ class Statement:
         return placement
 
     def reserve_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
-        """Reserve and permit pods that passed the filters already; `finish_gang` ends the gang.
+        """Call Reserve and Permit for pods that passed Filter; `finish_gang` then keeps or rolls back the gang.
 
         Raises:
           PluginError: a plugin failed.

@@ -87,7 +87,7 @@ class UsageRecorder:
         self._changed_queues.clear()
 
     def series(self) -> Series:
-        """Return the rows of the cluster as columns."""
+        """Return the samples of the whole cluster, one column for each quantity."""
         width = len(self.resources)
         waiting, running, *amounts = (
             zip(*self._rows.values(), strict=True) if self._rows else [()] * (2 + 2 * width)

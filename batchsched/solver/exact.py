@@ -113,7 +113,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
 
 
 def polish(climb: _Incumbent) -> None:
-    """Decide among equal values: most gangs, preferred levels, then scores and packing."""
+    """Choose among solutions of equal value: most gangs, then preferred topology levels, then scores and packing."""
     climb.values, objective, slack = add_preferences(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.

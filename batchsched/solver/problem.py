@@ -167,7 +167,7 @@ class ProblemKinds(ProblemTable):
         return ProblemKinds(self.mask[:, nodes], self.score[:, nodes])
 
     def concatenate(self, other: "ProblemKinds") -> "ProblemKinds":
-        """Return the columns of these nodes followed by those of `other`, which has the same kinds."""
+        """Return the same kinds with the node columns of `other` appended."""
         return ProblemKinds(
             np.concatenate([self.mask, other.mask], axis=1), np.concatenate([self.score, other.score], axis=1)
         )
@@ -196,7 +196,7 @@ class ProblemClasses(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemGangs(ProblemTable):
-    """The gangs.
+    """The gangs of a problem, as columns with one entry for each gang.
 
     Args:
       need: [G] pods that must still be placed before the gang is taken: minMember less the members that run.

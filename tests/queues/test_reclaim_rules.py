@@ -53,7 +53,11 @@ SEEDS = st.integers(0, 2**32)
 def test_guarantee_is_never_reclaimed(name, shares, seed):
     for found, wish in granted(name, shares, seed):
         touched = (wish.gains > 0) & (wish.loses > 0)
-        mine = [row for row in shares.ancestors(wish.reclaimer).tolist() if row not in shares.ancestors(wish.victim)]
+        mine = [
+            row
+            for row in shares.ancestors(wish.reclaimer).tolist()
+            if row not in shares.ancestors(wish.victim)
+        ]
         inside = (
             (shares.usage[mine[-1]] + wish.gains <= found.entitled.guarantee[mine[-1]]) | (wish.gains == 0)
         ).all()
@@ -71,7 +75,11 @@ def test_guarantee_is_never_reclaimed(name, shares, seed):
 @given(shares=trees(), seed=SEEDS)
 def test_victims_come_only_from_queues_above_their_entitlement(name, shares, seed):
     for found, wish in granted(name, shares, seed):
-        path = [row for row in shares.ancestors(wish.victim).tolist() if row not in shares.ancestors(wish.reclaimer)]
+        path = [
+            row
+            for row in shares.ancestors(wish.victim).tolist()
+            if row not in shares.ancestors(wish.reclaimer)
+        ]
         for row in path:
             parent = int(shares.parent[row])
             siblings = siblings_of(shares, found.entitled, parent)

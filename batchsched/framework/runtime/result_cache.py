@@ -129,7 +129,7 @@ class CachedVerdict:
 
     @classmethod
     def of_all_nodes(cls, verdict: Verdict, since: int) -> "CachedVerdict":
-        """Store a verdict about all nodes."""
+        """Return a cache entry for the verdict of a Filter about all nodes."""
         fits = verdict.feasible
         return cls(verdict, fits, bool(fits.all()), since)
 
@@ -196,7 +196,7 @@ class ScopeScores:
 
 
 class CachedScores:
-    """Scores of one class about the nodes on which it fitted so far.
+    """Cached scores of one pod class, for the nodes that passed Filter so far.
 
     Raw scores are stored by scope: when a pod is placed on a node, plugins that read only Node objects are not called
     again. Normalised scores depend on all feasible nodes; they are stored for the last feasible nodes only.

@@ -128,7 +128,7 @@ class FairShare:
         return sizes(demand, siblings.capacity, siblings.weighed)
 
     def start(self, siblings: SiblingQueues) -> FloatArray:
-        """Return [S] the level at which each sibling begins to get surplus."""
+        """Return [S] the level of usage per weight from which each sibling queue receives surplus."""
         return np.zeros(len(siblings))
 
     def late(self, siblings: SiblingQueues) -> FloatArray:

@@ -220,7 +220,7 @@ class GangOrder:
         )
 
     def index_turns(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
-        """Yield the indexes of ordered gangs in the order of turns, which are computed lazily.
+        """Yield the indexes of the gangs in the order in which they are to be placed, computed lazily.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.

@@ -48,7 +48,7 @@ class QueueLimits:
         return np.maximum(0, self.gang_balance)
 
     def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
-        """Return [Q, G] True where a limit applies to a gang, by the (queue, user) of the gangs."""
+        """Return [Q, G] True where limit q applies to gang g; `owners` has the (queue, user) of each gang."""
         rows_by_owner = {owner: self.finder.rows(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for column, owner in enumerate(owners):

@@ -170,7 +170,7 @@ class Formulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionContext:
-    """What the formulation of gangs depends on at one moment of a session.
+    """The state of a session at one moment, as input for the formulation of a problem for the solver.
 
     The value is frozen: after a gang was placed, make a new one with what the queues still allow.
 

@@ -84,7 +84,7 @@ class SelectionRun:
         return StickyReservations.of_profile(self.profile, self.previous_reservations, self.now)
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
-        """Return a gang as it may be placed; None if no pod of it remains, or if it is refused, which is recorded."""
+        """Return the gang with the pods that may be placed now; None if there are none, or if the gang is refused."""
         admitted = self.admission.admit_gang(members)
         if isinstance(admitted, Refusal):
             self.builder.refusals.append(admitted)

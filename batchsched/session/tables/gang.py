@@ -222,7 +222,7 @@ class PlacedPodCounts:
         self._counts: dict[str, GangCount] = {}
 
     def members_of(self, identity: str) -> PodGroupState | None:
-        """Return the record of a gang, None for one that does not exist."""
+        """Return the state of a gang, None if the gang does not exist."""
         return self._gangs.get(identity)
 
     def of_pod(self, pod: Pod) -> GangCount:
@@ -326,7 +326,7 @@ class PendingGang:
 
 
 def least_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
-    """[R] Return the least that `need` pods of these parts can request together, for each resource by itself."""
+    """[R] Return, for each resource, the sum of the `need` smallest requests among the pods of these parts."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:

@@ -197,7 +197,7 @@ class FreeCapacity:
         self.apply(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply(self, entry: TrailEntry, sign: int = 1) -> None:
-        """Place the pods of an entry, or take its gang; with sign -1, undo it without a change of the trail."""
+        """Place the pods of a trail entry, or mark its gang as taken; sign -1 undoes that. The trail stays as it is."""
         if entry.class_index < 0:
             self.quotas.add_gang(entry.gang, sign)
             self.rows.set_gang(entry.gang, sign)

@@ -19,7 +19,7 @@ Greedy = Callable[[VictimTerms], VictimState | None]
 
 
 def choose_by_unit(terms: VictimTerms) -> VictimState | None:
-    """Evict unit after unit, in the order of what they free of the requested resources for their cost."""
+    """Evict units one by one, those with the lowest cost per freed amount of the requested resources first."""
     worth = np.zeros(terms.problem.units)
     for c, demand in enumerate(terms.problem.pending.classes.demand):
         requested = demand > 0

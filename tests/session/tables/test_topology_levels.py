@@ -31,10 +31,10 @@ def test_domains_are_numbered_as_they_are_first_seen_and_a_missing_label_is_none
 def test_levels_of_a_gang_are_looked_up_in_its_topology():
     found = levels()
     wide = group("g", 1, topology={"name": "other", "required": "zone"})
-    assert found.of_gang(wide) == LevelChoice(required=2)
-    assert found.of_gang(group("g", 1)) == LevelChoice()
-    assert found.of_gang(None) == LevelChoice()
-    assert found.of_subgroups(None) == ()
+    assert found.choose(wide) == LevelChoice(required=2)
+    assert found.choose(group("g", 1)) == LevelChoice()
+    assert found.choose(None) == LevelChoice()
+    assert found.choose_of_subgroups(None) == ()
 
 
 def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
@@ -44,7 +44,7 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
         {"name": "z"},
     ]
     made = group("g", 3, topology={"name": "other"}, subGroups=subs)
-    assert levels().of_subgroups(made) == (LevelChoice(2), LevelChoice(preferred=1), LevelChoice())
+    assert levels().choose_of_subgroups(made) == (LevelChoice(2), LevelChoice(preferred=1), LevelChoice())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
 )
 def test_unknown_names_are_complained_about_with_those_that_exist(topology_of_gang, complaint):
     with pytest.raises(UnknownLevel, match=complaint):
-        levels(gang("g", 1)).of_gang(group("g", 1, topology=topology_of_gang))
+        levels(gang("g", 1)).choose(group("g", 1, topology=topology_of_gang))
 
 
 def test_a_level_goes_by_its_node_label_as_well():
