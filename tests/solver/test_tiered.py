@@ -56,8 +56,8 @@ def test_for_bounds_one_cell_holds_every_domain_that_may_do():
 def test_a_racks_row_enters_a_zones_only_when_the_rack_lies_inside_it():
     levels = [[0, 0, 0, 1], [0, 0, 1, 1]]
     domains, _ = domains_of([9] * 4, levels=levels, required=1)
-    assert domains.areas(1, 0) == ((1, 0), (0, 0))
-    assert domains.areas(1, 1) == ((1, 1),)
+    assert domains.enclosing_domains(1, 0) == ((1, 0), (0, 0))
+    assert domains.enclosing_domains(1, 1) == ((1, 1),)
 
 
 def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
