@@ -76,7 +76,7 @@ async def test_released_lease_is_acquired_by_the_next_replica_at_once(plane, nam
 async def test_leader_keeps_the_lease_until_it_stops_renewing_it(plane, name):
     async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
         await ada.acquire()
-        keeping = asyncio.create_task(ada.keep())
+        keeping = asyncio.create_task(ada.renew_until_lost())
         second = asyncio.create_task(bob.acquire())
         await asyncio.sleep(2.2)
         assert ada.remaining() > 0
@@ -101,7 +101,7 @@ async def test_labels_of_other_clients_on_the_lease_are_kept(plane, name):
 async def test_leader_that_cannot_renew_stops_in_time(plane, proxy, name, fault):
     async with contender(plane, name, "ada", proxy) as ada:
         await ada.acquire()
-        keeping = asyncio.create_task(ada.keep())
+        keeping = asyncio.create_task(ada.renew_until_lost())
         proxy.on(fault)
         await asyncio.sleep(1.1)
         assert ada.remaining() <= 0
@@ -116,7 +116,7 @@ async def test_leader_survives_single_faults_and_lost_answers(plane, proxy, name
         proxy.on(lost(), method="PUT", count=1, skip=1)
         proxy.on(page(502), method="PUT", count=1, skip=2)
         await ada.acquire()
-        keeping = asyncio.create_task(ada.keep())
+        keeping = asyncio.create_task(ada.renew_until_lost())
         for _ in range(20):
             await asyncio.sleep(0.05)
             assert ada.remaining() > 0
@@ -126,7 +126,7 @@ async def test_leader_survives_single_faults_and_lost_answers(plane, proxy, name
 async def test_partitioned_leader_stops_before_the_next_replica_leads(plane, proxy, name):
     async with contender(plane, name, "ada", proxy) as ada, contender(plane, name, "bob") as bob:
         await ada.acquire()
-        keeping = asyncio.create_task(ada.keep())
+        keeping = asyncio.create_task(ada.renew_until_lost())
         second = asyncio.create_task(bob.acquire())
         await asyncio.sleep(0.3)
         with proxy.partitioned():
@@ -148,7 +148,7 @@ async def test_a_leader_that_sees_another_holder_stops_at_once_and_has_nothing_t
         found["spec"]["holderIdentity"] = "other"
         plane.admin.call("PUT", f"{LEASES}/{name}", found)
         async with asyncio.timeout(0.5):
-            await ada.keep()
+            await ada.renew_until_lost()
         requests = proxy.count()
         await ada.release()
         assert proxy.count() == requests

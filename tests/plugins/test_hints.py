@@ -77,7 +77,7 @@ def passes(plugin: Any, one: Pod, made: NodeTable) -> set[str]:
         if not answer.status.ok:
             return set()
         names &= names if answer.nodes is None else answer.nodes
-    fits = plugin.filter(pod_class, made.all(), state).fits
+    fits = plugin.filter(pod_class, made.all(), state).feasible
     return names & {name for name, good in zip(made.names, fits, strict=True) if good}
 
 

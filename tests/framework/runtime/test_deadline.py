@@ -42,7 +42,7 @@ def test_a_plugin_that_is_left_out_accepts_every_node_and_scores_them_all_alike(
     made = table([node(f"n{at}") for at in range(3)])
     pod_class, nodes, state = class_of(made, pod("p")), made.all(), CycleState()
     plugin: Any = with_deadline(Refusing(), Exceeded())
-    assert plugin.filter(pod_class, nodes, state).fits.tolist() == [True] * 3
+    assert plugin.filter(pod_class, nodes, state).feasible.tolist() == [True] * 3
     assert plugin.score(pod_class, nodes, state).tolist() == [0] * 3
     assert plugin.normalize(np.array([1, 2, 3]), pod_class, nodes, state).tolist() == [0] * 3
     assert plugin.admits(pod_class, made, np.arange(3), np.ones(3)) is True
