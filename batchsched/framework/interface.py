@@ -47,7 +47,10 @@ class SignaturePlugin(Protocol):
     """
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return what the plugin reads of a pod's spec, hashable. The session adds the labels that selectors read."""
+        """Return what the plugin reads of a pod's spec, hashable.
+
+        The session adds the namespace and the labels that selectors read, so that no class spans two namespaces.
+        """
 
 
 @runtime_checkable

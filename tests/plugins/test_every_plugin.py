@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,11 +53,14 @@ def verdicts(plugin: Any, one: Any, made: Any) -> list[tuple[Any, ...]]:
 
 @st.composite
 def areas(draw: Any) -> Any:
-    """A case of a few areas, and one more pod of the same kind."""
+    """A case of a few areas, and one more pod of the same kind and namespace; classes never span namespaces."""
     chosen = draw(st.lists(st.sampled_from(AREAS), min_size=1, max_size=3))
     case = draw(drawn_cases(*sorted({*chosen})))
     other = draw(st.sampled_from([case.pod, *case.pods]))
-    return table_of(case), case.pod, named(other, "other")
+    metadata = msgspec.structs.replace(
+        other.metadata, name="other", uid="uid-other", namespace=case.pod.namespace
+    )
+    return table_of(case), case.pod, msgspec.structs.replace(other, metadata=metadata)
 
 
 @pytest.mark.properties
