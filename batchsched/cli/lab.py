@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HELP = "Run policies on many workloads and seeds, in parallel and resumable; compare and tune them."
 
 
-def check_changes(changes: list[str]) -> list[str]:
+def check_change_syntax(changes: list[str]) -> list[str]:
     """Check that each change has the form PATH=VALUE.
 
     Raises:
@@ -62,7 +62,7 @@ Changes = Annotated[
         metavar="PATH=VALUE",
         help="Replace a value of the scenario: workloads.philly.philly.trace=philly.csv.gz, seeds=3. Paths in it "
         "are relative to the scenario.",
-        callback=check_changes,
+        callback=check_change_syntax,
         show_default=False,
     ),
 ]

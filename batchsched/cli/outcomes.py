@@ -203,7 +203,7 @@ def _run_data(outcome: "Outcome") -> dict[str, Any]:
 def _mean_data(mean: "MeanInterval") -> dict[str, Any]:
     # JSON has no nan, which is the half width if there is only one value.
     width = None if isnan(mean.half_width) else mean.half_width
-    return {"mean": mean.value, "halfWidth": width, "count": mean.count}
+    return {"mean": mean.value, "halfWidth": width, "count": mean.sample_count}
 
 
 def _difference_data(compared: "PairedComparison") -> dict[str, Any]:
@@ -324,7 +324,7 @@ def print_compared(comparisons: Sequence[PolicyComparison], output: Output) -> N
         )
         return
     for comparison in comparisons:
-        count = comparison.measures[0].difference.count
+        count = comparison.measures[0].difference.sample_count
         _print_measures(f"{comparison.workload}: {count} {'seed' if count == 1 else 'seeds'}", comparison)
 
 

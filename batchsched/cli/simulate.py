@@ -86,7 +86,7 @@ def swf(
     first sequence.
     """
     from batchsched.lab.scenario import SwfSource
-    from batchsched.lab.simulation import read_swf, window_starts
+    from batchsched.lab.simulation import draw_window_starts, read_swf
 
     read = read_swf(trace)
     rows = len(read.rows)
@@ -99,7 +99,7 @@ def swf(
         )
     length = jobs or rows
     if windows:
-        begins = window_starts(windows, window_seed, window_below or rows - length + 1)
+        begins = draw_window_starts(windows, window_seed, window_below or rows - length + 1)
     else:
         begins = _numbers(starts) if starts else (0,)
     beyond = [row for row in begins if row >= rows]

@@ -53,7 +53,7 @@ class ClientConnection(KubernetesSettings):
     """Path of the kubeconfig. Default: KUBECONFIG, the in-cluster configuration, or ~/.kube/config."""
 
 
-class Serving(KubernetesSettings):
+class HttpsServerSettings(KubernetesSettings):
     """The HTTPS server for health, metrics, the status page and debugging."""
 
     bind_address: str = "0.0.0.0"
@@ -208,7 +208,7 @@ class BatchSchedulerConfiguration(SpecPart):
     """Leader election of `run`."""
     client_connection: ClientConnection = ClientConnection()
     """Connection of `run` to the API server."""
-    serving: Serving = Serving()
+    serving: HttpsServerSettings = HttpsServerSettings()
     """HTTPS server of `run` for health, metrics and debugging."""
     sessions_kept: int = Field(default=10, ge=0, le=1000)
     """Number of past sessions that `run` keeps for download and `replay`."""

@@ -25,7 +25,7 @@ class PodClass:
     pod: Pod
     requests: IntArray
     nonzero: IntArray
-    asked: IndexArray
+    requested_columns: IndexArray
     priority: int = 0
     kin: "PodClass | None" = None
 

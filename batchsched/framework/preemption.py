@@ -40,7 +40,7 @@ from batchsched.framework.status import (
 )
 
 
-class PreemptionCase(Nodes):
+class DryRunNodes(Nodes):
     """A view of n nodes with other requested amounts than the table has."""
 
     __slots__ = ("_nonzero", "_requested")
@@ -137,10 +137,8 @@ class PreemptionDryRun:
             fits &= answers.verdict(plugin, answer, len(view)).feasible
         return fits
 
-    def _view(self, rows: IndexArray) -> PreemptionCase:
-        return PreemptionCase(
-            self._table, self._nodes_of_rows[rows], self._requested[rows], self._nonzero[rows]
-        )
+    def _view(self, rows: IndexArray) -> DryRunNodes:
+        return DryRunNodes(self._table, self._nodes_of_rows[rows], self._requested[rows], self._nonzero[rows])
 
 
 PREEMPT_NEVER: Final = "Never"
@@ -290,7 +288,7 @@ class SingleNodeDryRun:
 
     def _ask(self, state: CycleState) -> Status:
         """Call every Filter in order and return the first refusal, or Success."""
-        view = self._handle.table.one(self._node)
+        view = self._handle.table.node_view(self._node)
         for plugin in self._handle.pipeline.filters:
             if name_of(plugin) in state.skip_filter:
                 continue

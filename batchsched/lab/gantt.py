@@ -47,7 +47,7 @@ class LaneRows:
     of: int
 
     @property
-    def total(self) -> int:
+    def lane_count(self) -> int:
         """The number of lanes of all drawn nodes."""
         return self.lanes[self.names[-1]].stop if self.names else 0
 
@@ -116,7 +116,7 @@ def lay_out(trial: Trial, drawn: LaneRows) -> list[_Bar]:
     Returns:
       The bars, ordered by start.
     """
-    lanes = _Lanes([0.0] * drawn.total)
+    lanes = _Lanes([0.0] * drawn.lane_count)
     bars = []
     for gang in np.argsort(trial.started, kind="stable").tolist():
         start, end = float(trial.started[gang]), float(trial.ended[gang])
@@ -199,7 +199,7 @@ def _gantt(trial: Trial, drawn: LaneRows, bars: Sequence[_Bar], colours: _Colour
         "xaxis": time_axis(until),
         "yaxis": axis(
             "node",
-            range=[drawn.total, 0],
+            range=[drawn.lane_count, 0],
             tickvals=[(drawn.lanes[name].start + drawn.lanes[name].stop) / 2 for name in labelled],
             ticktext=list(labelled),
             showgrid=False,

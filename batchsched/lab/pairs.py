@@ -27,7 +27,7 @@ class MeanInterval:
 
     value: float
     half_width: float
-    count: int
+    sample_count: int
 
     @staticmethod
     def of_values(values: Sequence[float]) -> "MeanInterval":

@@ -229,14 +229,14 @@ def rows_in_window(rows: Sequence[Row], window: Window, seed: int) -> Sequence[R
     """
     start = window.start
     if start is None:
-        start = window_starts(1, seed, len(rows) - window.jobs + 1)[0] if window.jobs is not None else 0
+        start = draw_window_starts(1, seed, len(rows) - window.jobs + 1)[0] if window.jobs is not None else 0
     kept = rows[start : None if window.jobs is None else start + window.jobs]
     if not kept:
         raise InvalidInput(f"no job is left from row {start} on, of {len(rows)}", object="window")
     return kept
 
 
-def window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
+def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
     """Draw the first rows of windows of a trace: rows 0 to `below` - 1, with repetition.
 
     Raises:

@@ -83,7 +83,7 @@ class TuningResult:
         if self.is_better_held_out or not self._gain > 0 or not isfinite(difference.half_width):
             return None
         # The interval shrinks with the square root of the number of seeds.
-        return ceil(difference.count * (difference.half_width / self._gain) ** 2)
+        return ceil(difference.sample_count * (difference.half_width / self._gain) ** 2)
 
     @property
     def _gain(self) -> float:

@@ -18,7 +18,12 @@ import msgspec
 from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.crd.base import API_VERSION, GROUP
-from batchsched.api.crd.validation import FieldError, misplaced_queues, suggest_name, unknown_sub_groups
+from batchsched.api.crd.validation import (
+    FieldError,
+    misplaced_queues,
+    suggest_name,
+    unknown_sub_group_warnings,
+)
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, group_of
 from batchsched.errors import InvalidInput, UnusableInput
@@ -242,7 +247,7 @@ class _Cluster:
                 f"{count} pending pods of the scheduler {name!r} are left to it; "
                 f"spec.schedulerName: {self.scheduler_name} makes a pod ours"
             )
-        yield from unknown_sub_groups(snapshot.pods, snapshot.pod_groups)
+        yield from unknown_sub_group_warnings(snapshot.pods, snapshot.pod_groups)
 
 
 def _named(kind: ObjectKind, document: Document) -> str:

@@ -85,7 +85,7 @@ def balance(resources: ScoredResources, nodes: Nodes) -> IntArray:
     capacities = [one.capacity(nodes) for one in resources]
     fractions = [
         np.minimum(
-            (resource.requested(nodes) + resource.asked * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0
+            (resource.requested(nodes) + resource.request * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0
         )
         for resource, capacity in zip(resources, capacities, strict=True)
     ]

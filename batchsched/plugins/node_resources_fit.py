@@ -209,7 +209,7 @@ class NodeResourcesFit(
         total = np.zeros(len(nodes), np.int64)
         weights: IntArray | int = 0
         for resource in state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes):
-            capacity, taken = resource.capacity(nodes), resource.requested(nodes) + resource.asked
+            capacity, taken = resource.capacity(nodes), resource.requested(nodes) + resource.request
             if self._line is None and multipoint_plugins(capacity):
                 total += self._score(taken, capacity) * resource.weight
                 weights += resource.weight

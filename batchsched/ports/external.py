@@ -120,7 +120,7 @@ class PluginDeadline(Protocol):
         """Return the exceeded deadline because of which a plugin must not be called, or None."""
         ...
 
-    def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
+    def call_within_deadline(self, plugin: str, point: str, call: Callable[[], T]) -> T:
         """Make a call and measure its time.
 
         Raises:

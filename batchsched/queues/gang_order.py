@@ -69,7 +69,7 @@ class HorizonPolicy(Protocol):
     def horizon(self) -> float:
         """Seconds within which the capacity of a running gang that ends counts as room."""
 
-    def room(self, gangs: GangColumns, now: float) -> FloatArray:
+    def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return [G] the share of the cluster that must remain free when each gang starts; 0 means no restriction."""
 
 
@@ -272,7 +272,7 @@ class HeadroomOrder:
             aged, AGE_LIMIT_KEY + gangs.arrival, area / (1.0 + self.args.ageing * self._slowdown(gangs, now))
         )
 
-    def room(self, gangs: GangColumns, now: float) -> FloatArray:
+    def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return [G] the share of the cluster that must remain free when each gang starts."""
         patience = np.maximum(0.0, 1.0 - (self._slowdown(gangs, now) - 1.0) / self.args.patience)
         kept = (estimates(gangs) > self.args.long_seconds) & (

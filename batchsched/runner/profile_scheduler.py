@@ -21,11 +21,11 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.scheduling_queue.entity import Entity, QueueState
-from batchsched.scheduling_queue.hints import refusing_plugins
 from batchsched.scheduling_queue.queue import SchedulingQueue
+from batchsched.scheduling_queue.queueing_hints import refusing_plugins
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
-from batchsched.state.feed import Feed
+from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 """Reasons for which surplus pods of a placed gang may stay pending; a decision does not say which."""
@@ -85,7 +85,7 @@ class ProfileScheduler:
         self._changes = cache.subscribe()
         self._window = profile.session_window
         self._promised = AssumedVolumes()
-        self._feed = self._new_feed()
+        self._current = self._follow()
         self._scheduler = self._follower(Snapshot())
         self._in_flight: dict[str, Entity] = {}
         self._waiting: dict[str, Entity] = {}
@@ -93,12 +93,15 @@ class ProfileScheduler:
     def _empty_queue(self) -> SchedulingQueue:
         return SchedulingQueue(self.pipeline)
 
-    def _new_feed(self) -> Feed:
-        """Return a feed. External plugins and extenders may read any field of a node, so they need whole nodes."""
-        return Feed(
+    def _follow(self) -> UpToDateScheduler:
+        """Return a scheduler that follows the cluster.
+
+        External plugins and extenders may read any field of a node, so they need whole nodes.
+        """
+        return UpToDateScheduler(
             self._cache,
             self._follower,
-            whole=self.runner.has_external_plugins or bool(self.profile.extenders),
+            whole_nodes=self.runner.has_external_plugins or bool(self.profile.extenders),
         )
 
     def _follower(self, snapshot: Snapshot) -> Session:
@@ -159,7 +162,7 @@ class ProfileScheduler:
             self._call_heads(now)
         if not self._in_flight and not self.held:
             return None
-        self._feed.scheduler(self.held)
+        self._current.scheduler(self.held)
         scheduler, runner = self._scheduler, self.runner
         self.taking_part = tuple(self._in_flight.values())
         taking_part = frozenset(identity for identity in self._in_flight if identity not in self._leaving)
@@ -193,10 +196,10 @@ class ProfileScheduler:
             self.profile, self._cache, self._seed, self._leaving, self.runner.without_hung_plugins()
         )
         renewed.recording = self.recording
-        renewed.take_over(self)
+        renewed.inherit_state(self)
         return renewed
 
-    def take_over(self, before: "ProfileScheduler") -> None:
+    def inherit_state(self, before: "ProfileScheduler") -> None:
         """Take over past usage, reservations and assumed volumes from the scheduler that this one replaces."""
         self.reservations, self._promised = before.reservations, before._promised
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
@@ -246,7 +249,7 @@ class ProfileScheduler:
             if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, (), now)
         self._in_flight = {}
-        self._feed = self._new_feed()  # its tables may be half changed
+        self._current = self._follow()  # its tables may be half changed
 
     def requeue_unbound(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
         """Make pods pending again after their binding failed. Call it between sessions only."""

@@ -135,7 +135,7 @@ class SchedulerLoop:
             self.planners, self._next = self._next, None
             for planner in self.planners:
                 if planner.profile.scheduler_name in before:
-                    planner.take_over(before[planner.profile.scheduler_name])
+                    planner.inherit_state(before[planner.profile.scheduler_name])
         # Failed bindings release reservations of plugins, which a running session must not see change.
         self._cycles.requeue_failed()
         now = self._clock.now()

@@ -22,12 +22,9 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.scheduling_queue.backoff import BackoffQueue, EntityHeap, is_in_backoff
 from batchsched.scheduling_queue.entity import Entity, QueueState, check_move
-from batchsched.scheduling_queue.hints import (
-    InFlightEntities,
-    InFlightEvent,
-    QueueingHints,
-    UnschedulableEntities,
-)
+from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
+from batchsched.scheduling_queue.queueing_hints import QueueingHints
+from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 from batchsched.state.cluster_state import POD_GROUPS, PODS
 from batchsched.state.store import Change
 

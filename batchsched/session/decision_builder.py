@@ -67,7 +67,7 @@ class DecisionBuilder:
         """Add gangs that were placed, and count them against the head's reservation."""
         self.placements += placements
         if self.head is not None:
-            self.head.count(placements)
+            self.head.deduct_placements(placements)
             # Once the head is placed, its room needs no more protection.
             if any(placement.gang.members is self.head.gang.members for placement in placements):
                 self.head = None

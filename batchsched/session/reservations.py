@@ -374,7 +374,7 @@ class ReservedHead:
                 )
         return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
 
-    def count(self, placements: Iterable[GangPlacement]) -> None:
+    def deduct_placements(self, placements: Iterable[GangPlacement]) -> None:
         """Count placed gangs: what runs beyond the reserved start is not free then."""
         for placement in placements:
             # Not `>`: an unknown end is NaN, and counts as later than the start.
@@ -382,7 +382,7 @@ class ReservedHead:
                 nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
                 np.subtract.at(self.reservation.free, nodes, requests)
 
-    def exchange(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Count a gang in place of its victims if the head can still start in time; return True if it can.
 
         Args:
@@ -390,7 +390,7 @@ class ReservedHead:
           leaving: its victims, of gangs that would have run beyond the start, with their node indexes.
         """
         if not self.restricts(placement.gang):
-            self.count((placement,))
+            self.deduct_placements((placement,))
             return True
         nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
         freed_nodes, freed = self._places(leaving)

@@ -28,7 +28,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
-from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, pods_of_gang, rigid_arrival
+from batchsched.simulator.workload import TraceGang, Workload, nodes, pod_spec, pods_of_gang, rigid_arrival
 
 IntArray = NDArray[np.int64]
 
@@ -117,7 +117,7 @@ def generate(recipe: GeneratorSettings, seed: int) -> Workload:
         priority = PRIORITIES[rank][0]
         split = pods_of_gang(size, recipe.gpus_per_node)
         pods = tuple((spec(share, priority), count) for share, count in split)
-        shape = GangShape(f"g{number:05d}", pods, estimate, recipe.shares[owner][0], priority)
+        shape = TraceGang(f"g{number:05d}", pods, estimate, recipe.shares[owner][0], priority)
         arrivals.append(rigid_arrival(shape, time, runtime))
     cluster = Snapshot(
         nodes=nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),

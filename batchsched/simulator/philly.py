@@ -21,7 +21,7 @@ from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
 from batchsched.simulator.workload import (
-    GangShape,
+    TraceGang,
     Workload,
     nodes,
     open_text,
@@ -113,7 +113,7 @@ def workload(
     arrivals = []
     for number, row in enumerate(rows):
         pods = tuple((spec(gpus), count) for gpus, count in pods_of_gang(row.gpus, gpus_per_node))
-        shape = GangShape(f"p{number:0{digits}d}", pods, row.duration, queue_of[row.queue])
+        shape = TraceGang(f"p{number:0{digits}d}", pods, row.duration, queue_of[row.queue])
         arrivals.append(rigid_arrival(shape, row.submit, row.duration))
     cluster = Snapshot(
         nodes=nodes(node_count, {GPU: str(gpus_per_node)}),

@@ -13,7 +13,7 @@ from typing import Final
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
-from batchsched.simulator.workload import GangShape, Workload, nodes, open_text, pod_spec, rigid_arrival
+from batchsched.simulator.workload import TraceGang, Workload, nodes, open_text, pod_spec, rigid_arrival
 
 FIELDS: Final = 18
 CPU: Final = {"cpu": "1"}
@@ -104,7 +104,7 @@ def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
     width = len(str(max((row.number for row in rows), default=0)))
     arrivals = tuple(
         rigid_arrival(
-            GangShape(f"j{row.number:0{width}d}", ((spec, row.size),), row.estimate), row.submit, row.runtime
+            TraceGang(f"j{row.number:0{width}d}", ((spec, row.size),), row.estimate), row.submit, row.runtime
         )
         for row in rows
     )

@@ -124,7 +124,7 @@ def pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -> PodSp
 
 
 @dataclass(frozen=True, slots=True)
-class GangShape:
+class TraceGang:
     """The attributes of a gang in a trace.
 
     Args:
@@ -141,7 +141,7 @@ class GangShape:
     priority_class: str = ""
 
 
-def rigid_arrival(shape: GangShape, time: int, runtime: int) -> Arrival:
+def rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
     """Create a gang of which all pods are required."""
     created = timestamp(time)
     size = sum(count for _, count in shape.pods)

@@ -471,7 +471,7 @@ class VictimProblem:
         """U, the number of units that may be evicted."""
         return len(self.cost)
 
-    def total(self) -> IntArray:
+    def held_by_unit(self) -> IntArray:
         """Return what each unit holds on all nodes, [U, R]."""
         held = np.zeros((self.units, self.free.shape[1]), np.int64)
         np.add.at(held, self.unit, self.freed)

@@ -137,7 +137,7 @@ class ClusterState:
         uid = deleted.metadata.uid
         self._tombstones.add(uid)
         if field == PODS:
-            self.gangs.delete_finished(key)
+            self.gangs.handle_deletion_of_finished(key)
         self._statuses.pop((field, key), None)
         present = self._stores[field].get(key)
         if present is not None and uid and present.metadata.uid and present.metadata.uid != uid:

@@ -124,7 +124,7 @@ class ChangedGangs:
     def __init__(self, identities: Iterable[str]) -> None:
         self._identities = set(identities)
 
-    def record(self, identity: str) -> None:
+    def mark_changed(self, identity: str) -> None:
         """Record that a gang changed."""
         self._identities.add(identity)
 
@@ -248,7 +248,7 @@ class GangIndex:
             self._gang_of_finished[pod.key] = identity
             self._changed(gang)
 
-    def delete_finished(self, key: str) -> None:
+    def handle_deletion_of_finished(self, key: str) -> None:
         """Handle the deletion of a pod that may have finished.
 
         Its end stays counted while the PodGroup exists: the gang must not fall short because a Job deletes the pods
@@ -263,7 +263,7 @@ class GangIndex:
     def keep_finished(self, keys: Container[str]) -> None:
         """Handle a list of all pods: finished pods that are not in it were deleted."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
-            self.delete_finished(key)
+            self.handle_deletion_of_finished(key)
 
     def _gang(self, identity: str) -> GangPods:
         gang = self._gangs.get(identity)
@@ -275,6 +275,6 @@ class GangIndex:
         for reference in self._readers:
             reader = reference()
             if reader is not None:
-                reader.record(gang.identity)
+                reader.mark_changed(gang.identity)
         if gang.group is None and not gang.has_pods and not gang.finished:
             del self._gangs[gang.identity]

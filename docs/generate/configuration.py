@@ -22,9 +22,9 @@ from batchsched.config.schema import (
     CONFIG_KIND,
     BatchSchedulerConfiguration,
     ClientConnection,
+    HttpsServerSettings,
     LeaderElection,
     Profile,
-    Serving,
 )
 
 _NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
@@ -89,7 +89,7 @@ printed to standard error. The same applies to plugins of kube-scheduler that ar
 def configuration() -> str:
     """Return the page as Markdown: a table for each part of the file, and the part on kube-scheduler's file."""
     places = _places(Profile, "profiles[]", {})
-    for part in (LeaderElection, ClientConnection, Serving):
+    for part in (LeaderElection, ClientConnection, HttpsServerSettings):
         _places(part, to_camel(part.__name__), places)
     parts = [line for model, where in places.items() for line in _section(model, *where)]
     return "\n".join([_INTRODUCTION, *_section(BatchSchedulerConfiguration), *parts, *_kube_scheduler()])

@@ -237,7 +237,7 @@ def _filter(case: Case, one: Any, cluster: Cluster, nodes: Nodes, state: CycleSt
     for at, name in enumerate(cluster.table.names):
         theirs = _refusal(recorded.get(name))
         ours = _at(verdict, at)
-        alone = _at(one.filter(cluster.pod, cluster.table.one(at), state), 0)
+        alone = _at(one.filter(cluster.pod, cluster.table.node_view(at), state), 0)
         if ours != theirs:
             found.append(f"Filter on {name}: ours {ours}, recorded {theirs}")
         if alone != ours:
@@ -267,7 +267,7 @@ def _at(verdict: Verdict, node: int) -> tuple[str, tuple[str, ...]]:
 
 def _score(case: Case, one: Any, cluster: Cluster, state: CycleState) -> list[str]:
     feasible = case.expected.feasible or ()
-    nodes = cluster.table.some(np.asarray([cluster.table.index[name] for name in feasible], np.int32))
+    nodes = cluster.table.nodes_view(np.asarray([cluster.table.index[name] for name in feasible], np.int32))
     found = []
     name: str = one.name
     code = Code.SUCCESS

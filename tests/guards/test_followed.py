@@ -17,7 +17,7 @@ from batchsched.session.queue_report import report_queues
 from batchsched.session.session import Session
 from tests.guards.cases import PROFILES, busy
 from tests.session.scenario import NOW, profile
-from tests.state.test_feed import History
+from tests.state.test_up_to_date_scheduler import History
 
 SCHEDULER = "batchsched"
 WAYS = ("joint", "consolidate", "ordered-easy", "weight-kept", "pod-by-pod")
@@ -95,7 +95,7 @@ def tables(session: Session) -> dict[str, Any]:
                 str(limit.name),
                 str(limit.pod_groups),
                 *limits.free[at, columns].tolist(),
-                int(limits.gangs[at]),
+                int(limits.gangs_left[at]),
             )
             for at, limit in enumerate(limits.limits)
         ),

@@ -25,7 +25,7 @@ def one(found, key):
 
 def test_a_mean_has_students_interval_and_one_value_has_none():
     mean = MeanInterval.of_values([1.0, 2.0, 3.0])
-    assert (mean.value, mean.count) == (2.0, 3)
+    assert (mean.value, mean.sample_count) == (2.0, 3)
     assert mean.half_width == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
     assert isnan(MeanInterval.of_values([1.0]).half_width)
 

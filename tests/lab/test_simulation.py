@@ -9,7 +9,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.plan import Run, plan_runs
 from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource, Window, WorkloadSpec, load
-from batchsched.lab.simulation import execute, outcome_of, rows_in_window, window_starts, workload_of
+from batchsched.lab.simulation import draw_window_starts, execute, outcome_of, rows_in_window, workload_of
 from batchsched.lab.workers import workers
 from tests.lab.scenarios import written
 
@@ -166,7 +166,7 @@ def test_queues_of_the_scenario_take_the_place_of_the_workloads(tmp_path):
 
 
 def test_windows_start_at_rows_drawn_from_the_seed():
-    assert window_starts(3, 7, 8900) == tuple(np.random.default_rng(7).integers(0, 8900, 3).tolist())
+    assert draw_window_starts(3, 7, 8900) == tuple(np.random.default_rng(7).integers(0, 8900, 3).tolist())
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_several_pods_are_admitted_exactly_when_each_would_be(drawn, data):
     stepwise = dict.fromkeys(asked, True)
     for at in np.repeat(places, counts).tolist():
         for kind in asked:
-            stepwise[kind] &= bool(filtered(kind(), one, made, made.one(at)).feasible[0])
+            stepwise[kind] &= bool(filtered(kind(), one, made, made.node_view(at)).feasible[0])
         land(made, named(one, f"landed-{len(made.pods)}"), made.names[at])
     if VolumeBinding in asked and counts.sum() > 1 and has_delayed_claims(one, made):
         # The first pod decides where the claims are bound, so that the others have to be filtered after its Reserve.
@@ -143,7 +143,7 @@ def decides_about(plugin: Any, wish: Any, made: Any) -> bool:
 def lets_pass(plugin: Any, one: Any, made: Any, at: int) -> bool:
     """Tell whether a Filter lets a pod have a node. A Filter that fails refuses the pod."""
     try:
-        return bool(filtered(plugin, one, made, made.one(at)).feasible[0])
+        return bool(filtered(plugin, one, made, made.node_view(at)).feasible[0])
     except PluginError:
         return False
 

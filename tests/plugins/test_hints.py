@@ -34,7 +34,8 @@ from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_restrictions import VolumeRestrictions
 from batchsched.plugins.volume_zone import VolumeZone
-from batchsched.scheduling_queue.hints import InFlightEvent, QueueingHints
+from batchsched.scheduling_queue.in_flight import InFlightEvent
+from batchsched.scheduling_queue.queueing_hints import QueueingHints
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import class_of, node, pod, with_ports
 from tests.plugins.storage import claim, claiming, csi_node, volume

@@ -103,9 +103,9 @@ def views(made: NodeTable, data: Any) -> Iterator[Any]:
     """Each node by itself, and some nodes in some order, by their places."""
     places = range(len(made.nodes))
     for at in places:
-        yield made.one(at), [at]
+        yield made.node_view(at), [at]
     chosen = data.draw(st.lists(st.sampled_from(places), unique=True))
-    yield made.some(np.asarray(chosen, np.int32)), chosen
+    yield made.nodes_view(np.asarray(chosen, np.int32)), chosen
 
 
 def judged(verdict: Verdict, at: int) -> Any:

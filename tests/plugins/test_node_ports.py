@@ -56,8 +56,8 @@ def test_one_node_sees_the_pod_that_just_landed():
     plugin, state, wish = NodePorts(), CycleState(), with_ports("x", {"hostPort": 80})
     plugin.prefilter(class_of(made, wish), made.all(), state)
     land(made, with_ports("p", {"hostPort": 80}), "b")
-    assert plugin.filter(class_of(made, wish), made.one(0), state).feasible[0]
-    assert plugin.filter(class_of(made, wish), made.one(1), state).reasons_at(0) == REASON
+    assert plugin.filter(class_of(made, wish), made.node_view(0), state).feasible[0]
+    assert plugin.filter(class_of(made, wish), made.node_view(1), state).reasons_at(0) == REASON
 
 
 def test_two_equal_pods_are_not_admitted_on_one_node():

@@ -166,7 +166,9 @@ def test_order_and_room_are_those_of_the_definition(gangs, args):
         one["arrival"] = at
     made, expected = columns(*gangs), [reference(one, args) for one in gangs]
     policy = HeadroomOrder(args)
-    assert policy.room(made, NOW).tolist() == pytest.approx([room for _, _, room in expected], abs=1e-12)
+    assert policy.required_free_share(made, NOW).tolist() == pytest.approx(
+        [room for _, _, room in expected], abs=1e-12
+    )
     keys = policy.key(made, NOW).tolist()
     for at, (aged, key, _) in enumerate(expected):
         assert (keys[at] < 0) == aged
@@ -181,19 +183,19 @@ def test_without_headroom_ageing_and_limit_it_is_smallest_area_first():
     policy = HeadroomOrder(HeadroomArgs(ageing=0, share=0, age_limit_seconds=1e9))
     gangs = columns({"estimate": 50.0, "share": 0.5}, {"estimate": 100.0, "share": 0.1})
     assert policy.key(gangs, NOW).tolist() == pytest.approx([25.0, 10.0])
-    assert policy.room(gangs, NOW).tolist() == [0.0, 0.0]
+    assert policy.required_free_share(gangs, NOW).tolist() == [0.0, 0.0]
 
 
 def test_patience_ends_where_the_slowdown_is_one_more_than_it():
     policy = HeadroomOrder()
     run = 7200.0
     gangs = columns(*({"estimate": run, "created": NOW - wait * run} for wait in (0, 5, 10, 11)))
-    assert policy.room(gangs, NOW).tolist() == pytest.approx([0.125, 0.0625, 0.0, 0.0])
+    assert policy.required_free_share(gangs, NOW).tolist() == pytest.approx([0.125, 0.0625, 0.0, 0.0])
 
 
 def test_short_gangs_need_no_room_and_an_hour_is_still_short():
     gangs = columns({"estimate": 3600.0, "created": NOW}, {"estimate": 3601.0, "created": NOW})
-    assert HeadroomOrder().room(gangs, NOW).tolist() == pytest.approx([0.0, 0.125])
+    assert HeadroomOrder().required_free_share(gangs, NOW).tolist() == pytest.approx([0.0, 0.125])
 
 
 def test_it_wants_room_that_is_free_within_its_horizon():

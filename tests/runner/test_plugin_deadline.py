@@ -145,10 +145,12 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
 
 def test_calls_of_other_threads_than_that_of_the_session_have_no_deadline():
     keeper = PluginCallCounter()
-    decision = run_until_deadline(lambda: keeper.watch("own", "Filter", lambda: 1), keeper, 1.0)
+    decision = run_until_deadline(
+        lambda: keeper.call_within_deadline("own", "Filter", lambda: 1), keeper, 1.0
+    )
     assert decision == 1
     keeper.abandoned = True
-    assert keeper.watch("own", "Unreserve", lambda: keeper.current) is None
+    assert keeper.call_within_deadline("own", "Unreserve", lambda: keeper.current) is None
 
 
 def test_slow_plugin_within_its_deadline_is_not_disabled():
@@ -172,7 +174,7 @@ def test_two_plugins_that_hang_are_both_given_up():
         failed = []
         for name in ("one", "two"):
             try:
-                minder.watch(name, "Score", ENDED.wait)
+                minder.call_within_deadline(name, "Score", ENDED.wait)
             except PluginOverdue as error:
                 failed.append(error.plugin)
         return failed
@@ -186,14 +188,14 @@ def test_abandoned_session_ends_when_the_plugin_returns():
     minder = PluginCallCounter()
     minder.abandoned = True
     with pytest.raises(DisabledPlugin):
-        minder.watch("late", "Filter", lambda: True)
+        minder.call_within_deadline("late", "Filter", lambda: True)
 
 
 def test_call_that_is_known_to_be_overdue_is_not_made():
     minder = PluginCallCounter((ExceededDeadline("slow", "Filter", 2, 1.0),))
-    assert minder.watch("slow", "Filter", lambda: "first") == "first"
+    assert minder.call_within_deadline("slow", "Filter", lambda: "first") == "first"
     with pytest.raises(PluginOverdue, match="slow failed in Filter: took longer than 1 s"):
-        minder.watch("slow", "Filter", sys.exit)
+        minder.call_within_deadline("slow", "Filter", sys.exit)
     assert minder.overdue("slow") is not None
 
 

@@ -4,7 +4,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.decision import Assignment, Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.ports.cluster import ClusterChanges
-from batchsched.simulator.workload import GangShape, Workload, nodes, pod_spec, rigid_arrival
+from batchsched.simulator.workload import TraceGang, Workload, nodes, pod_spec, rigid_arrival
 
 CPU = {"cpu": "1"}
 
@@ -14,7 +14,7 @@ def gangs_of(rows, slots=4, name="small", outages=()):
     spec = pod_spec(CPU)
     width = len(str(max(0, len(rows) - 1)))  # names decide between gangs of one second
     arrivals = [
-        rigid_arrival(GangShape(f"g{number:0{width}d}", ((spec, size),), runtime), submit, runtime)
+        rigid_arrival(TraceGang(f"g{number:0{width}d}", ((spec, size),), runtime), submit, runtime)
         for number, (submit, runtime, size) in enumerate(rows)
     ]
     arrivals.sort(key=lambda arrival: arrival.time)

@@ -4,7 +4,7 @@ from batchsched.api.core.metadata import seconds
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.api.decision import Assignment, Decision, Eviction, Nomination
 from batchsched.simulator.cluster import Kubelet, SimulatedCluster
-from batchsched.simulator.workload import GangShape, pod_spec, rigid_arrival
+from batchsched.simulator.workload import TraceGang, pod_spec, rigid_arrival
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 
 
@@ -102,7 +102,7 @@ def test_a_node_that_fails_twice_fails_once():
     assert cluster.failures == 2
 
 
-PODS = rigid_arrival(GangShape("g", ((pod_spec({"cpu": "1"}), 2),), None), 0, 1).pods
+PODS = rigid_arrival(TraceGang("g", ((pod_spec({"cpu": "1"}), 2),), None), 0, 1).pods
 
 
 def test_a_bound_pod_runs_on_its_node_since_now():

@@ -6,7 +6,7 @@ from batchsched.simulator.cluster import Kubelet
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import QueueSeries
 from batchsched.simulator.run import RunSettings, run
-from batchsched.simulator.workload import GangShape, Outage, nodes, pod_spec, rigid_arrival
+from batchsched.simulator.workload import Outage, TraceGang, nodes, pod_spec, rigid_arrival
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 
 GPUS = {"cpu": "4", "nvidia.com/gpu": "2"}
@@ -14,7 +14,7 @@ CPU = pod_spec({"cpu": "1"})
 
 
 def bound(spec, *places):
-    arrival = rigid_arrival(GangShape("g", ((spec, len(places)),), None), 0, 1)
+    arrival = rigid_arrival(TraceGang("g", ((spec, len(places)),), None), 0, 1)
     kubelet = Kubelet()
     return [kubelet.start(pod, node, 0) for pod, node in zip(arrival.pods, places, strict=True)]
 

@@ -13,7 +13,7 @@ from batchsched.lab.simulation import simulate
 from batchsched.simulator.cluster import Kubelet
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
-    GangShape,
+    TraceGang,
     draw_outages,
     nodes,
     open_text,
@@ -28,7 +28,7 @@ PROFILE = Profile.model_validate({"selection": "ordered", "policy": {"name": "fc
 
 
 def gang(name, size, runtime, at=0):
-    return rigid_arrival(GangShape(name, ((SPEC, size),), runtime), at, 0)
+    return rigid_arrival(TraceGang(name, ((SPEC, size),), runtime), at, 0)
 
 
 def snapshot(*gangs, slots=4, pods=()):

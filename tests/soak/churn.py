@@ -27,7 +27,7 @@ WARM_UP: Final = 12_000
 """Pods that come and go before memory is judged: the journal of the cache fills, which keeps 65,536 changes."""
 TURNOVER: Final = 1.3
 """As many times all pods, too: until then the scheduler was made anew, which it is after four changes a pod
-(`state/feed.py`), and what it keeps of pods that are gone is as much as it ever is."""
+(`state/up_to_date_scheduler.py`), and what it keeps of pods that are gone is as much as it ever is."""
 GROWTH: Final = 0.05
 """By which the memory of the last third may be above that of the first."""
 PATIENCE: Final = 300.0

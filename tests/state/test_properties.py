@@ -16,7 +16,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.debugger import compare
-from batchsched.state.feed import Feed
+from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 from tests.session.clusters import clusters
 from tests.session.scenario import group
 from tests.state.objects import NOW, Ledger, ended, expire, node, pod
@@ -67,7 +67,7 @@ class Life(RuleBasedStateMachine):
         self.assumed: dict[str, str] = {}
         """Pods by name that should be assumed, with their nodes."""
         self.bound_at: dict[str, float] = {}
-        self.feed = Feed(self.cache, Ledger)
+        self.feed = UpToDateScheduler(self.cache, Ledger)
         self.before = (self.cache.generation, self.cache.snapshot())
 
     @initialize()

@@ -213,7 +213,7 @@ def _refuse_child(name: str, parents: Mapping[str, str | None], reasons: dict[st
         reasons[name] = f"the parent {parent!r} was set aside; set that one right first"
 
 
-def unknown_sub_groups(pods: Iterable[Pod], groups: Iterable[PodGroup]) -> list[str]:
+def unknown_sub_group_warnings(pods: Iterable[Pod], groups: Iterable[PodGroup]) -> list[str]:
     """Return one warning for each PodGroup with pods that name a subgroup it does not define."""
     sub_groups_by_key = {group.key: {sub.name for sub in group.spec.sub_groups} for group in groups}
     unknown_labels: dict[str, Counter[str]] = {}

@@ -188,7 +188,9 @@ class NodeTable:
         """
         return cast(
             NodeArray,
-            self._memo.array(key, lambda nodes: ask(self.all() if nodes is None else self.these(nodes))),
+            self._memo.array(
+                key, lambda nodes: ask(self.all() if nodes is None else self.sorted_nodes_view(nodes))
+            ),
         )
 
     def snapshot_value(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
@@ -275,19 +277,19 @@ class NodeTable:
         """Return the view of all nodes."""
         return Nodes(self, slice(None), len(self.nodes))
 
-    def one(self, node: int) -> "Nodes":
+    def node_view(self, node: int) -> "Nodes":
         """Return the view of one node."""
         return Nodes(self, slice(node, node + 1), 1)
 
-    def some(self, nodes: IndexArray) -> "Nodes":
+    def nodes_view(self, nodes: IndexArray) -> "Nodes":
         """Return the view of nodes with some indexes."""
         return Nodes(self, nodes, len(nodes))
 
-    def these(self, nodes: IndexArray) -> "Nodes":
+    def sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
         """Return the view of distinct, ascending indexes; without a copy if these are all nodes or a single one."""
         if len(nodes) == len(self.nodes):
             return self.all()
-        return self.one(int(nodes[0])) if len(nodes) == 1 else self.some(nodes)
+        return self.node_view(int(nodes[0])) if len(nodes) == 1 else self.nodes_view(nodes)
 
 
 class Nodes:

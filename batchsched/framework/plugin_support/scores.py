@@ -45,7 +45,7 @@ class ScoredResource:
     """
 
     weight: int
-    asked: int
+    request: int
     column: int
     assumed: int | None
 

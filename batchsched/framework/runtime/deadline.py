@@ -111,7 +111,7 @@ class DeadlinePlugin:
             # A call that did not return may still be running; another call could corrupt the plugin's state.
             return _LEFT_OUT[method](*args)
         try:
-            return self._deadline.watch(self.name, point, partial(call, *args))
+            return self._deadline.call_within_deadline(self.name, point, partial(call, *args))
         except PluginOverdue:
             self.overdue = self._deadline.overdue(self.name)
             raise
@@ -176,7 +176,7 @@ class PluginCallCounter(PluginDeadline):
         return self._overdue.get(plugin)
 
     @override
-    def watch(self, plugin: str, point: str, call: Callable[[], T]) -> T:
+    def call_within_deadline(self, plugin: str, point: str, call: Callable[[], T]) -> T:
         if self._thread is not None and self._thread != get_ident():
             return call()
         # The number identifies the call in a repeated session, where plugins are called in the same order.

@@ -258,7 +258,7 @@ class Pipeline:
                     raise
                 remaining = np.flatnonzero(fits).astype(np.int32)
                 verdict = (
-                    call(table.some(remaining)).expanded_to(remaining, count)
+                    call(table.nodes_view(remaining)).expanded_to(remaining, count)
                     if len(remaining)
                     else Verdict.accept(count)
                 )
@@ -322,7 +322,7 @@ class Pipeline:
 
     def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
         """Call the Filters that placed pods may have changed about one node; Success if the pod still fits."""
-        nodes = table.one(node)
+        nodes = table.node_view(node)
         for plugin in self.moving:
             if name_of(plugin) in state.skip_filter:
                 continue

@@ -180,7 +180,7 @@ class ScopeScores:
 
     scope: ResultScope
     since: int
-    known: BoolArray
+    has_score: BoolArray
     plain: IntArray
     raw: dict[ScorePlugin, IntArray]
 
@@ -238,8 +238,8 @@ class CachedScores:
             # After a complete pass all feasible nodes are known; for the same nodes only the outdated ones are not.
             if same and not len(outdated):
                 continue
-            scores.known[outdated] = False
-            unknown = outdated[self._is_feasible[outdated]] if same else feasible[~scores.known[feasible]]
+            scores.has_score[outdated] = False
+            unknown = outdated[self._is_feasible[outdated]] if same else feasible[~scores.has_score[feasible]]
             if self._update(scores, asking, unknown, table):
                 self._normalized = None
             # Outdated nodes that are not feasible stay unknown, so they need no second look. If a plugin raises, this
@@ -261,7 +261,7 @@ class CachedScores:
         """Call the plugins of a scope about some nodes; return True if a score to be normalised changed."""
         if not len(nodes):
             return False
-        view = table.these(nodes)
+        view = table.sorted_nodes_view(nodes)
         # All calls come before the first write: if a plugin raises, nothing is half updated.
         answers = [
             (scorer, asking.raw_scores(scorer, view))
@@ -279,13 +279,13 @@ class CachedScores:
                 raw[view.where] = answer
         self._plain[view.where] += plain - scores.plain[view.where]
         scores.plain[view.where] = plain
-        scores.known[view.where] = True
+        scores.has_score[view.where] = True
         return changed
 
     def _normalize(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Return the weighted sum of the normalised scores."""
         total = np.zeros(len(feasible), np.int64)
-        view = table.these(feasible)
+        view = table.sorted_nodes_view(feasible)
         for scores in self._scopes:
             for scorer in self._scorers:
                 if scorer.normalizing is not None and scorer.scope is scores.scope:
@@ -344,7 +344,7 @@ class ClassResults:
                 return stored
             outdated = outdated_nodes(scope, stored.since, table)
             if 0 < len(outdated) * FULL_SHARE <= len(table.nodes):
-                amended = stored.with_updated_nodes(outdated, ask(table.these(outdated)), now)
+                amended = stored.with_updated_nodes(outdated, ask(table.sorted_nodes_view(outdated)), now)
                 if amended is not None:
                     self._verdicts[plugin] = amended
                     return amended

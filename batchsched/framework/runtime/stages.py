@@ -138,7 +138,7 @@ class ScoreStage:
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
-        nodes = table.these(feasible)
+        nodes = table.sorted_nodes_view(feasible)
         self._prescore(asking, feasible, nodes, results)
         skipped = asking.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]

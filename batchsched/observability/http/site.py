@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration, Serving
+from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration, HttpsServerSettings
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.access import Access
 from batchsched.observability.http.debug import DebugHandlers
@@ -77,7 +77,7 @@ def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web
 Configuration = Callable[[], BatchSchedulerConfiguration]
 
 
-def key_pair(serving: Serving) -> KeyPair | None:
+def key_pair(serving: HttpsServerSettings) -> KeyPair | None:
     """Return the files of the operator's certificate, None to serve a self-signed one."""
     if not serving.tls_cert_file:
         return None
@@ -85,7 +85,7 @@ def key_pair(serving: Serving) -> KeyPair | None:
 
 
 def build_server(
-    service: SchedulerApp, observation: Observer, serving: Serving, configuration: Configuration
+    service: SchedulerApp, observation: Observer, serving: HttpsServerSettings, configuration: Configuration
 ) -> Server:
     """Return the server of a scheduler, not yet started.
 

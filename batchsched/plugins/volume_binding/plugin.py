@@ -143,7 +143,7 @@ class VolumeBinding(
             return True
         if claims.delayed and counts.sum() > 1:
             return False  # the first of them decides for the others: they are asked one by one
-        return bool(search(claims, table.some(nodes[counts > 0])).verdict().feasible.all())
+        return bool(search(claims, table.nodes_view(nodes[counts > 0])).verdict().feasible.all())
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -186,7 +186,7 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SUCCESS
-        result = search(claims, nodes.one(node))
+        result = search(claims, nodes.node_view(node))
         verdict = result.verdict()
         if not verdict.feasible[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))

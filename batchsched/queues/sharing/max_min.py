@@ -28,7 +28,7 @@ class MaxMin(FairShare):
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide each resource by itself, by weight."""
         pace = np.repeat(siblings.weight[:, np.newaxis], len(surplus), axis=1)
-        return by_resource(siblings, surplus, pace, np.zeros_like(pace), self.late(siblings))
+        return by_resource(siblings, surplus, pace, np.zeros_like(pace), self.last_unit_rank(siblings))
 
 
 def by_resource(
@@ -84,7 +84,7 @@ class GuaranteedRatio(GuaranteePolicy):
         """Divide each resource by itself, with levels of usage over guarantee."""
         base = _denominator(siblings).astype(np.float64)
         start = np.divide(siblings.floor, base, out=np.zeros(base.shape), where=base > 0)
-        return by_resource(siblings, surplus, base, start, self.late(siblings))
+        return by_resource(siblings, surplus, base, start, self.last_unit_rank(siblings))
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:

@@ -66,7 +66,7 @@ class TimeBased(FairShare):
         if (demand.sum(axis=0) <= surplus).all():
             return demand
         used = capacity_shares(siblings.history, siblings.capacity, np.ones_like(siblings.weighed))
-        late = self.late(siblings)
+        late = self.last_unit_rank(siblings)
         parts = np.zeros_like(demand)
         for members in members_by_priority(siblings.priority):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
@@ -179,7 +179,7 @@ class DecayedUsage(FairShare):
         self.args = args or DecayedUsageArgs()
 
     @override
-    def start(self, siblings: SiblingQueues) -> FloatArray:
+    def start_levels(self, siblings: SiblingQueues) -> FloatArray:
         """Return the levels of past usage at which the division starts."""
         past = per_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight

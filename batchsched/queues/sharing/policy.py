@@ -98,13 +98,13 @@ class FairShare:
         demand = np.where(surplus > 0, siblings.demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
-        size, start = self.sizes(siblings, demand), self.start(siblings)
+        size, start = self.sizes(siblings, demand), self.start_levels(siblings)
         parts = np.zeros_like(demand)
         for part, weight in _by_weight(siblings.weight):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
             pace = weight[part] / np.maximum(size[part], _LEAST)
             real = fill_to_common_level(demand[part], remaining, pace, start[part])
-            parts[part] = round_to_units(real, demand[part], remaining, self.late(siblings)[part])
+            parts[part] = round_to_units(real, demand[part], remaining, self.last_unit_rank(siblings)[part])
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
@@ -127,11 +127,11 @@ class FairShare:
         """Return [S] the size of each demand [S, R] in the quantity that the policy equalises."""
         return sizes(demand, siblings.capacity, siblings.weighed)
 
-    def start(self, siblings: SiblingQueues) -> FloatArray:
+    def start_levels(self, siblings: SiblingQueues) -> FloatArray:
         """Return [S] the level of usage per weight from which each sibling queue receives surplus."""
         return np.zeros(len(siblings))
 
-    def late(self, siblings: SiblingQueues) -> FloatArray:
+    def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
         """Return [S] the rank for the last whole unit among equals: the smallest usage comes first."""
         return per_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight

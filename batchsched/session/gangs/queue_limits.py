@@ -43,13 +43,13 @@ class QueueLimits:
         return np.maximum(0, self.balance)
 
     @property
-    def gangs(self) -> IntArray:
+    def gangs_left(self) -> IntArray:
         """[Q] number of PodGroups that may still start, UNLIMITED without a limit."""
         return np.maximum(0, self.gang_balance)
 
     def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
         """Return [Q, G] True where limit q applies to gang g; `owners` has the (queue, user) of each gang."""
-        rows_by_owner = {owner: self.finder.rows(tables, owner) for owner in set(owners)}
+        rows_by_owner = {owner: self.finder.limit_indexes(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for column, owner in enumerate(owners):
             member[rows_by_owner[owner], column] = True
@@ -59,7 +59,7 @@ class QueueLimits:
         """Return the first queue that does not allow these requests [R] and number of gangs, "" if all do."""
         if not self.limits:
             return ""
-        rows = self.finder.rows(tables, owner)
+        rows = self.finder.limit_indexes(tables, owner)
         exceeded = ((requests > self.balance[rows]) & (requests > 0)).any(axis=1)
         over = exceeded | ((gangs > self.gang_balance[rows]) & (gangs > 0))
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
@@ -68,7 +68,9 @@ class QueueLimits:
         """Return the limits after these gangs were placed."""
         if not self.limits or not placements:
             return self
-        rows_by_gang = [self.finder.rows(tables, placement.gang.members.owner) for placement in placements]
+        rows_by_gang = [
+            self.finder.limit_indexes(tables, placement.gang.members.owner) for placement in placements
+        ]
         times = [len(rows) for rows in rows_by_gang]
         rows = [row for gang_rows in rows_by_gang for row in gang_rows]
         used, started = np.zeros_like(self.balance), np.zeros_like(self.gang_balance)
@@ -89,7 +91,7 @@ class QueueLimits:
         if not self.limits:
             return self
         rows = np.zeros(len(self.limits), np.bool_)
-        rows[self.finder.rows(tables, owner)] = True
+        rows[self.finder.limit_indexes(tables, owner)] = True
         limited = (self.balance < UNLIMITED) & rows[:, np.newaxis]
         return replace(
             self,
@@ -210,7 +212,7 @@ class LimitIndex:
             if not limit.kept:
                 self._plain.setdefault(limit.name, []).append(row)
 
-    def rows(self, tables: SessionTables, owner: Owner) -> list[int]:
+    def limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that restrict gangs of an owner."""
         rows = self._rows_of_owner.get(owner)
         if rows is None:

@@ -92,7 +92,7 @@ class FeasibilityByClass:
             entry = self._feasibility[id(first)] = (first, self._compute(first))
         return entry[1]
 
-    def compute(self, classes: Iterable[PodClass]) -> None:
+    def precompute(self, classes: Iterable[PodClass]) -> None:
         """Compute the feasibility of many classes, so that their time counts for the current stage."""
         for pod_class in classes:
             self.feasibility_of(pod_class)
@@ -305,7 +305,7 @@ def formulate(
         quotas=ProblemQuotas(
             covers=context.quotas.members(tables, [gang.members.owner for gang in gangs]),
             free=context.quotas.free,
-            gangs=context.quotas.gangs,
+            gangs=context.quotas.gangs_left,
         ),
         rows=rows,
         pod_resource=0,

@@ -100,7 +100,7 @@ class JointWindowProposer:
         run, builder = self._run, self._run.builder
         settings, telemetry = run.profile.solver, run.telemetry
         with telemetry.stage("pipeline"):
-            context.feasibility.compute(part.pod_class for gang in gangs for part in gang.parts)
+            context.feasibility.precompute(part.pod_class for gang in gangs for part in gang.parts)
         with telemetry.stage("formulate"):
             formulation = formulate(context, gangs, run.tables.pending_gangs.youngest())
             if builder.head is not None:

@@ -141,7 +141,7 @@ class PendingGangs:
         if partially_bound.any():
             positions = positions[np.argsort(~partially_bound[positions], kind="stable")]
         room = (
-            policy.room(columns, now)[positions]
+            policy.required_free_share(columns, now)[positions]
             if isinstance(policy, HorizonPolicy)
             else np.zeros(len(slots))
         )

@@ -151,7 +151,7 @@ class VictimModel(LinearModel):
         # If the gang may choose its pods, the caller checks the quotas of the placement and adds a cut.
         if not len(pending.quotas.gangs) or not self._terms.rigid:
             return
-        requested, held = self._terms.count @ pending.classes.demand, problem.total()
+        requested, held = self._terms.count @ pending.classes.demand, problem.held_by_unit()
         for q in np.flatnonzero(pending.quotas.covers[:, 0]).tolist():
             inside = problem.quota_unit[q]
             for r in np.flatnonzero((requested > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():

@@ -232,7 +232,7 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
 def subtract_units(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
     """Return what the quotas leave without some units [U]: amounts [Q, R] and gangs [Q]."""
     back = problem.quota_unit[:, evicted].astype(np.int64)
-    quota_left = problem.quota_left + back @ problem.total()[evicted]
+    quota_left = problem.quota_left + back @ problem.held_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
     # A packing reads quotas as amounts that are left: an exceeded one leaves nothing.
     return np.clip(quota_left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)

@@ -40,7 +40,9 @@ def test_scalar_resources_count_only_where_they_are_asked_for():
     resources = (*CPU_AND_MEMORY, GPU, ResourceSpec(name="pods"), ResourceSpec(name="nobody.has/it"))
     assert len(scored_resources(class_of(made, pod()), made, resources, nonzero=True)) == 2
     found = scored_resources(class_of(made, pod(requests={GPU.name: "1"})), made, resources, nonzero=True)
-    assert [(one.weight, one.asked, one.capacity(made.all()).tolist()) for one in found[2:]] == [(5, 1, [4])]
+    assert [(one.weight, one.request, one.capacity(made.all()).tolist()) for one in found[2:]] == [
+        (5, 1, [4])
+    ]
 
 
 def test_defaults_stand_in_for_missing_requests_only_where_they_are_wanted():

@@ -34,7 +34,7 @@ class Exceeded:
     def overdue(self, plugin):
         return ExceededDeadline(plugin, "Filter", 0, 1.0)
 
-    def watch(self, plugin, point, call):
+    def call_within_deadline(self, plugin, point, call):
         raise AssertionError
 
 

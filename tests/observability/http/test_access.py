@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from typing_extensions import override
 
-from batchsched.config.schema import Serving
+from batchsched.config.schema import HttpsServerSettings
 from batchsched.errors import UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
@@ -18,7 +18,7 @@ from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost
 from tests.kube.virtual import Hurried
 
-OPEN = Serving().authorization_always_allow_paths
+OPEN = HttpsServerSettings().authorization_always_allow_paths
 
 
 async def say(request):

@@ -70,5 +70,5 @@ def test_a_pod_that_draws_on_nothing_scores_nothing():
     line = broken_line([UtilizationShapePoint(utilization=0, score=10)])
     state, wish = CycleState(), class_of(made, claiming("x", "v"))
     VolumeBinding().prefilter(wish, made.all(), state)
-    some = made.some(np.array([0, 2], np.int32))
+    some = made.nodes_view(np.array([0, 2], np.int32))
     assert capacity_scores(search(state.read(CLAIMS), some), some, line).tolist() == [0, 0]

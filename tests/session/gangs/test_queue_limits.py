@@ -34,7 +34,7 @@ def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
     return (
         int(found.free[at, column[GPU]]),
         int(found.free[at, column["cpu"]]),
-        int(found.gangs[at]),
+        int(found.gangs_left[at]),
     )
 
 
@@ -83,7 +83,7 @@ def test_lacking_names_a_queue_that_is_in_the_way():
     assert found.first_exceeded(tables, ("free", ""), 2 * gpus, 0) == "org"
     assert found.first_exceeded(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, gang_balance=np.zeros_like(found.gangs)).first_exceeded(
+        replace(found, gang_balance=np.zeros_like(found.gangs_left)).first_exceeded(
             tables, ("team", ""), 0 * gpus, 1
         )
         == "org"

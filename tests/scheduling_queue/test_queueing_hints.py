@@ -5,15 +5,9 @@ from batchsched.errors import PluginError
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, QueueState
-from batchsched.scheduling_queue.hints import (
-    HELPS,
-    SHORT_OF_NODES,
-    InFlightEntities,
-    InFlightEvent,
-    QueueingHints,
-    UnschedulableEntities,
-    refusing_plugins,
-)
+from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
+from batchsched.scheduling_queue.queueing_hints import HELPS, SHORT_OF_NODES, QueueingHints, refusing_plugins
+from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import Listening, place, pod, popped, queue, says, standard_pipeline
 

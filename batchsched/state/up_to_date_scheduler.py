@@ -1,4 +1,4 @@
-"""The feed: keeps a scheduler up to date with a cluster state, by changes where that is possible.
+"""Keeps a scheduler up to date with a cluster state, by changes where that is possible.
 
 A scheduler follows changes of pods, PodGroups and nodes. It is replaced by a new one, made from a Snapshot, in these
 cases: another kind of object changed; the change log does not reach back far enough; a resource name is new; or the
@@ -30,14 +30,14 @@ MAX_CHANGES_PER_POD: Final = 4
 """Changes for each pod of the cluster after which a scheduler is replaced; following them cost as much as that."""
 
 
-class Feed:
+class UpToDateScheduler:
     """Provides a scheduler that is up to date with a cluster state.
 
     Args:
       cache: the cluster state.
       make: makes a scheduler from a Snapshot.
-      whole: True if plugins of other packages or extenders may read anything of a node.
-      many: the least number of changes that a scheduler follows before it is replaced.
+      whole_nodes: True if plugins of other packages or extenders may read anything of a node.
+      min_followed_changes: the least number of changes that a scheduler follows before it is replaced.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Feed:
         cache: ClusterState,
         make: Callable[[Snapshot], Scheduler],
         *,
-        whole: bool = False,
-        many: int = MIN_FOLLOWED_CHANGES,
+        whole_nodes: bool = False,
+        min_followed_changes: int = MIN_FOLLOWED_CHANGES,
     ) -> None:
         self._cache = cache
         self._make = make
-        self._whole = whole
-        self._many = many
+        self._whole_nodes = whole_nodes
+        self._min_followed_changes = min_followed_changes
         self._followed = 0
         self._scheduler: Scheduler | None = None
         self._changes = cache.subscribe()
@@ -81,7 +81,7 @@ class Feed:
 
     def _can_follow_all(self, changes: Iterable[Change]) -> bool:
         """Return whether the present scheduler can follow these changes."""
-        if self._followed > max(self._many, MAX_CHANGES_PER_POD * self._cache.size(PODS)):
+        if self._followed > max(self._min_followed_changes, MAX_CHANGES_PER_POD * self._cache.size(PODS)):
             return False
         return all(self._can_follow(change) for change in changes)
 
@@ -97,7 +97,7 @@ class Feed:
 
     def _is_read(self, change: Change) -> bool:
         """Return whether a node changed in something on which a decision may depend."""
-        return self._whole or not _differs_unread_only(change.before, change.after)
+        return self._whole_nodes or not _differs_unread_only(change.before, change.after)
 
 
 def _differs_unread_only(before: Node | None, after: Node | None) -> bool:

@@ -1,17 +1,12 @@
-"""Which refused entities an event may help: rejections, queueing hints, and the events during a scheduling cycle.
+"""Queueing hints: whether an event may help an entity that a session refused.
 
 A session states one reason for a whole gang. If nodes were insufficient, any Filter plugin may be involved, so the
 hints of all of them are evaluated. If the session itself refused, the reason takes the place of a plugin name.
-
-A refused entity was evaluated against a snapshot. An event that arrived since then may already help it, so the events
-of a cycle are kept until it ends.
 """
 
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Refusal
@@ -29,6 +24,7 @@ from batchsched.framework.interface import EnqueueExtensionsPlugin
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.scheduling_queue.entity import Entity
+from batchsched.scheduling_queue.in_flight import InFlightEvent
 
 _CAME_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 
@@ -87,61 +83,6 @@ def refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
     if refusal.reason in HELPS or not plugins:
         plugins.add(refusal.reason)
     return tuple(sorted(plugins))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InFlightEvent:
-    """An event with the object before and after. If `identity` is set, it concerns only this entity."""
-
-    event: ClusterEvent
-    old: Any = None
-    new: Any = None
-    identity: str = ""
-
-
-class InFlightEntities:
-    """The entities in flight, and the events since the first of their cycles began."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, tuple[Entity, int]] = {}
-        self._log: deque[InFlightEvent] = deque()
-        self._dropped = 0
-
-    def get(self, identity: str) -> Entity | None:
-        """Return an entity in flight, or None."""
-        entry = self._since.get(identity)
-        return None if entry is None else entry[0]
-
-    def begin(self, entity: Entity) -> None:
-        """Record that the cycle of an entity begins."""
-        self._since[entity.identity] = (entity, self._dropped + len(self._log))
-
-    def record_event(self, occurrence: InFlightEvent) -> None:
-        """Keep an event, if any entity is in flight that it may concern."""
-        if occurrence.identity in self._since if occurrence.identity else self._since:
-            self._log.append(occurrence)
-
-    def end(self, entity: Entity) -> Sequence[InFlightEvent] | None:
-        """Return the events during the cycle of an entity, or None if it is not in flight."""
-        entry = self._since.get(entity.identity)
-        # Another entity of the same gang may be in flight by now.
-        if entry is None or entry[0] is not entity:
-            return None
-        del self._since[entity.identity]
-        events = [
-            event
-            for event in islice(self._log, entry[1] - self._dropped, None)
-            if event.identity in ("", entity.identity)
-        ]
-        self._forget()
-        return events
-
-    def _forget(self) -> None:
-        """Drop events from before the oldest cycle in flight. Cycles are kept in the order of their start."""
-        oldest = next((start for _, start in self._since.values()), self._dropped + len(self._log))
-        while self._dropped < oldest:
-            self._log.popleft()
-            self._dropped += 1
 
 
 EVERY_EVENT = (ClusterEventWithHint(ANY_EVENT),)
@@ -212,60 +153,3 @@ def _registered(plugin: object) -> tuple[ClusterEventWithHint, ...]:
         problem = f"expected a sequence of ClusterEventWithHint, got {type(answer).__name__}"
         raise PluginError(name_of(plugin), "EventsToRegister", problem)
     return tuple(answer)
-
-
-@dataclass(slots=True, eq=False)
-class TemplateEntities:
-    """Entities with a pod of one template: one such pod, and the entities by identity."""
-
-    pod: Pod
-    entities: dict[str, Entity] = field(default_factory=dict)
-
-
-class UnschedulableEntities:
-    """Entities by refusing plugin: plugin → template → entities.
-
-    Thousands of pending pods may share one template. The index lets a plugin's hint run once for each template that
-    the plugin refused; plugins that did not register an event are not called.
-    """
-
-    def __init__(self, hints: QueueingHints) -> None:
-        self._hints = hints
-        self._refused: dict[str, dict[bytes, TemplateEntities]] = {}
-        self._filed: dict[str, tuple[Entity, tuple[str, ...], tuple[bytes, ...]]] = {}
-        # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
-
-    def put(self, entity: Entity) -> None:
-        """Add an entity. The plugins that refused it must not change while it is in the index."""
-        templates = entity.templates()
-        self._filed[entity.identity] = (entity, entity.refusing, tuple(templates))
-        for plugin in entity.refusing:
-            by_template = self._refused.setdefault(plugin, {})
-            for template, pod in templates.items():
-                by_template.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
-
-    def remove(self, entity: Entity) -> None:
-        """Remove an entity, if it is present."""
-        _, plugins, templates = self._filed.pop(entity.identity, (entity, (), ()))
-        for plugin in plugins:
-            by_template = self._refused[plugin]
-            for template in templates:
-                del by_template[template].entities[entity.identity]
-                if not by_template[template].entities:
-                    del by_template[template]
-            if not by_template:
-                del self._refused[plugin]
-
-    def entities_helped_by(self, occurrence: InFlightEvent) -> list[Entity]:
-        """Return the entities that an event may help, in the order of arrival."""
-        helped: dict[str, Entity] = {}
-        for plugin, by_template in self._refused.items():
-            hints = self._hints.hints(plugin, occurrence.event)
-            for alike in by_template.values() if hints else ():
-                if any(self._hints.helps_pod(plugin, hint, alike.pod, occurrence) for hint in hints):
-                    helped |= alike.entities
-        return sorted(helped.values(), key=lambda entity: entity.arrival)
-
-    def entities(self) -> Iterable[Entity]:
-        """Return all entities in the order in which they were added."""
-        return (entity for entity, _, _ in self._filed.values())

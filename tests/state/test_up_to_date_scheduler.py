@@ -15,7 +15,7 @@ from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.feed import Feed
+from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 from tests.session.clusters import random_cluster
 from tests.session.scenario import GPU, group, queue
 from tests.session.test_properties import WAYS
@@ -28,7 +28,7 @@ class Watcher:
     def __init__(self, *objects: Any, length: int = 1000, whole: bool = False, many: int = 1000) -> None:
         self.cache = ClusterState(journal_length=length)
         self.made: list[Ledger] = []
-        self.feed = Feed(self.cache, self.make, whole=whole, many=many)
+        self.feed = UpToDateScheduler(self.cache, self.make, whole_nodes=whole, min_followed_changes=many)
         self.put(*objects)
 
     def make(self, snapshot: Snapshot) -> Any:
@@ -195,7 +195,7 @@ class History:
         self.full = random_cluster(self.rng.getrandbits(32))
         self.settings = settings
         self.cache = ClusterState(ttl_seconds=10.0)
-        self.feed = Feed(self.cache, self.follower)
+        self.feed = UpToDateScheduler(self.cache, self.follower)
 
     def follower(self, snapshot: Snapshot) -> Session:
         return Session(snapshot, self.settings)

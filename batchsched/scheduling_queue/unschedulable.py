@@ -1,0 +1,66 @@
+"""Unschedulable entities, indexed by the plugins that refused them and by pod template."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from batchsched.api.core.pod import Pod
+from batchsched.scheduling_queue.entity import Entity
+from batchsched.scheduling_queue.in_flight import InFlightEvent
+from batchsched.scheduling_queue.queueing_hints import QueueingHints
+
+
+@dataclass(slots=True, eq=False)
+class TemplateEntities:
+    """Entities with a pod of one template: one such pod, and the entities by identity."""
+
+    pod: Pod
+    entities: dict[str, Entity] = field(default_factory=dict)
+
+
+class UnschedulableEntities:
+    """Entities by refusing plugin: plugin → template → entities.
+
+    Thousands of pending pods may share one template. The index lets a plugin's hint run once for each template that
+    the plugin refused; plugins that did not register an event are not called.
+    """
+
+    def __init__(self, hints: QueueingHints) -> None:
+        self._hints = hints
+        self._refused: dict[str, dict[bytes, TemplateEntities]] = {}
+        self._filed: dict[str, tuple[Entity, tuple[str, ...], tuple[bytes, ...]]] = {}
+        # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
+
+    def put(self, entity: Entity) -> None:
+        """Add an entity. The plugins that refused it must not change while it is in the index."""
+        templates = entity.templates()
+        self._filed[entity.identity] = (entity, entity.refusing, tuple(templates))
+        for plugin in entity.refusing:
+            by_template = self._refused.setdefault(plugin, {})
+            for template, pod in templates.items():
+                by_template.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
+
+    def remove(self, entity: Entity) -> None:
+        """Remove an entity, if it is present."""
+        _, plugins, templates = self._filed.pop(entity.identity, (entity, (), ()))
+        for plugin in plugins:
+            by_template = self._refused[plugin]
+            for template in templates:
+                del by_template[template].entities[entity.identity]
+                if not by_template[template].entities:
+                    del by_template[template]
+            if not by_template:
+                del self._refused[plugin]
+
+    def entities_helped_by(self, occurrence: InFlightEvent) -> list[Entity]:
+        """Return the entities that an event may help, in the order of arrival."""
+        helped: dict[str, Entity] = {}
+        for plugin, by_template in self._refused.items():
+            hints = self._hints.hints(plugin, occurrence.event)
+            for alike in by_template.values() if hints else ():
+                if any(self._hints.helps_pod(plugin, hint, alike.pod, occurrence) for hint in hints):
+                    helped |= alike.entities
+        return sorted(helped.values(), key=lambda entity: entity.arrival)
+
+    def entities(self) -> Iterable[Entity]:
+        """Return all entities in the order in which they were added."""
+        return (entity for entity, _, _ in self._filed.values())
