@@ -10,6 +10,7 @@ it the number of processors. If a gang states no expected run time, `DEFAULT_RUN
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
@@ -93,6 +94,7 @@ def make_gang_order(name: str, arguments: Mapping[str, Any]) -> Policy:
     return policy
 
 
+@cache
 def find_gang_order(name: str) -> type | None:
     """Return the class of a built-in or registered gang order by name, or None if the name is unknown."""
     registered = (point.load() for point in entry_points(group=ENTRY_POINTS, name=name))

@@ -14,7 +14,7 @@ B bonds, F shares of units on nodes, J entries of limits, M limits, U units, V v
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import Final, Self
@@ -104,7 +104,9 @@ class ProblemTable:
 
     def take(self, rows: Positions) -> Self:
         """Return the table of these rows only, in this order."""
-        return replace(self, **{column.name: getattr(self, column.name)[rows] for column in fields(self)})
+        # Without `replace`, which checks every field: refusals take the tables of each gang. The slots are the columns.
+        columns: tuple[str, ...] = self.__slots__
+        return type(self)(*[getattr(self, column)[rows] for column in columns])
 
 
 def _indices() -> IndexArray:
