@@ -18,13 +18,13 @@ from batchsched.simulator.swf import Swf, read, workload
 
 ORDERED: Final[dict[str, dict[str, Any]]] = {
     "in turn": {"selection": "ordered", "blocking": True, "backfill": "none"},
-    "whoever fits": {"selection": "ordered", "blocking": False, "backfill": "none"},
+    "any that fits": {"selection": "ordered", "blocking": False, "backfill": "none"},
     "reserved": {"selection": "ordered", "backfill": "easy"},
     "kept": {"selection": "ordered", "backfill": "kept"},
 }
 """How gangs pass each other: not at all, freely, around the head's reservation, or around one that is kept."""
 WEIGHT: Final[dict[str, dict[str, Any]]] = {
-    "whoever fits": {"selection": "weight", "backfill": "none"},
+    "any that fits": {"selection": "weight", "backfill": "none"},
     "reserved": {"selection": "weight", "backfill": "easy"},
     "kept": {"selection": "weight", "backfill": "kept"},
 }
@@ -41,7 +41,7 @@ class Promises:
     made: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def follower(self, snapshot: Snapshot, profile: Profile) -> "Watched":
-        """Return a scheduler whose reservations are noted."""
+        """Return a scheduler with recorded reservations."""
         return Watched(Session(snapshot, profile), self)
 
     def note(self, decision: Decision, now: float) -> None:
@@ -51,7 +51,7 @@ class Promises:
 
 
 class Watched:
-    """A scheduler that tells of its reservations, and is otherwise the one it wraps."""
+    """A scheduler that records its reservations, and otherwise delegates to the wrapped one."""
 
     def __init__(self, scheduler: Session, promises: Promises) -> None:
         self._scheduler, self._promises = scheduler, promises
@@ -79,7 +79,7 @@ def play(trace: Swf, profile: Profile, exact: bool) -> tuple[RunResult, Promises
 
 
 def kept(result: RunResult, promises: Promises) -> Counts:
-    """Count what was reserved, and what came of it."""
+    """Count the reservations, and how many of them were kept."""
     started = {gang.key: gang.started for gang in result.gangs}
     counts: Counts = Counter()
     for key, made in promises.made.items():

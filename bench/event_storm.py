@@ -57,7 +57,7 @@ def pod(name: str, kind: int, gang: str = "", on: str = "") -> Pod:
 
 
 def refusing(one: Pod) -> tuple[str, ...]:
-    """Who refuses a pod of its kind."""
+    """The plugins that refuse a pod of its kind."""
     if one.spec.containers[0].ports:
         return ("NodePorts",)
     if one.spec.node_selector:
@@ -68,7 +68,7 @@ def refusing(one: Pod) -> tuple[str, ...]:
 
 
 def storm(random: Random, events: int, nodes: int) -> Iterator[tuple[Resource, Any, Any]]:
-    """What happens: heartbeats, relabelling, cordons, resizing; pods that land, change and leave."""
+    """The events: heartbeats, relabelling, cordons, resizing; pods that are bound, changed and deleted."""
     there = [node(at, random) for at in range(nodes)]
     bound: list[Pod] = []
     for count in range(events):
@@ -84,7 +84,7 @@ def storm(random: Random, events: int, nodes: int) -> Iterator[tuple[Resource, A
 
 
 def fill(queue: SchedulingQueue, pods: int, gangs: int) -> None:
-    """Have pods alone and gangs of ten refused."""
+    """Add single pods and gangs of ten, and refuse them."""
     for at in range(pods):
         queue.add_pod(pod(f"p{at}", at % 40), 0.0)
     for at in range(gangs):
@@ -94,7 +94,7 @@ def fill(queue: SchedulingQueue, pods: int, gangs: int) -> None:
 
 
 def refuse(queue: SchedulingQueue, now: float, *, early: bool = False) -> int:
-    """Have everybody who is active, and with `early` all who back off, refused by those who refuse such pods."""
+    """Refuse all active entities, and with `early` also those that back off, by the plugins of their kind."""
     began = []
     while (entity := queue.pop(now, early=early)) is not None:
         began.append(entity)
@@ -108,12 +108,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="event_storm", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--pods", type=int, default=5_000, help="pods alone that wait")
-    parser.add_argument("--gangs", type=int, default=500, help="gangs of ten that wait")
+    parser.add_argument("--pods", type=int, default=5_000, help="pending single pods")
+    parser.add_argument("--gangs", type=int, default=500, help="pending gangs of ten")
     chosen = parser.parse_args(arguments)
     queue = SchedulingQueue(standard_registry().pipeline(Profile()))
     fill(queue, chosen.pods, chosen.gangs)
-    everyone = sum(queue.pending().values())
+    entities = sum(queue.pending().values())
     happened = list(storm(Random(0), chosen.events, chosen.nodes))
     cycles, unschedulable, began = 0, 0, time.process_time()
     for at, (resource, old, new) in enumerate(happened):
@@ -125,14 +125,14 @@ def main(arguments: list[str]) -> int:
     took = time.process_time() - began
     left, each = sum(queue.pending().values()), took / chosen.events * 1e6
     asked = unschedulable * 1000 // chosen.events
-    print(f"{chosen.events} events, {everyone} pods waiting: {took:.1f} s of CPU, {each:.0f} µs each")
+    print(f"{chosen.events} events, {entities} pods waiting: {took:.1f} s of CPU, {each:.0f} µs each")
     print(f"{asked} pods were unschedulable on average; {cycles} cycles of gangs and pods meanwhile")
     print(f"{left} pods wait still; hints that broke: {sum(queue.hint_failures().values())}")
     by_queue: Counter[str] = Counter()
     for (place, _), count in queue.moved_pods().items():
         by_queue[place] += count
     print("moves of pods: " + ", ".join(f"{place} {count}" for place, count in sorted(by_queue.items())))
-    return int(left != everyone)
+    return int(left != entities)
 
 
 if __name__ == "__main__":

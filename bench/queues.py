@@ -20,7 +20,7 @@ from bench.solver.instances import generate
 from bench.solver.manifests import items
 
 LEVELS: Final = (0.008, 0.04, 0.16)
-"""What part of all queues stands on each level but the last, the widest first."""
+"""The share of all queues on each level except the last, the widest first."""
 NOW: Final = 1767225600.0
 
 
@@ -105,7 +105,7 @@ def snapshot(nodes: int, gangs: int, queues: int, seed: int) -> Snapshot:
 
 
 def main(arguments: list[str]) -> int:
-    """Decide two sessions a seed, the first over pods that nobody has looked at yet, and say what they took."""
+    """Decide two sessions for each seed, the first over new pods, and print their CPU seconds."""
     parser = argparse.ArgumentParser(prog="queues", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--gangs", type=int, default=2000)

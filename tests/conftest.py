@@ -17,7 +17,7 @@ __all__ = ["namespace", "own_plane", "plane", "proxy"]
 # Two cores are shared with other work, so a slow draw says nothing about the code: no deadline, no complaint.
 _ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 
-# `ci` repeats itself run by run; `full` draws afresh, at least 500 examples a property. Tests state no
+# `ci` repeats itself run by run; `full` draws new ones, at least 500 examples a property. Tests state no
 # numbers of their own, so that a profile is the one place to turn.
 settings.register_profile("ci", _ALWAYS, max_examples=60, derandomize=True)
 settings.register_profile("full", _ALWAYS, max_examples=500)
@@ -27,7 +27,7 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse bytes as the name of a test: they may hold a clock (gzip), and xdist wants equal names everywhere."""
+    """Refuse bytes as a test id: they may contain a time (gzip), and xdist requires equal ids in all workers."""
     nameless = [item.nodeid for item in items if "\\x" in item.nodeid]
     if nameless:
         raise pytest.UsageError("give these parameters ids that can be read: " + ", ".join(nameless))

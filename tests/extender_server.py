@@ -41,7 +41,7 @@ def http_server(answer: Callable[[str, bytes], tuple[int, bytes]]) -> Iterator[s
                 self.end_headers()
                 self.wfile.write(body)
             except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True  # whoever asked is gone
+                self.close_connection = True  # the client has closed the connection
 
         def do_GET(self) -> None:
             self.do_POST()

@@ -1,6 +1,6 @@
-"""A real API server: pods bound a second, beside kube-scheduler and the floor of binding alone, in one run.
+"""A real API server: pods bound per second, next to kube-scheduler and to binding alone, in one run.
 
-`idle` as the first argument: a lone pod on a large cluster on which nothing else happens.
+`idle` as the first argument: a single pod on a large, otherwise idle cluster.
 """
 
 from collections.abc import Sequence

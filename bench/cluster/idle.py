@@ -79,7 +79,7 @@ class _Pod(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Watch:
-    """Wakes whoever waits for a pod to be bound; implements `ports.cluster.Sink`."""
+    """Resolves the futures of bound pods; implements `ports.cluster.Sink`."""
 
     bound: dict[str, asyncio.Future[float]] = field(default_factory=dict)
 
@@ -99,11 +99,11 @@ class _Watch:
             one.set_result(time.monotonic())
 
     def deleted(self, raw: bytes) -> None:
-        """Nobody waits for it."""
+        """No future waits for a deletion."""
 
 
 async def _populate(writer: Writer, nodes: int, row: Row) -> None:
-    """Make nodes, and gangs whose pods run on them."""
+    """Create nodes, and gangs with pods that run on them."""
     await fill(writer, nodes)
     group = {"apiVersion": API_VERSION, "kind": "PodGroup", "spec": {"minMember": row.size}}
     await at_once(

@@ -52,12 +52,12 @@ class Reports:
 
     @property
     def apart(self) -> bool:
-        """Whether they can be told from the binds: kube-scheduler writes them meanwhile, and a few say nothing."""
+        """Whether they can be separated from the binds, during which kube-scheduler writes its Events."""
         return self.after > self.before
 
     @property
     def each(self) -> float:
-        """CPU seconds of one Event, 0 where that cannot be told."""
+        """CPU seconds of one Event, 0 if that is unknown."""
         return self.cpu / self.after if self.apart else 0.0
 
 
@@ -66,7 +66,7 @@ class Outcome:
     """What one run took.
 
     Args:
-      scheduler: who scheduled.
+      scheduler: the name of the scheduler.
       row: what.
       live: whether pods were made while it ran.
       seconds: from its start (live: from the first pod made) to the last bind that a watch saw.
@@ -233,7 +233,7 @@ async def _until(done: asyncio.Event, process: psutil.Process, longest: float) -
     async with asyncio.timeout(longest):
         while not done.is_set():
             if process.status() == psutil.STATUS_ZOMBIE:
-                raise RuntimeError("the scheduler has ended; its log is beside the control plane's")
+                raise RuntimeError("the scheduler has ended; its log is next to that of the control plane")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), 1.0)
 

@@ -104,7 +104,7 @@ def workloads(options: argparse.Namespace) -> list[Line]:
 
 
 def differing(options: argparse.Namespace) -> list[str]:
-    """Name the workloads where what stands leads elsewhere than asking anew does: there must be none."""
+    """Name the workloads with different decisions for cached and new results: there must be none."""
     found = []
     for one in WORKLOADS:
         cluster = snapshot(one, min(500, max(options.nodes)), one.arrivals or 100, options.seed)
@@ -145,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--pods", type=int, default=1000, help="equal pods that are placed; workloads: a fifth"
     )
-    found.add_argument("--repeats", type=int, default=5, help="the median of so many seeds is shown")
+    found.add_argument("--repeats", type=int, default=5, help="the number of seeds; their median is shown")
     found.add_argument("--seed", type=int, default=0, help="the first seed")
     found.add_argument("--only", choices=("points", "sessions", "workloads"), help="one of the tables")
     found.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -153,7 +153,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; 1 when what stands leads to another answer than asking anew."""
+    """Measure and print; returns 1 if cached results give another decision than new ones."""
     options = parser().parse_args(arguments)
     tables: dict[str, Callable[[], list[Line]]] = {
         "points: a plain pod": lambda: points(options, "SchedulingBasic"),

@@ -25,7 +25,7 @@ class Workload:
 
     Args:
       name: as in scheduler_perf.
-      arriving: the spec of the pods that are placed, beside their requests.
+      arriving: the spec of the pods that are placed, without their requests.
       labels: of the pods that are placed, and of those that are there.
       requests: of the pods that are placed.
       there: the spec of those that are there, where it differs.

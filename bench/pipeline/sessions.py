@@ -36,7 +36,7 @@ class MeasuredSession:
 
 
 def session(cluster: Snapshot, *, forgetful: bool = False) -> MeasuredSession:
-    """Decide pod by pod over tables that nobody has asked yet; laying them out is not counted."""
+    """Decide pod by pod over new tables without cached results; building them is not counted."""
     sessions = Session(cluster, PODWISE)
     if forgetful:
         sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
@@ -58,7 +58,7 @@ def second_session(cluster: Snapshot, *, forgetful: bool = False) -> float:
 
 
 def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
-    """CPU seconds until masks and scores of a class with so many pods are known, over tables that were asked before."""
+    """CPU seconds until masks and scores of a class with `pods` pods are known, over tables with cached results."""
     cluster = snapshot(workload, nodes, pods, seed)
     sessions = Session(cluster, PODWISE)
     tables = sessions.tables

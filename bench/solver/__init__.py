@@ -165,9 +165,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--noisy", action="store_true", help="CPU and memory as full as the GPUs, each with noise of its own"
     )
-    found.add_argument("--uncontended", action="store_true", help="the same mix with room for everybody")
+    found.add_argument("--uncontended", action="store_true", help="the same mix with room for all gangs")
     found.add_argument(
-        "--pods", type=int, default=0, help="with --uncontended: about so many pods (2 a node)"
+        "--pods",
+        type=int,
+        default=0,
+        help="with --uncontended: the approximate number of pods (2 for each node)",
     )
     found.add_argument(
         "--baseline", action="store_true", help="compare with job by job, priority then creation"

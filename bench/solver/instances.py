@@ -1,14 +1,14 @@
 """Seeded synthetic sessions: a part-filled GPU cluster and a queue of gangs that does not fit.
 
-Four node types (8-GPU, large 8-GPU, 4-GPU, CPU-only) stand in racks of 16, racks in blocks, blocks in zones;
+Four node types (8-GPU, large 8-GPU, 4-GPU, CPU-only) are in racks of 16, racks in blocks, blocks in zones;
 some racks are tainted; most nodes are partly filled, noisily, so that hardly two nodes are alike. Gangs have
 1-4 templates; half of the GPU gangs are bound to a topology level, half of those require it. Nine queues in
 three departments have limits: the departments share what is free. Demand is a multiple of what is free, of GPUs
-and of CPU, that beside GPUs included.
+and of CPU, including the CPU that GPU pods request.
 
 A node is filled in one of two ways. Lean: four fifths of the nodes, any number of GPUs, and CPU and memory about a
 third less full than the GPUs, so that hardly a GPU is left without company. Noisy: 93 % of the nodes, each of the
-three resources around one fullness with noise of its own, so that GPUs are stranded.
+three resources around one fullness with noise of its own, so that some GPUs cannot be used.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ DAY: Final = 86_400
 Amounts = tuple[int, int, int]
 """milli-CPU, bytes, GPUs"""
 Demand = tuple[float, float]
-"""What all gangs ask for, of the GPUs and of the CPU that are free; the CPU beside GPUs included."""
+"""The demand of all gangs as multiples of the free GPUs and CPU, including the CPU that GPU pods request."""
 PRIORITIES: Final = 4
 NOISY_SHARE: Final = 0.93
 """Of 5,000 nodes some 4,650 differ, as solver.md counted."""
@@ -58,7 +58,7 @@ MAX_PODS: Final = 110
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, what its filler pod uses, and where it stands; demands are (cpu, memory, gpu, pods)."""
+    """A node, what its filler pod uses, and its domains; demands are (cpu, memory, gpu, pods)."""
 
     name: str
     type: NodeType
@@ -129,7 +129,7 @@ class Instance:
 def generate(
     nodes: int, gangs: int, seed: int, demand: Demand = (1.3, 1.3), tiers: int = 4, noisy: bool = False
 ) -> Instance:
-    """Draw an instance whose gangs ask for a multiple of the free GPUs, and for one of the free CPU."""
+    """Draw an instance with gangs that request a multiple of the free GPUs and of the free CPU."""
     rng = np.random.default_rng([seed, nodes, gangs])
     cluster = _nodes(nodes, _noisy if noisy else _lean, rng)
     return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, rng), tiers)

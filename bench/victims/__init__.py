@@ -30,7 +30,7 @@ SMALL = 200
 class Measured:
     """One instance: costs, and CPU seconds.
 
-    `picked` is the best of the three greedies as they pick, `greedy` the best once nobody is left who could stay.
+    `picked` is the best of the three greedies as they choose, `greedy` the best after unneeded victims are removed.
     """
 
     case: str
@@ -52,7 +52,7 @@ class Measured:
 
     @property
     def trimmed(self) -> float:
-        """How much cheaper than the best greedy that brings everybody back who could stay."""
+        """How much cheaper than the best greedy without unneeded victims."""
         return 1 - self.cost / self.greedy if self.greedy > 0 else 0.0
 
 
@@ -63,7 +63,7 @@ def measure(name: str, shape: Shape) -> Measured:
     answer = choose_victims(problem, VictimBudget())
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     if answer is None:
-        raise SystemExit(f"{name}, seed {shape.seed}: nobody's leaving makes room")
+        raise SystemExit(f"{name}, seed {shape.seed}: no set of victims makes room")
     picked, trimmed = [0], [0]
     if answer.units.size:
         grounds = [ground for terms in split_by_domain(problem) for one in GREEDIES if (ground := one(terms))]
@@ -127,7 +127,7 @@ def small() -> list[Measured]:
 def parser() -> argparse.ArgumentParser:
     """What the bench takes."""
     found = argparse.ArgumentParser("python -m bench victims", description=__doc__)
-    found.add_argument("--seeds", type=int, default=5, help="so many instances of each case")
+    found.add_argument("--seeds", type=int, default=5, help="the number of instances of each case")
     found.add_argument("--no-small", action="store_true", help="without the 200 small instances")
     found.add_argument("-o", "--output", choices=("table", "json"), default="table")
     return found

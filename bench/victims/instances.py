@@ -1,6 +1,6 @@
-"""Seeded clusters full of gangs that may leave, and a gang that wants in.
+"""Seeded clusters full of gangs that may be evicted, and a pending gang.
 
-Nodes have 8 GPUs and stand in racks of 16. Gangs run on them until 97 % of the GPUs are used, two thirds side by side,
+Nodes have 8 GPUs and are in racks of 16. Gangs run on them until 97 % of the GPUs are used, two thirds side by side,
 as a scheduler packs them, the others wherever there was room. In a shared cluster they are many and small (1-8 pods of
 1, 2 or 4 GPUs), so that a node has several of them; in an aligned one they are few and large (1-32 pods, a quarter of
 them of whole nodes). CPU and memory go with the GPUs, with some noise. What it costs that a gang leaves: its pods, by
@@ -35,8 +35,8 @@ class Shape:
 
     Args:
       nodes, seed: of the cluster.
-      pods, gpus: of the gang that wants in.
-      racks: it has to lie in one rack.
+      pods, gpus: of the pending gang.
+      racks: it requires one rack.
       aligned: gangs that run are few and large.
     """
 

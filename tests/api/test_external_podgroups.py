@@ -1,4 +1,4 @@
-"""Gangs in the words of other schedulers are gangs of ours."""
+"""PodGroups of other schedulers are converted to PodGroups of batchsched."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_the_innermost_subgroups_of_kai_are_subgroups():
 
 
 @pytest.mark.parametrize("version", TYPES)
-def test_an_empty_spec_is_a_gang_of_one_and_says_where_it_came_from(version):
+def test_an_empty_spec_is_a_gang_of_one_pod_that_names_its_origin(version):
     group = translated(version)
     assert group.min_member == 1
     assert is_foreign(group)
@@ -108,7 +108,7 @@ def test_an_empty_spec_is_a_gang_of_one_and_says_where_it_came_from(version):
     assert group.metadata.uid == ""
 
 
-def test_what_no_pod_group_may_say_is_refused():
+def test_invalid_fields_of_a_pod_group_are_refused():
     with pytest.raises(ValidationError):
         translated("scheduling.x-k8s.io/v1alpha1", minMember=2, minResources={"cpu": "much"})
 
@@ -129,7 +129,7 @@ def test_what_no_pod_group_may_say_is_refused():
     ],
     ids=["upstream", "coscheduling", "kube-batch", "volcano", "kai", "own-label-counts", "none"],
 )
-def test_pods_join_by_the_marks_of_others(found, expected):
+def test_pods_join_by_the_labels_of_other_schedulers(found, expected):
     assert marks(with_gang_labels(found)) == expected
     assert with_gang_labels(with_gang_labels(found)) == with_gang_labels(found)
 
@@ -145,7 +145,7 @@ def test_a_pod_alone_keeps_the_queue_that_it_names():
     )
 
 
-def test_a_pod_group_of_kubernetes_says_which_object_it_is_and_what_it_says_of_itself():
+def test_a_kubernetes_pod_group_keeps_its_identity_and_conditions():
     condition = {
         "type": "PodGroupScheduled",
         "status": "True",

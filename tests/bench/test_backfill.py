@@ -29,7 +29,7 @@ def test_heads_start_when_it_was_promised(tmp_path, capsys):
     ),
     slowdown=st.sampled_from([1.0, 3.0]),
 )
-def test_no_promise_is_broken_while_run_times_are_exact(rows, slowdown):
+def test_every_promised_start_is_kept_if_run_times_are_exact(rows, slowdown):
     counts = promised("ordered", rows, slowdown)
     assert counts["in time"] == counts["heads"]
     assert counts["close"] == counts["estimates"]

@@ -61,7 +61,7 @@ def test_events_that_come_among_the_binds_are_left_in_what_binding_took():
     assert one.binding_cpu == 20.0
 
 
-def test_a_scheduler_that_tells_nothing_is_taken_at_its_whole_cpu():
+def test_a_scheduler_without_event_figures_is_charged_with_its_whole_cpu():
     assert outcome("floor", "100 x 1", 1.0).binding_cpu == 1.0
 
 

@@ -1,4 +1,4 @@
-"""The pipeline's bench: what stands leads where asking anew leads, and every table is printed."""
+"""The pipeline's bench: cached results give the same decisions as new ones, and every table is printed."""
 
 import json
 
@@ -10,7 +10,7 @@ from bench.pipeline.sessions import same, session
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda one: one.name)
-def test_equal_pods_one_after_the_other_land_where_asking_anew_puts_them(workload: Workload):
+def test_cached_results_place_equal_pods_as_new_results_do(workload: Workload):
     cluster = snapshot(workload, 60, workload.arrivals or 70, 3)
     assert same(session(cluster).decision, session(cluster, forgetful=True).decision)
 

@@ -16,7 +16,7 @@ def test_an_instance_repeats_for_its_seed_and_differs_for_another():
     assert generate(64, 10, 3) != generate(64, 10, 4)
 
 
-def test_gpus_are_asked_for_thirteen_tenths_of_what_is_free():
+def test_requested_gpus_are_13_tenths_of_the_free_ones():
     problem = to_problem(generate(1000, 100, 0))
     asked = (problem.classes.demand[:, 2] * problem.classes.count).sum() / problem.nodes.free[:, 2].sum()
     assert 1.25 <= asked <= 1.35
@@ -29,7 +29,7 @@ def test_hardly_two_noisy_nodes_are_alike_and_as_many_gpus_are_free_as_on_lean_o
     assert 0.9 <= free[0] / free[1] <= 1.1
 
 
-def test_the_mix_with_room_for_all_has_about_as_many_pods_as_asked():
+def test_the_uncontended_mix_has_about_the_requested_number_of_pods():
     assert 1800 <= uncontended(1000, 100, 0, 2000).pods <= 2200
 
 

@@ -16,7 +16,7 @@ def test_an_instance_repeats_for_its_seed_and_is_as_full_as_it_says():
     assert one.free[:, 2].sum() <= (1 - FULL) * 8 * 64
 
 
-def test_a_measurement_is_sound_and_no_dearer_than_a_greedy():
+def test_a_measurement_is_valid_and_costs_no_more_than_a_greedy():
     found = measure("small", Shape(64, 3, 6))
     assert found.faults == ()
     assert found.bound <= found.cost <= found.greedy <= found.picked

@@ -31,7 +31,7 @@ def test_account_has_the_seconds_of_the_session_and_of_its_stages(command, clust
     assert account["stages"]["read"] > 0
 
 
-def test_yaml_says_the_same_as_json(command, cluster):
+def test_yaml_has_the_same_content_as_json(command, cluster):
     as_json = command("decide", cluster, "-o", "json", "--now", NOW).data
     as_yaml = yaml.safe_load(command("decide", cluster, "-o", "yaml", "--now", NOW).out)
     for data in (as_json, as_yaml):
@@ -89,7 +89,7 @@ def test_without_the_solver_evictions_and_nominations_are_in_the_table_and_in_th
     assert "Nominated" in table
 
 
-def test_names_cannot_pass_for_markup(command, cluster, tmp_path):
+def test_names_are_not_interpreted_as_markup(command, cluster, tmp_path):
     (tmp_path / "odd.yaml").write_text(pod('"[red]x[/red]"'))
     result = command("decide", cluster, tmp_path / "odd.yaml", "--now", NOW)
     assert "team-a/[red]x[/red]" in result.out
@@ -122,7 +122,7 @@ def test_same_input_decides_the_same_in_every_process(cluster):
     assert len(decisions) == 1
 
 
-def test_configuration_is_obeyed_and_its_mistakes_are_named(command, cluster, tmp_path):
+def test_configuration_is_applied_and_its_mistakes_are_named(command, cluster, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text("profiles: [{solver: {enabled: false}}, {schedulerName: other}]")
     assert command("decide", cluster, "--config", config, "-o", "json").code == 0
@@ -150,7 +150,7 @@ def test_configuration_is_obeyed_and_its_mistakes_are_named(command, cluster, tm
         ["nonsense"],
     ],
 )
-def test_wrong_usage_is_told_on_standard_error(command, arguments):
+def test_wrong_usage_is_reported_on_standard_error(command, arguments):
     result = command(*arguments)
     assert result.code == 2
     assert result.out == ""

@@ -19,7 +19,7 @@ def explain(command, name, *more):
     return command("explain", EXAMPLES, "--pod-group", name, "--now", NOW, *more)
 
 
-def test_refused_gang_is_told_what_binds_what_is_missing_and_the_room_in_each_domain(command):
+def test_explanation_of_a_refused_gang_has_the_limiting_resource_and_the_room_in_each_domain(command):
     result = explain(command, "research/long-context")
     assert result.code == 0
     assert "PodGroup research/long-context: refused" in result.out
@@ -49,13 +49,13 @@ def test_room_in_domains_adds_up_to_the_room_in_all(command):
         assert sum(domain["nodes"] for domain in level["domains"]) == part["nodes"] == 8
 
 
-def test_placed_gang_is_told_where(command):
+def test_explanation_of_a_placed_gang_has_its_nodes(command):
     result = explain(command, "research/llama")
     assert "PodGroup research/llama: placed, 2 pods" in result.out
     assert "to be bound:" in result.out
 
 
-def test_sub_groups_are_told_apart(command):
+def test_subgroups_are_explained_separately(command):
     data = explain(command, "research/tuning", "-o", "json").data
     assert {part["subGroup"]: part["members"] for part in data["outlook"]["parts"]} == {
         "launcher": 1,
@@ -64,18 +64,18 @@ def test_sub_groups_are_told_apart(command):
 
 
 @pytest.mark.parametrize("name, state", [("product/evaluation", "Placed"), ("research/notebook", "Bound")])
-def test_pod_alone_can_be_asked_for(command, name, state):
+def test_single_pod_can_be_explained(command, name, state):
     assert explain(command, name, "-o", "json").data["state"] == state
 
 
-def test_pod_group_without_pods_is_told_so(command, cluster, tmp_path):
+def test_pod_group_without_pods_is_reported_as_such(command, cluster, tmp_path):
     (tmp_path / "none.yaml").write_text(group("none"))
     result = command("explain", cluster, tmp_path / "none.yaml", "--pod-group", "team-a/none", "--now", NOW)
     assert result.code == 0
     assert "NotEnoughPods" in result.out
 
 
-def test_unknown_pod_group_is_wrong_usage_with_the_name_that_was_meant(command):
+def test_unknown_pod_group_is_wrong_usage_with_the_nearest_name(command):
     result = explain(command, "research/longcontext")
     assert result.code == 2
     words = result.complaint
@@ -111,7 +111,7 @@ def test_pod_group_that_was_set_aside_says_why(command, cluster, tmp_path):
         ),
     ],
 )
-def test_explanation_begins_with_what_became_of_the_gang(found, headline, capsys):
+def test_explanation_begins_with_the_outcome_of_the_gang(found, headline, capsys):
     print_explanation(found)
     assert capsys.readouterr().out.splitlines()[0] == headline
 

@@ -1,4 +1,4 @@
-"""`batchsched get` with a kubectl user's habits, against a server that answers what it is told."""
+"""`batchsched get` with the habits of a kubectl user, against a server with configured answers."""
 
 import json
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_gangs_of_the_contexts_namespace_are_listed(api, get):
         assert result.out.splitlines()[1].startswith("bert   <unknown>   2 ")
 
 
-def test_namespace_may_be_stated_and_all_of_them_asked_for(api, get):
+def test_one_namespace_or_all_namespaces_may_be_selected(api, get):
     api.answers[f"{GROUPS}/namespaces/other/podgroups"] = listed()
     api.answers[f"{GROUPS}/namespaces/default/podgroups"] = listed()
     api.answers[f"{GROUPS}/podgroups"] = listed(BERT)
@@ -95,7 +95,7 @@ def test_one_or_several_may_be_named(api, get):
     ] * 2
 
 
-def test_name_that_is_not_there_is_an_error(get):
+def test_missing_name_is_an_error(get):
     result = get("pg", "absent")
     assert result.code == 1
     assert "not found" in result.err
@@ -103,27 +103,27 @@ def test_name_that_is_not_there_is_an_error(get):
 
 
 @pytest.mark.parametrize("name", [(), ("bert",)], ids=["all", "one"])
-def test_cluster_without_our_kinds_is_told_what_to_do(api, get, name):
+def test_cluster_without_the_custom_resources_is_reported_with_a_remedy(api, get, name):
     api.plain = True
     result = get("pg", *name)
     assert result.code == 1
     assert "does not know podgroups of batchsched; `batchsched install`" in result.err
 
 
-def test_data_are_as_the_server_has_them(api, get):
+def test_structured_output_is_that_of_the_server(api, get):
     api.answers[f"{GROUPS}/namespaces/team/podgroups"] = listed(BERT)
     assert get("pg", "-o", "json").data["items"] == [BERT]
     assert yaml.safe_load(get("pg", "-o", "yaml").out)["items"] == [BERT]
 
 
-def test_queues_live_in_no_namespace(api, get):
+def test_queues_have_no_namespace(api, get):
     queue = {"metadata": {"name": "ml"}, "spec": {"parent": "research"}}
     api.answers[f"{GROUPS}/queues"] = listed(queue) | {"kind": "QueueList"}
     for more in ((), ("-n", "other"), ("-A",)):
         assert get("bq", *more).out.splitlines()[1].split()[:2] == ["ml", "research"]
 
 
-def test_labels_are_asked_of_the_server(api, get):
+def test_label_selector_is_sent_to_the_server(api, get):
     api.answers[f"{GROUPS}/namespaces/team/podgroups"] = listed()
     get("pg", "-l", "app=bert")
     assert api.asked[-1].endswith("?labelSelector=app%3Dbert")
@@ -166,7 +166,7 @@ def cells(kind, one, wide=False, namespaces=False):
     return dict(zip(titles, row, strict=True))
 
 
-def test_gang_that_waits():
+def test_pending_gang_is_a_row():
     assert cells(POD_GROUPS, WAITING) == {
         "NAME": "bert",
         "PHASE": "Pending",
@@ -198,7 +198,7 @@ def test_least_number_is_what_the_subgroups_need_where_it_is_not_stated():
     )
 
 
-def test_queue_says_what_it_holds():
+def test_queue_is_a_row_with_its_allocated_amounts():
     one = {
         "metadata": {"name": "ml"},
         "spec": {"parent": "research", "limit": {"cpu": "8"}},

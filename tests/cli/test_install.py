@@ -36,13 +36,13 @@ def one(manifests: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return found
 
 
-def test_kinds_and_the_namespace_come_before_what_needs_them(command):
+def test_definitions_and_the_namespace_are_applied_before_the_objects_that_need_them(command):
     kinds = [manifest["kind"] for manifest in printed(command)]
     assert kinds[:4] == ["CustomResourceDefinition"] * 3 + ["Namespace"]
     assert set(kinds) == PLACES.keys()
 
 
-def test_everything_is_in_the_namespace_that_was_asked_for(command):
+def test_every_object_is_in_the_requested_namespace(command):
     for manifest in printed(command, "--namespace", "scheduling"):
         metadata = manifest["metadata"]
         if manifest["kind"] == "Namespace":
@@ -53,13 +53,13 @@ def test_everything_is_in_the_namespace_that_was_asked_for(command):
 
 
 @pytest.mark.parametrize("name", ["Bad Name", "", "-a", "a" * 64], ids=["blank", "empty", "dash", "long"])
-def test_what_can_name_no_namespace_is_refused_before_anything_is_applied(command, name):
+def test_an_invalid_namespace_is_refused_before_any_object_is_applied(command, name):
     result = command("install", f"--namespace={name}")
     assert result.code == 2
     assert "can name no namespace" in result.complaint
 
 
-def test_image_and_replicas_are_those_that_were_asked_for(command):
+def test_image_and_replicas_are_the_requested_ones(command):
     spec = one(printed(command, "--image", "here/batchsched:2", "--replicas", 3), "Deployment")["spec"]
     assert spec["replicas"] == 3
     assert [each["image"] for each in spec["template"]["spec"]["containers"]] == ["here/batchsched:2"]
@@ -111,20 +111,24 @@ def test_api_server_takes_it_and_a_second_time_changes_nothing(command, own_plan
     assert versions(own_plane, manifests) == before
 
 
-def test_installing_again_changes_what_differs_and_leaves_what_others_said(command, own_plane, kubeconfig):
+def test_installing_again_changes_what_differs_and_keeps_fields_of_other_managers(
+    command, own_plane, kubeconfig
+):
     arguments = ("--kubeconfig", kubeconfig, "--namespace", "scheduling")
     assert command("install", *arguments).code == 0
     path = f"{PLACES['Deployment']}/batchsched"
-    own_plane.admin.merge(path, {"metadata": {"annotations": {"who": "somebody else"}}})
+    own_plane.admin.merge(path, {"metadata": {"annotations": {"owner": "another manager"}}})
     assert command("install", *arguments, "--image", "here/batchsched:2").code == 0
     found = own_plane.admin.get(path)
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "here/batchsched:2"
-    assert found["metadata"]["annotations"]["who"] == "somebody else"
+    assert found["metadata"]["annotations"]["owner"] == "another manager"
 
 
 def test_install_without_permission_names_the_object_and_the_status(command, own_plane):
-    own_plane.admin.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "nobody"}})
-    token = own_plane.token_of("default", "nobody")
+    own_plane.admin.create(
+        "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "unprivileged"}}
+    )
+    token = own_plane.token_of("default", "unprivileged")
     result = command("install", "--kubeconfig", own_plane.kubeconfig(token))
     assert result.code == 1
     assert (

@@ -25,7 +25,7 @@ def results(tmp_path_factory):
     return folder / "out", scenario
 
 
-def test_policies_stand_side_by_side_with_how_they_differ(results):
+def test_policies_are_printed_side_by_side_with_their_differences(results):
     folder, scenario = results
     ran = lab("run", scenario, "--to", folder)
     assert ran.exit_code == 0
@@ -35,12 +35,12 @@ def test_policies_stand_side_by_side_with_how_they_differ(results):
     assert "all 4 runs are finished" in ran.stderr
 
 
-def test_what_is_nothing_under_every_policy_takes_no_line(results):
+def test_measures_of_zero_under_every_policy_are_omitted(results):
     assert "Gangs not finished" not in lab("run", results[1], "--to", results[0]).stdout
 
 
 @pytest.mark.parametrize("output, read", [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_everything_is_there_as_data(results, output, read):
+def test_json_and_yaml_have_all_results(results, output, read):
     told = read(lab("run", results[1], "--to", results[0], "-o", output).stdout)
     first, second = told["policies"]
     assert (first["policy"], second["against"]) == ("fcfs", "fcfs")
@@ -69,10 +69,10 @@ def test_a_changed_scenario_keeps_the_runs_that_it_shares(results):
     [
         (["--set", "seeds"], "PATH=VALUE"),
         (["--set", "workloads.absent.generate.gangs=3"], "no part 'absent'"),
-        (["--address", "http://nobody"], "Dask scheduler"),
+        (["--address", "http://missing"], "Dask scheduler"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_a_sentence(results, arguments, complaint, capfd, tmp_path):
+def test_invalid_input_is_reported_in_one_sentence(results, arguments, complaint, capfd, tmp_path):
     assert exit_code(["lab", "run", str(results[1]), "--to", str(tmp_path), *arguments]) in (1, 2)
     assert complaint in capfd.readouterr().err
 
@@ -110,7 +110,7 @@ def test_two_folders_are_compared_policy_by_policy(results, tmp_path):
     [(":fcsf", "did you mean fcfs"), ("absent", "a folder that `lab run` wrote")],
     ids=["policy", "folder"],
 )
-def test_what_cannot_be_compared_is_told_in_a_sentence(results, other, complaint, capfd):
+def test_incomparable_results_are_reported_in_one_sentence(results, other, complaint, capfd):
     assert exit_code(["lab", "compare", f"{results[0]}:fcfs", other]) == 1
     assert complaint in capfd.readouterr().err
 
@@ -131,7 +131,7 @@ TUNE = {
 }
 
 
-def test_tuning_says_what_it_found_whether_it_is_better_and_what_it_cost(tmp_path):
+def test_tuning_prints_the_best_settings_the_verdict_and_the_number_of_runs(tmp_path):
     scenario = written(tmp_path / "s.yaml", tune=TUNE)
     told = lab("tune", scenario, "--to", tmp_path / "out", "--processes", 1)
     assert told.exit_code == 0, told.output

@@ -136,8 +136,8 @@ def test_file_that_cannot_be_used_is_refused(ask, tmp_path, text, complaint):
 
 
 def test_explain_without_permission_to_list_fails_at_once(command, plane, namespace):
-    namespace.api.create(namespace.path("serviceaccounts"), {"metadata": {"name": "nobody"}})
-    token = plane.token_of(namespace.name, "nobody")
+    namespace.api.create(namespace.path("serviceaccounts"), {"metadata": {"name": "unprivileged"}})
+    token = plane.token_of(namespace.name, "unprivileged")
     result = command("explain", "podgroup/x", "--kubeconfig", plane.kubeconfig(token))
     assert result.code == 1
     assert "the cluster does not list" in result.err
@@ -158,7 +158,7 @@ def test_namespace_that_is_not_stated_is_that_of_the_context(command, plane, nam
     assert [one["podGroup"] for one in asked.data["gangs"]] == [f"{namespace.name}/x"]
 
 
-def test_cluster_that_does_not_answer_is_told_once(command, tmp_path):
+def test_unreachable_cluster_is_reported_once(command, tmp_path):
     stated = {
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
         "users": [{"name": "u", "user": {}}],
@@ -172,7 +172,7 @@ def test_cluster_that_does_not_answer_is_told_once(command, tmp_path):
     assert result.err.count("127.0.0.1") == result.err.count("GET /version") * 2 == 2
 
 
-def test_cluster_without_our_kinds_is_told_what_to_do(command, own_plane):
+def test_cluster_without_the_custom_resources_is_reported_with_a_remedy(command, own_plane):
     result = command("queues", "--kubeconfig", own_plane.kubeconfig())
     assert result.code == 0
     assert (

@@ -79,7 +79,7 @@ def test_traceback_is_printed_if_the_environment_asks_for_it(failing, monkeypatc
 @pytest.mark.parametrize(
     "arguments", [("version",), ("schema", "snapshot"), ("--help",)], ids=lambda one: one[0]
 )
-def test_a_reader_that_has_seen_enough_is_no_failure(arguments):
+def test_a_closed_output_pipe_is_not_a_failure(arguments):
     code = "import sys; from batchsched.cli import main; sys.argv[0] = 'batchsched'; main()"
     done = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

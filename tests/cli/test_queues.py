@@ -23,7 +23,7 @@ from tests.cli.conftest import NOW, group, manifests, node, pod, queue
 
 @pytest.fixture
 def files(tmp_path):
-    """Two nodes; a queue with a guarantee whose gang fits, and a child whose gang does not."""
+    """Two nodes; a queue with a guarantee and a gang that fits, and a child queue with a gang that does not."""
     file = tmp_path / "queues.yaml"
     documents = [
         node("n1"),
@@ -45,7 +45,7 @@ def queues(command, files):
     return lambda *arguments: command("queues", *arguments, files, "--now", NOW)
 
 
-def test_tree_shows_what_is_asked_for_most(queues):
+def test_tree_shows_the_most_requested_resource(queues):
     result = queues()
     assert result.code == 0
     first, titles, *rows, legend = result.out.splitlines()
@@ -59,14 +59,14 @@ def test_tree_shows_what_is_asked_for_most(queues):
     assert max(map(len, result.out.splitlines())) <= 132
 
 
-def test_another_resource_may_be_asked_for(queues):
+def test_another_resource_may_be_selected(queues):
     assert queues("-r", "memory").out.startswith("memory: 64Gi ")
     result = queues("-r", "nonsense")
     assert result.code == 2
     assert "no node has 'nonsense'" in result.complaint
 
 
-def test_data_have_every_resource(queues):
+def test_structured_output_has_every_resource(queues):
     data = queues("-o", "json").data
     assert data["capacity"]["memory"] == 64 * 2**30
     research = next(one for one in data["queues"] if one["name"] == "research")
@@ -91,19 +91,19 @@ def test_explanation_as_data_has_the_refusals_of_the_decision(queues, command, f
     assert [one["refusal"]] == decided["refusals"]
 
 
-def test_queue_that_is_not_there_is_missed_by_name(queues):
+def test_missing_queue_is_reported_by_name(queues):
     result = queues("explain", "reserch")
     assert result.code == 2
     assert "research" in result.complaint
 
 
-def test_queue_has_to_be_named(command):
+def test_name_of_a_queue_is_required(command):
     result = command("queues", "explain")
     assert result.code == 2
     assert "which queue" in result.complaint
 
 
-def test_name_where_files_are_expected_is_told_how_to_ask(command):
+def test_name_in_place_of_files_is_refused_with_the_correct_usage(command):
     result = command("queues", "team-a")
     assert result.code == 2
     assert "there is no file 'team-a'; for one queue: batchsched queues explain team-a" in result.complaint
@@ -143,7 +143,7 @@ def test_bar_is_as_long_as_the_cluster_is_large():
 
 
 @pytest.mark.parametrize("capacity", [0, 1, 7])
-def test_bar_stays_in_its_bounds_whatever_is_asked(capacity):
+def test_bar_stays_within_its_bounds_whatever_the_requests(capacity):
     one = report("a", allocated={"g": 99}, borrowed={"g": 1}, pending={"g": 10**9}, fair_share={"g": 500})
     assert len(bar(one, "g", capacity)) == WIDTH + 1
 
@@ -165,7 +165,7 @@ def test_tree_prefixes_draw_the_branches_of_queues():
     assert tree_prefixes(tree) == ["", "├─ ", "│  └─ ", "└─ ", "   └─ ", ""]
 
 
-def test_resource_that_is_asked_for_most_is_compared():
+def test_the_most_requested_resource_is_compared():
     one = report("a", allocated={"cpu": 10, "g": 5}, pending={"g": 3})
     assert (
         most_demanded_resource(QueuesReport(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=())) == "g"
@@ -235,7 +235,7 @@ def test_queue_without_pending_gangs_is_explained_as_such(capsys):
     assert capsys.readouterr().out.startswith("Queue vision: gangs: 0 run, none waits")
 
 
-def test_queue_that_has_and_wants_nothing_has_no_table(capsys):
+def test_queue_without_pods_has_no_table(capsys):
     view = QueuesReport(capacity={}, queues=(report("idle"),), waiting=())
     print_queue_explanation(explain_queue("idle", view, Decision()))
     assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"

@@ -72,7 +72,7 @@ def test_tampered_session_is_refused(command, session):
     assert "does not match its digest" in result.err
 
 
-def test_replay_that_differs_says_where(command, session):
+def test_replay_that_differs_names_the_differences(command, session):
     def change(content):
         moved = content["decision"]["assignments"][0]
         moved["node"] = "gpu-99"
@@ -86,14 +86,14 @@ def test_replay_that_differs_says_where(command, session):
     assert "refusals: product/ranking\n  + reason: " in result.out
 
 
-def test_session_of_another_version_draws_a_warning(command, session):
+def test_session_of_another_version_causes_a_warning(command, session):
     sealed_anew(session, lambda content: content.update(batchsched="0.0.1"))
     result = command("replay", session)
     assert result.code == 0
     assert "recorded by batchsched 0.0.1" in result.err
 
 
-def test_session_that_the_guard_cut_short_draws_a_warning(command, session):
+def test_session_ended_by_the_guard_causes_a_warning(command, session):
     sealed_anew(session, lambda content: content["decision"]["solver"].update(guard=True))
     result = command("replay", session)
     assert result.code == 4

@@ -1,10 +1,10 @@
-"""What `run` refuses before it asks anybody."""
+"""What `run` refuses before it connects to a cluster."""
 
 import pytest
 
 
 @pytest.mark.parametrize("stated", ["a/b/c", "/name", "namespace/", ""])
-def test_a_lease_is_a_name_perhaps_in_a_namespace(command, stated):
+def test_a_lease_is_a_name_with_an_optional_namespace(command, stated):
     result = command("run", "--lease", stated)
     assert result.code == 2
     assert "expected NAME or NS/NAME" in result.complaint
@@ -22,7 +22,7 @@ def test_a_lease_is_a_name_perhaps_in_a_namespace(command, stated):
     ],
     ids=["plugin", "policy", "queue policy"],
 )
-def test_what_no_leader_could_use_is_refused_at_the_start(command, tmp_path, profile, complaint):
+def test_an_invalid_configuration_is_refused_before_leader_election(command, tmp_path, profile, complaint):
     file = tmp_path / "c.yaml"
     file.write_text(f"profiles: [{{schedulerName: good}}, {{schedulerName: bad, {profile}}}]")
     result = command("run", "--config", file, "--kubeconfig", file)

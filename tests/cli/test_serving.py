@@ -1,4 +1,4 @@
-"""`lab serve` as a process: who gets in, and how it leaves."""
+"""`lab serve` as a process: access control and shutdown."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def get(url, token=None):
             return error.code, error.read()
 
 
-def test_on_this_machine_everybody_reads_the_report_the_runs_and_their_files(results):
+def test_on_loopback_the_report_the_runs_and_their_files_need_no_token(results):
     with serving(results) as url:
         assert url.startswith("http://127.0.0.1:")
         status, report = get(url)
@@ -77,7 +77,7 @@ def test_on_this_machine_everybody_reads_the_report_the_runs_and_their_files(res
         assert get(f"{url}../../../../etc/passwd")[0] == 404
 
 
-def test_beyond_this_machine_only_the_token_opens_and_it_goes_over_tls(results, tmp_path):
+def test_beyond_loopback_the_token_and_tls_are_required(results, tmp_path):
     (tmp_path / "token").write_text("s3cret\n")
     with serving(results, "--address", "0.0.0.0", "--token-file", str(tmp_path / "token")) as url:
         assert url.startswith("https://0.0.0.0:")
@@ -88,7 +88,7 @@ def test_beyond_this_machine_only_the_token_opens_and_it_goes_over_tls(results, 
 
 
 @pytest.mark.browser
-def test_a_browser_shows_the_runs_leads_to_the_report_and_saves_a_file(chromium, results, tmp_path):
+def test_a_browser_shows_the_runs_follows_the_report_link_and_saves_a_file(chromium, results, tmp_path):
     from playwright.sync_api import sync_playwright
 
     (tmp_path / "token").write_text("s3cret\n")
@@ -139,12 +139,12 @@ def opened(browser, address, scheme):
     ],
     ids=["no-token", "no-address", "no-key"],
 )
-def test_what_would_serve_to_nobody_or_to_everybody_is_wrong_usage(results, options, complaint, capfd):
+def test_an_unreachable_or_unprotected_address_is_wrong_usage(results, options, complaint, capfd):
     assert exit_code(["lab", "serve", str(results), *options]) == 2
     assert complaint in " ".join(capfd.readouterr().err.split())
 
 
-def test_a_folder_without_results_is_told_in_a_sentence(tmp_path, capfd):
+def test_a_folder_without_results_is_reported_in_one_sentence(tmp_path, capfd):
     assert exit_code(["lab", "serve", str(tmp_path)]) == 1
     assert "expected a folder that `lab run` wrote" in capfd.readouterr().err
     (tmp_path / "plan.json").write_text(json.dumps({"runs": [], "scenario": {"name": "none"}}))
@@ -155,5 +155,5 @@ def test_a_folder_without_results_is_told_in_a_sentence(tmp_path, capfd):
 @pytest.mark.parametrize(
     "address, here", [("127.0.0.2", True), ("::1", True), ("::", False), ("10.0.0.1", False)]
 )
-def test_only_loopback_is_this_machine(address, here):
+def test_only_loopback_addresses_are_local(address, here):
     assert ResultsAddress(address, 0).is_loopback is here

@@ -1,4 +1,4 @@
-"""The configuration of a command: ours or kube-scheduler's, and what is said about it."""
+"""The configuration of a command, in the format of batchsched or of kube-scheduler, and its warnings."""
 
 import sys
 import time
@@ -41,7 +41,7 @@ def test_a_mistake_in_a_file_of_kube_scheduler_ends_the_command_with_its_path(co
     assert f"{config}: profiles[0].plugins.scores: unknown field; did you mean score?" in result.err
 
 
-def test_without_a_file_the_default_profile_is_taken_and_nothing_said(capsys):
+def test_without_a_file_the_default_profile_is_used_without_a_message(capsys):
     assert profile_for_command(None, None).scheduler_name == "batchsched"
     assert capsys.readouterr().err == ""
     with pytest.raises(InvalidInput, match="there is no profile 'other'"):

@@ -34,7 +34,7 @@ def test_a_trace_under_two_policies_is_compared_in_pairs(command, trace):
     assert result.data["policies"][0]["unfinished"] == 0
 
 
-def test_what_is_printed_repeats_whatever_the_number_of_processes(command, trace):
+def test_output_does_not_depend_on_the_number_of_processes(command, trace):
     arguments = ["simulate", "swf", trace, "--policy", "saf", "--jobs", "4", "--starts", "0,3", "-o", "json"]
     assert command(*arguments, "--processes", "1").out == command(*arguments, "--processes", "2").out
 
@@ -98,7 +98,7 @@ def test_a_philly_trace_runs_on_nodes_of_gpus(command, tmp_path):
     assert "no job" in late.err
 
 
-def test_a_generated_workload_with_failures_is_told_as_a_table(command):
+def test_a_generated_workload_with_failures_is_printed_as_a_table(command):
     result = command(
         "simulate", "generate", "--gangs", "25", "--nodes", "4", "--hours-between-failures", "30",
         "--policy", "fcfs", "--policy", "sjf", "--processes", "1",
@@ -134,7 +134,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(command
     assert result.out == ""
 
 
-def test_a_profile_that_nobody_configured_is_refused(command):
+def test_an_unknown_profile_is_refused(command):
     result = command("simulate", "generate", "--gangs", "5", "--profile", "foo")
     assert result.code == 1
     assert "there is no profile 'foo'" in result.err

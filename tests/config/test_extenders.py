@@ -41,7 +41,7 @@ def test_extenders_of_a_kube_scheduler_file_are_every_profiles():
     assert extender.timeout_seconds == 1.5
 
 
-def test_what_an_extender_keeps_to_itself_takes_the_place_of_the_plugins_own_list():
+def test_resources_ignored_for_extenders_replace_the_ignored_resources_of_the_plugin():
     (profile, _) = load(KUBE).profiles
     assert ignored_resources(profile.extenders) == ["example.com/gpu-share"]
     own = Profile.model_validate(
@@ -59,11 +59,11 @@ def test_what_an_extender_keeps_to_itself_takes_the_place_of_the_plugins_own_lis
     assert own.arguments("ImageLocality") == {}
 
 
-def test_no_dump_of_a_profile_has_how_tls_is_spoken():
+def test_dump_of_a_profile_contains_no_tls_key():
     profile = load(KUBE).profiles[0]
     assert profile.extenders[0].tls_config.key_data == "c2VjcmV0"
     assert "c2VjcmV0" not in profile.model_dump_json(by_alias=True) + repr(profile)
 
 
-def test_a_timeout_of_nothing_is_five_seconds():
+def test_a_timeout_of_zero_is_five_seconds():
     assert Extender.model_validate({"urlPrefix": "u", "httpTimeout": "0s"}).timeout_seconds == 5.0

@@ -58,7 +58,7 @@ def test_existing_file_becomes_one_profile_for_each_scheduler_name():
     assert (first.percentage_of_nodes_to_score, second.percentage_of_nodes_to_score) == (20, 30)
 
 
-def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
+def test_settings_without_effect_are_reported_once_with_the_reason(tmp_path):
     file = tmp_path / "scheduler.yaml"
     file.write_text(EXISTING)
     lines = load_with_warnings(file)[1]
@@ -72,12 +72,12 @@ def test_what_does_nothing_here_is_said_once_with_its_reason(tmp_path):
     assert lines[0] == f"{file}: parallelism: has no effect; all nodes are filtered at once"
 
 
-def test_what_asks_for_what_is_done_anyway_needs_no_word():
+def test_settings_equal_to_the_behaviour_are_not_reported():
     text = HEAD + "percentageOfNodesToScore: 100\nextenders: []\nprofiles: [{percentageOfNodesToScore: 100}]"
     assert load_with_warnings(text)[1] == ()
 
 
-def test_what_kube_scheduler_writes_of_its_own_defaults_asks_for_nothing():
+def test_written_defaults_of_kube_scheduler_are_not_reported():
     text = (Path(__file__).parent / "kube_scheduler.yaml").read_text()
     assert load_with_warnings(text)[1] == ()
     other = text.replace("qps: 50", "qps: 500").replace("parallelism: 16", "parallelism: 4")
@@ -87,7 +87,7 @@ def test_what_kube_scheduler_writes_of_its_own_defaults_asks_for_nothing():
     ]
 
 
-def test_the_lease_and_the_cluster_are_the_ones_that_are_stated_and_our_lease_is_not_that_of_kube_scheduler():
+def test_lease_and_kubeconfig_are_the_stated_ones_and_the_default_lease_is_not_that_of_kube_scheduler():
     made = load(EXISTING)
     assert made.client_connection.kubeconfig == "/etc/kubernetes/scheduler.conf"
     assert made.leader_election.resource_name == "batchsched"

@@ -15,7 +15,7 @@ def test_empty_configuration_is_the_default():
     assert load("") == BatchSchedulerConfiguration()
 
 
-def test_stated_fields_stand_beside_defaults():
+def test_stated_fields_are_combined_with_defaults():
     (profile,) = load("profiles: [{selection: ordered, solver: {gap: 0.01}, sessionWindow: 7}]").profiles
     assert (profile.selection, profile.solver.gap, profile.session_window) == ("ordered", 0.01, 7)
     assert profile.scheduler_name == "batchsched"
@@ -39,7 +39,7 @@ def test_file_is_named_in_what_is_wrong_with_it(tmp_path):
     )
 
 
-def test_all_mistakes_are_told_at_once():
+def test_all_mistakes_are_reported_at_once():
     message = str(refused("kind: Deployment\nprofiles: [{sessionWindow: 0}]"))
     assert "kind: expected 'BatchSchedulerConfiguration', found 'Deployment'" in message
     assert "profiles[0].sessionWindow: expected 1 or more, found 0" in message

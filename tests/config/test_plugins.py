@@ -7,7 +7,7 @@ from batchsched.config.plugins import PluginConfig, Plugins
 from batchsched.errors import InvalidInput
 
 
-def test_our_own_profile_takes_the_shape_of_kube_schedulers():
+def test_profile_of_batchsched_is_converted_to_the_shape_of_kube_scheduler():
     text = "profiles: [{plugins: {filter: {disabled: [{name: '*'}]}, multiPoint: {enabled: [{name: a, weight: 2}]}}}]"
     (profile,) = load(text).profiles
     assert profile.plugins.filter.disabled[0].name == "*"

@@ -16,7 +16,7 @@ OWN = frozenset({"GangScheduling"})
 
 @dataclass(slots=True)
 class Area:
-    """What came of the cases of one file.
+    """The results of the cases of one file.
 
     Args:
       name: the file's, without its endings.

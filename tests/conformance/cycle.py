@@ -80,7 +80,7 @@ def mismatches(case: runner.Case) -> list[str]:
 
 
 def recorded(case: runner.Case) -> dict[str, Any]:
-    """Return what was recorded in the shape in which ours is put."""
+    """Return the recorded answer in the format of the answer of batchsched."""
     expected = case.expected
     status = {
         name: (one.plugin, one.code, tuple(sorted(one.reasons))) for name, one in expected.node_status.items()
@@ -106,7 +106,7 @@ def recorded(case: runner.Case) -> dict[str, Any]:
 
 
 def preemption_of(stated: runner.Preemption) -> dict[str, Any]:
-    """Return a recorded PostFilter answer in the shape in which ours is put; errors over nodes go with the search."""
+    """Return a recorded PostFilter answer in the format of batchsched; errors of nodes belong to the search."""
     return {
         "code": stated.code,
         "message": stated.message,
@@ -232,7 +232,7 @@ def without_solver(case: runner.Case) -> Profile:
 
 
 def decision_mismatches(case: runner.Case) -> list[str]:
-    """Compare the node, or the sentence with who is nominated and who has to leave; who is leaving is not told to."""
+    """Compare the node, or the message, the nominated node and the victims; terminating pods are not evicted again."""
     expected, decision, key = case.expected, decided(case), case.pod.key
     placed = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
     if expected.best:

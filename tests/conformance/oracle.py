@@ -1,6 +1,6 @@
-"""`make oracle`: random cases asked of kube-scheduler's own plugins and of ours, and compared.
+"""`make oracle`: random cases, evaluated by the plugins of kube-scheduler and of batchsched, and compared.
 
-Its plugins run in a small Go program beside the modules of the control plane (tests/controlplane/kubernetes/oracle),
+Its plugins run in a small Go program next to the modules of the control plane (tests/controlplane/kubernetes/oracle),
 pinned to the version that the cases were recorded from. What it answers is in the format of the recorded cases.
 """
 
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 200
 
 
 def answers(cases: Sequence[Json]) -> list[Json]:
-    """Ask kube-scheduler's plugins; the answers stand in the order of the cases.
+    """Run the plugins of kube-scheduler; the answers are in the order of the cases.
 
     Raises:
       NoGo: there is no Go to build the program with.
@@ -47,7 +47,7 @@ def recorded(seeds: range, areas: tuple[str, ...]) -> Iterator[Json]:
 
 
 def differences(stated: Json) -> list[str]:
-    """Return what differs in a case, in words. Where the original errs, ours has to; what is said is not compared."""
+    """Return the differences of a case. Both schedulers must return an error, or neither; messages are not compared."""
     asked = msgspec.convert(stated, runner.Case)
     try:
         found = list(command.differences(asked))
@@ -105,7 +105,7 @@ def arrived(seeds: range, areas: tuple[str, ...]) -> Iterator[tuple[Json, str]]:
 
 
 def outcome(expected: Json) -> str:
-    """Name what came of a case."""
+    """Name the outcome of a case."""
     if expected.get("error"):
         return "in error"
     if expected["feasible"]:

@@ -159,9 +159,9 @@ def snapshot_of(case: Case) -> Snapshot:
     return Snapshot(**(shared | {"pods": pods}))
 
 
-def cluster_of(snapshot: Snapshot, pod: Pod) -> Cluster:
-    """Make a table of a snapshot with its bound pods on it, and a class of the pod."""
-    table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod)))
+def cluster_of(snapshot: Snapshot, pod: Pod, later: Iterable[Pod] = ()) -> Cluster:
+    """Make a table of a snapshot with its bound pods on it, and a class of the pod; `later` pods only add resources."""
+    table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod, *later)))
     for other in snapshot.pods:
         if other.key != pod.key and other.node in table.index:
             table.add([(other, table.index[other.node])], *table.read_requests(other))
@@ -172,7 +172,7 @@ def cluster_of(snapshot: Snapshot, pod: Pod) -> Cluster:
 
 
 def resource_names(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[str, ...]:
-    """Name the resources of a table: the leading ones, then all others that a node has or a pod wants."""
+    """Name the resources of a table: the leading ones, then all others that a node has or a pod requests."""
     named = {name for node in nodes for name in node.allocatable()}
     named |= {name for pod in pods for name in requests(pod)}
     return (*LEADING, *sorted(named - set(LEADING)))
@@ -246,7 +246,7 @@ def _filter(case: Case, one: Any, cluster: Cluster, nodes: Nodes, state: CycleSt
 
 
 def _error(one: Any, cluster: Cluster, nodes: Nodes, state: CycleState) -> list[str]:
-    """Where the original errs, ours raises; what is said is not compared."""
+    """If kube-scheduler returns an error, batchsched must raise; messages are not compared."""
     try:
         one.filter(cluster.pod, nodes, state)
     except PluginError:

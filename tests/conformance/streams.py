@@ -20,7 +20,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from tests.conformance import runner
 
 NAMED = 8
-"""Up to so many best nodes are recorded by name, more of them as a count and a hash."""
+"""Maximum number of best nodes that are recorded by name; more are recorded as a count and a hash."""
 
 
 class Stream(msgspec.Struct, frozen=True):

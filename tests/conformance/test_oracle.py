@@ -28,20 +28,20 @@ def test_every_area_draws_what_an_api_server_could_store(area):
 
 
 @needs_oracle
-def test_the_original_says_the_same_of_random_cases(tmp_path):
+def test_kube_scheduler_gives_the_same_answers_for_random_cases(tmp_path):
     out = io.StringIO()
     wrong = oracle.main(["--count", "100", "--seed", "1", "--keep", str(tmp_path)], out)
     assert (wrong, list(tmp_path.iterdir())) == (0, []), out.getvalue()
 
 
 @needs_oracle
-def test_the_original_says_the_same_of_pods_that_wait_together():
+def test_kube_scheduler_gives_the_same_answers_for_several_pending_pods():
     out = io.StringIO()
     assert oracle.main(["--several", "--count", "12"], out) == 0, out.getvalue()
 
 
 @needs_oracle
-def test_what_differs_is_named_and_kept_as_a_case(tmp_path, monkeypatch):
+def test_differences_are_named_and_stored_as_a_case(tmp_path, monkeypatch):
     def doubting(cases):
         return [{**one, "total": [0] * len(one.get("total", ()))} for one in asked(cases)]
 

@@ -59,7 +59,7 @@ def test_nothing_that_a_recorded_profile_states_is_without_effect(area):
     assert {line for case in with_a_profile(area) for line in stated(case).warnings()} == set()
 
 
-def test_what_kube_scheduler_writes_of_its_own_defaults_is_our_default_pipeline():
+def test_written_defaults_of_kube_scheduler_give_the_default_pipeline():
     written = load(Path(__file__).parent.parent / "config/kube_scheduler.yaml").profiles[0]
     ours, theirs = standard_registry().pipeline(Profile()), standard_registry().pipeline(written)
     assert names(theirs.plugins) == names(ours.plugins)

@@ -18,7 +18,7 @@ AREAS = (
     "preemption",
     "mixed",
 )
-# Ours alone, or asked at points that were not recorded. Every other plugin is compared.
+# Plugins of batchsched only, or at points that were not recorded. Every other plugin is compared.
 NOT_RECORDED = {
     "DefaultBinder",
     "GangScheduling",

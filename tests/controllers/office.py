@@ -48,7 +48,7 @@ class Desk:
         self.failing.extend(faults)
 
     def of(self, path: str) -> list[Any]:
-        """What was written to objects whose path holds a text, the oldest first."""
+        """The writes to objects with the text in their path, the oldest first."""
         return [body for _, where, body in self.sent if path in where]
 
 

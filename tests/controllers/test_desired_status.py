@@ -55,7 +55,7 @@ HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until=
         pytest.param(PodCounts(), NOTHING, GangPhase.PENDING, id="empty"),
     ],
 )
-def test_phase(numbers, verdict, expected):
+def test_phase_follows_the_pods_of_the_gang(numbers, verdict, expected):
     assert initial_phase(3, numbers, verdict) is expected
 
 
@@ -63,13 +63,13 @@ def condition(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
     return desired_group_status(BERT, numbers, verdict, {"conditions": before}, NOW)["conditions"][-1]
 
 
-def test_refused_gang_says_why_what_is_missing_and_what_would_help():
+def test_status_of_a_refused_gang_has_reason_shortage_and_relaxation():
     found = condition(PodCounts(pending=3), REFUSED)
     assert (found["status"], found["reason"]) == ("False", "QueueLimit")
     assert found["message"] == "2 over the limit; would help: a limit of 8"
 
 
-def test_gang_whose_pods_do_not_all_exist_counts_them():
+def test_status_of_an_incomplete_gang_counts_its_existing_pods():
     found = condition(PodCounts(pending=1, placed=1), REFUSED)
     assert (found["reason"], found["message"]) == ("NotEnoughPods", "2 of the 3 pods that it needs exist")
 
@@ -80,7 +80,7 @@ def test_condition_of_a_held_gang_names_the_permit_plugin():
     assert "Quota" in found["message"]
 
 
-def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
+def test_running_gang_is_scheduled_and_has_no_position():
     found = desired_group_status(
         BERT, PodCounts(placed=3, bound=3, running=1, position=4), LastRefusal(start="2026"), {}, NOW
     )
@@ -90,13 +90,13 @@ def test_gang_that_runs_is_scheduled_and_has_no_place_in_the_line():
     assert found["running"] == 1
 
 
-def test_gang_that_waits_has_its_place_in_the_line_and_its_start():
+def test_pending_gang_has_its_position_and_expected_start():
     start = "2026-01-01T00:00:00Z"
     found = desired_group_status(BERT, PodCounts(pending=3, position=4), LastRefusal(start=start), {}, NOW)
     assert (found["queuePosition"], found["estimatedStartTime"]) == (4, start)
 
 
-def test_time_of_a_condition_is_that_of_its_last_turn_and_those_of_others_stay():
+def test_transition_time_changes_with_the_status_and_conditions_of_other_writers_are_kept():
     theirs = {"type": "Other", "status": "True"}
     since = {"type": "Scheduled", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     found = desired_group_status(BERT, PodCounts(pending=3), REFUSED, {"conditions": (since, theirs)}, NOW)[
@@ -121,7 +121,7 @@ counts = st.integers(0, 5)
         ]
     ),
 )
-def test_whatever_is_written_the_api_takes(numbers, verdict):
+def test_every_written_status_follows_the_schema(numbers, verdict):
     written = desired_group_status(BERT, numbers, verdict, {}, NOW)
     PodGroupStatus.model_validate({name: value for name, value in written.items() if value is not None})
     for one in written["conditions"]:
@@ -129,14 +129,14 @@ def test_whatever_is_written_the_api_takes(numbers, verdict):
         assert one["lastTransitionTime"]
 
 
-def test_queue_says_what_it_holds_in_quantities():
+def test_status_of_a_queue_has_allocated_quantities():
     found = desired_queue_status(queue("ml"), QueueAllocation({"cpu": 1500, GPU: 3, "memory": 0}, 2), (), NOW)
     assert (found["allocated"], found["pending"]) == ({"cpu": "1500m", GPU: "3"}, 2)
     assert found["conditions"][0]["type"] == "Active"
     QueueStatus.model_validate(found)
 
 
-def test_queue_without_a_place_says_why():
+def test_status_of_a_queue_outside_the_tree_has_the_reason():
     found = desired_queue_status(queue("ml"), QueueAllocation({}, 0, "no queue is named 'x'"), (), NOW)[
         "conditions"
     ][0]
@@ -180,6 +180,6 @@ def test_pod_group_of_kubernetes_stays_scheduled_whatever_comes_later():
     assert upstream(PodCounts(placed=1, pending=2), REFUSED, [placed]) is None
 
 
-def test_plugin_that_broke_is_an_error_of_the_scheduler():
+def test_plugin_fault_is_a_scheduler_error_condition():
     broke = LastRefusal(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
     assert upstream(PodCounts(pending=3), broke)["reason"] == "SchedulerError"

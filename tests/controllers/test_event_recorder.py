@@ -47,7 +47,7 @@ async def recording(
     await asyncio.wait([running])
 
 
-async def test_event_has_the_form_of_kube_schedulers():
+async def test_event_has_the_format_of_kube_scheduler():
     async with recording() as (one, desk):
         one.record_once(PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0"))
         await one.drain()
@@ -70,7 +70,7 @@ async def test_event_has_the_form_of_kube_schedulers():
     }
 
 
-async def test_repeats_are_one_series_that_is_written_now_and_then():
+async def test_repeated_events_are_one_series_that_is_written_periodically():
     async with recording() as (one, desk):
         one.record_series(fact())
         await asyncio.sleep(1)
@@ -87,7 +87,7 @@ async def test_repeats_are_one_series_that_is_written_now_and_then():
     assert last[2]["series"]["count"] == 502
 
 
-async def test_another_sentence_is_another_event_and_a_series_ends():
+async def test_another_message_is_another_event_and_ends_the_series():
     async with recording() as (one, desk):
         one.record_series(fact())
         one.record_series(fact("0/1 nodes are available: other."))
@@ -97,7 +97,7 @@ async def test_another_sentence_is_another_event_and_a_series_ends():
     assert [method for method, _, _ in desk.sent] == ["POST"] * 3
 
 
-async def test_events_wait_for_binds_but_not_for_ever_and_few_go_at_once():
+async def test_events_are_delayed_during_binds_for_a_limited_time_and_sent_in_small_batches():
     async with recording(Desk(slow=0.01), busy=True) as (one, desk):
         for at in range(40):
             one.record_once(fact(f"{at}"))
@@ -131,7 +131,7 @@ async def test_event_is_written_after_a_fault_unless_the_server_rejects_it(fault
         assert len(desk.sent) == 1
 
 
-async def test_series_whose_event_is_gone_begins_anew():
+async def test_series_with_a_deleted_event_starts_again():
     async with recording() as (one, desk):
         one.record_series(fact())
         await asyncio.sleep(1)
@@ -168,7 +168,7 @@ async def test_write_may_be_sent_when_no_pod_is_being_bound():
     assert 0.5 <= loop.time() < 0.6
 
 
-async def test_write_is_delayed_for_a_limited_time_and_not_in_a_hurry():
+async def test_write_is_delayed_for_a_limited_time_and_not_at_shutdown():
     loop = asyncio.get_running_loop()
     throttle = WriteThrottle(Skewed(), lambda: True)
     await throttle.wait()

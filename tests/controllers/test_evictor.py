@@ -41,7 +41,7 @@ async def test_victim_is_evicted_once(settings):
 
 
 @BOTH
-async def test_victim_that_no_budget_lets_go_is_asked_again_later(settings):
+async def test_eviction_refused_by_a_budget_is_retried_later(settings):
     town = contended(settings)
     town.server.budgets.add("team/low")
     town.make([pod("high", priority=10, gpu=1)])
@@ -52,7 +52,7 @@ async def test_victim_that_no_budget_lets_go_is_asked_again_later(settings):
     assert town.server.evicted == ["team/low"]
 
 
-async def test_nomination_is_taken_back_when_the_pod_may_go_elsewhere():
+async def test_nomination_is_cleared_if_the_pod_may_be_placed_on_another_node():
     town = contended()
     town.make([pod("high", priority=10, gpu=1)])
     await town.turn()

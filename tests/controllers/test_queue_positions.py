@@ -36,7 +36,7 @@ def test_order_is_that_of_the_profile_and_of_a_queue_that_states_one():
     assert queue_positions(cache) == {"team/a-long": 2, "team/b-short": 1}
 
 
-def test_half_bound_gang_is_first_and_size_counts_where_the_policy_looks_at_it():
+def test_partially_bound_gang_is_first_and_size_counts_if_the_policy_reads_it():
     half = [pod("half-0", group="half", on="n0"), pod("half-1", group="half")]
     wide, narrow = gang("a-wide", 2, age=50), gang("b-narrow", 1, age=1)
     cache = observed(
@@ -52,13 +52,13 @@ def test_half_bound_gang_is_first_and_size_counts_where_the_policy_looks_at_it()
     assert found == {"team/half": 1, "team/b-narrow": 2, "team/a-wide": 3}
 
 
-def test_gang_with_its_minimum_and_a_pod_alone_stand_in_no_line():
+def test_complete_gang_and_single_pod_have_no_position():
     bert = [pod("bert-0", group="bert", on="n0"), pod("bert-1", group="bert")]
     cache = observed([node("n0"), pod("solo")], bert, [group("bert", 1)])
     assert queue_positions(cache) == {}
 
 
-def test_queue_holds_what_its_descendants_hold():
+def test_allocated_amounts_of_a_queue_include_its_descendants():
     running = [pod(f"bert-{at}", group="bert", on="n0", cpu=2) for at in range(2)]
     cache = observed(
         [queue("research"), queue("ml", parent="research"), node("n0"), pod("solo")],
@@ -70,7 +70,7 @@ def test_queue_holds_what_its_descendants_hold():
     assert held["ml"].pending == held["research"].pending == 1
 
 
-def test_queue_without_a_place_in_the_tree_says_so_and_holds_its_own():
+def test_queue_outside_the_tree_is_marked_and_has_its_own_allocated_amounts():
     cache = observed(
         [queue("lost", parent="absent"), node("n0")],
         [pod("bert-0", group="bert", on="n0")],
@@ -81,7 +81,7 @@ def test_queue_without_a_place_in_the_tree_says_so_and_holds_its_own():
     assert "absent" in held.misplaced
 
 
-def test_fair_share_is_the_guarantee_as_far_as_it_is_wanted_and_a_part_of_the_rest():
+def test_fair_share_is_the_requested_guarantee_and_a_part_of_the_surplus():
     asked = gang("bert", 40, queue="ml", requests={"cpu": 2})
     cache = observed(
         [queue("ml", guarantee={"cpu": "16"}), queue("other"), node("n0")], asked.pods, asked.pod_groups
@@ -96,6 +96,6 @@ def test_fair_share_that_depends_on_past_usage_is_not_shown():
     assert queue_allocations(cache)["ml"].fair_share is None
 
 
-def test_nothing_is_shared_where_there_are_no_nodes():
+def test_without_nodes_queues_have_no_fair_share():
     cache = observed([queue("ml", guarantee={"cpu": "16"})])
     assert queue_allocations(cache)["ml"].fair_share == {}

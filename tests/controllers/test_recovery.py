@@ -21,7 +21,7 @@ async def unconfirmed() -> Town:
     return town
 
 
-async def test_pod_that_is_found_where_it_should_be_is_confirmed():
+async def test_pod_read_on_its_assumed_node_is_confirmed():
     town = await unconfirmed()
     await town.turn(TTL, watch=False)
     assert town.assumed == set()
@@ -29,7 +29,7 @@ async def test_pod_that_is_found_where_it_should_be_is_confirmed():
     assert len(town.told) == 1
 
 
-async def test_pod_that_is_found_waiting_is_placed_again():
+async def test_pod_read_as_pending_is_placed_again():
     town = await unconfirmed()
     town.server.pods["team/solo-0"] = town.server.keep(alone(1, gpu=1).pods[0])
     town.cache.put(town.server.pods["team/solo-0"])
@@ -38,7 +38,7 @@ async def test_pod_that_is_found_waiting_is_placed_again():
     assert len(town.told) == 2
 
 
-async def test_pod_that_is_gone_is_forgotten():
+async def test_deleted_pod_is_dropped():
     town = await unconfirmed()
     town.server.pods.clear()
     await town.turn(TTL, watch=False)
@@ -52,14 +52,14 @@ async def test_assumed_pod_is_not_read_before_it_is_overdue():
     assert town.assumed == {"solo-0"}
 
 
-def half_bound(pods: int, minimum: int | None = None, **spec: Any) -> Snapshot:
+def partially_bound(pods: int, minimum: int | None = None, **spec: Any) -> Snapshot:
     """A gang of which one pod is bound, to n0."""
     whole = gang("bert", pods, minimum, **spec)
     return replace(whole, pods=(on(whole.pods[0], "n0"), *whole.pods[1:]))
 
 
-async def test_half_bound_gang_is_completed():
-    town = Town(cluster(nodes(3, gpu=1), half_bound(3)))
+async def test_partially_bound_gang_is_completed():
+    town = Town(cluster(nodes(3, gpu=1), partially_bound(3)))
     await town.turn()
     assert set(town.bound) == {"bert-0", "bert-1", "bert-2"}
     assert town.stranded.rollback_times == {"team/bert": pytest.approx(town.clock.now() + 600)}
@@ -68,7 +68,7 @@ async def test_half_bound_gang_is_completed():
 
 
 async def test_gang_that_cannot_be_completed_is_evicted_after_its_timeout_and_not_before():
-    town = Town(cluster(nodes(2, gpu=1), half_bound(3, scheduleTimeoutSeconds=30)))
+    town = Town(cluster(nodes(2, gpu=1), partially_bound(3, scheduleTimeoutSeconds=30)))
     await town.turns(29)
     assert town.server.evicted == []
     await town.turns(3)
@@ -80,7 +80,7 @@ async def test_gang_that_cannot_be_completed_is_evicted_after_its_timeout_and_no
 
 
 async def test_gang_that_is_rolled_back_is_not_completed_meanwhile():
-    town = Town(cluster(nodes(2, gpu=1), half_bound(3, scheduleTimeoutSeconds=5)))
+    town = Town(cluster(nodes(2, gpu=1), partially_bound(3, scheduleTimeoutSeconds=5)))
     town.server.budgets.add("team/bert-0")
     await town.turns(8)
     assert town.stranded.leaving == {"team/bert"}
@@ -97,14 +97,14 @@ async def test_gang_that_is_rolled_back_is_not_completed_meanwhile():
     assert set(town.bound) == {"bert-0", "bert-1", "bert-2"}
 
 
-async def test_new_leader_gives_up_at_once_what_it_finds_half_bound_where_the_policy_says_so():
-    town = Town(cluster(nodes(3, gpu=1), half_bound(3, strandedPolicy="Rollback")))
+async def test_new_leader_rolls_back_partially_bound_gangs_at_once_if_the_policy_requires_it():
+    town = Town(cluster(nodes(3, gpu=1), partially_bound(3, strandedPolicy="Rollback")))
     await town.turn()
     assert town.server.evicted == ["team/bert-0"]
     assert town.bound == {}
 
 
-async def test_gang_whose_member_fails_to_bind_is_repaired_whatever_the_policy_says():
+async def test_gang_with_a_failed_binding_is_completed_whatever_the_policy():
     town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, strandedPolicy="Rollback")))
     town.fail("bert-1", FAULT)
     await town.turn()
@@ -114,7 +114,7 @@ async def test_gang_whose_member_fails_to_bind_is_repaired_whatever_the_policy_s
     assert town.server.evicted == []
 
 
-async def test_gang_is_not_given_up_while_it_is_being_bound():
+async def test_gang_is_not_rolled_back_while_its_binds_are_in_flight():
     town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5)))
     town.fail("bert-1", None)
     await town.turns(20)
@@ -125,7 +125,7 @@ async def test_gang_is_not_given_up_while_it_is_being_bound():
     assert len(town.bound) == 3
 
 
-async def test_gang_that_was_whole_is_never_given_up():
+async def test_gang_that_was_complete_is_never_rolled_back():
     town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5)))
     await town.turns(3)
     assert len(town.bound) == 3
@@ -136,7 +136,7 @@ async def test_gang_that_was_whole_is_never_given_up():
     assert town.stranded.rollback_times == {"team/bert": float("inf")}
 
 
-async def test_gang_of_which_some_have_finished_is_not_taken_for_half_bound():
+async def test_gang_with_finished_pods_is_not_treated_as_partially_bound():
     whole = cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5))
     done, *others = (on(one, f"n{at}") for at, one in enumerate(whole.pods))
     town = Town(replace(whole, pods=(ended(done), *others)))
@@ -145,7 +145,7 @@ async def test_gang_of_which_some_have_finished_is_not_taken_for_half_bound():
     assert town.stranded.leaving == set()
 
 
-async def test_gang_that_was_evicted_whole_begins_anew():
+async def test_gang_with_all_pods_deleted_starts_from_the_beginning():
     town = Town(cluster(nodes(3, gpu=1), gang("bert", 3, scheduleTimeoutSeconds=5)))
     await town.turns(2)
     for at in range(3):
@@ -157,14 +157,14 @@ async def test_gang_that_was_evicted_whole_begins_anew():
 
 
 async def test_gang_without_its_pod_group_is_not_rolled_back():
-    found = half_bound(3, scheduleTimeoutSeconds=5, strandedPolicy="Rollback")
+    found = partially_bound(3, scheduleTimeoutSeconds=5, strandedPolicy="Rollback")
     town = Town(cluster(nodes(2, gpu=1), replace(found, pod_groups=())))
     await town.turns(20)
     assert town.server.evicted == []
 
 
-async def test_it_keeps_up_when_more_happened_than_the_cache_remembers():
-    town = Town(cluster(nodes(3, gpu=1), half_bound(3, scheduleTimeoutSeconds=5)), journal=2)
+async def test_recovery_continues_after_the_change_log_overflows():
+    town = Town(cluster(nodes(3, gpu=1), partially_bound(3, scheduleTimeoutSeconds=5)), journal=2)
     await town.turns(3)
     assert len(town.bound) == 3
     await town.turns(10)

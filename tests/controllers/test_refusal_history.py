@@ -39,13 +39,13 @@ def test_first_refusal_is_published_at_once(verdicts):
     assert verdicts.get(GANG).message == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
 
 
-def test_same_refusal_is_no_news(verdicts):
+def test_repeated_refusal_is_not_published(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal(), now=1000.0) == set()
 
 
 @pytest.mark.parametrize("reason", ["NotEnoughPods", "PodGroupNotFound"])
-def test_gang_whose_pods_are_still_being_created_is_reported_later(verdicts, reason):
+def test_refusal_of_an_incomplete_gang_is_published_later(verdicts, reason):
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
     assert verdicts.publish_due(3, ARRIVING_SECONDS) == {GANG}
@@ -57,7 +57,7 @@ def test_first_refusal_of_a_gang_that_is_complete_by_now_is_published_at_once(ve
     assert hear(verdicts, refusal(), now=1.0) == {GANG}
 
 
-def test_another_count_waits_and_comes_through_in_the_end(verdicts):
+def test_message_with_another_count_is_published_with_a_delay(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("1 cpu short"), now=1.0) == set()
     assert "2 cpu" in verdicts.get(GANG).message
@@ -86,7 +86,7 @@ def test_two_alternating_reasons_are_not_published_every_time(verdicts):
     assert told < 40
 
 
-def test_gang_that_took_part_and_was_not_refused_is_acquitted(verdicts):
+def test_refusal_is_cleared_if_a_later_session_does_not_refuse_the_gang(verdicts):
     hear(verdicts, refusal(), reservations=(Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),))
     assert verdicts.get(GANG).start
     assert hear(verdicts) == {GANG}
@@ -94,12 +94,12 @@ def test_gang_that_took_part_and_was_not_refused_is_acquitted(verdicts):
     assert (known.refusal, known.message, known.start) == (None, "", "")
 
 
-def test_pods_beyond_the_minimum_are_told_that_there_is_no_room(verdicts):
+def test_surplus_pods_are_reported_as_without_room(verdicts):
     hear(verdicts, surplus=True)
     assert "no room for more" in verdicts.get(GANG).message
 
 
-def test_held_gang_is_free_when_its_own_profile_says_so(verdicts):
+def test_refusal_of_a_gang_is_cleared_only_by_its_own_profile(verdicts):
     waiting = Waiting(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
     assert hear(verdicts, waiting=(waiting,)) == {GANG}
     assert verdicts.record_decision(Decision(), "other", (), (), 3, 0.0) == set()
@@ -115,11 +115,11 @@ def test_reserved_start_of_a_gang_is_published(verdicts):
     assert verdicts.get(GANG).start == "2026-01-01T00:00:00Z"
 
 
-def test_words_of_kube_scheduler_stay_as_they_are():
+def test_message_of_kube_scheduler_is_unchanged():
     assert failed_scheduling(refusal("0/3 nodes are available: 3 Insufficient cpu."), 3).startswith("0/3")
     assert failed_scheduling(refusal(), 0) == "no nodes available to schedule pods"
 
 
-def test_what_would_help_is_said():
+def test_message_contains_the_relaxation():
     said = failed_scheduling(refusal("2 cpu short.", relaxation="1 more node"), 3)
     assert said.endswith("2 cpu short; would help: 1 more node.")

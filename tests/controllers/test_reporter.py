@@ -17,7 +17,7 @@ from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod
 
 
 class Reported(Town):
-    """A town whose loop is told of; nothing is written before it ends."""
+    """A town with a reporter; no event is written before the turn ends."""
 
     desk: Desk
 
@@ -96,7 +96,7 @@ async def test_message_that_was_held_back_is_published_later_without_a_session()
     assert "NotEnoughPods" not in told(found, "bert-0")["FailedScheduling"]
 
 
-async def test_pods_beyond_the_minimum_are_told_that_there_is_no_room():
+async def test_surplus_pods_have_an_event_without_room():
     town = Reported(cluster(nodes(1, gpu=2), gang("bert", 3, 2)))
     await town.turn()
     found = await town.events()
@@ -105,7 +105,7 @@ async def test_pods_beyond_the_minimum_are_told_that_there_is_no_room():
     assert "no room for more" in waits["note"]
 
 
-async def test_failed_binding_has_an_event_in_the_words_of_kube_scheduler():
+async def test_failed_binding_has_an_event_with_the_message_of_kube_scheduler():
     town = Reported(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     town.fail("solo-0", BindFailed("the server says no"))
     await town.turn()
@@ -130,7 +130,7 @@ async def test_eviction_has_an_event_of_the_victim():
     assert told(await town.events(), "old") == {"Preempted": "Preempted by team/new on node n0"}
 
 
-async def test_whatever_breaks_the_reports_they_begin_again_after_a_while(caplog, monkeypatch):
+async def test_reporter_restarts_after_an_error(caplog, monkeypatch):
     town = Reported(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     turns: list[int] = []
 

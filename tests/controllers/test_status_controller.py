@@ -93,7 +93,7 @@ async def test_status_follows_a_gang_from_pending_to_succeeded():
     assert (office.status["phase"], office.status["succeeded"]) == ("Succeeded", 2)
 
 
-async def test_binding_that_is_confirmed_is_a_change_of_its_own():
+async def test_confirmed_binding_is_a_separate_status_change():
     office = office_with(*bert())
     for name in ("bert-0", "bert-1"):
         assert office.cache.assume(f"team/{name}", "n0", 0.0)
@@ -103,7 +103,7 @@ async def test_binding_that_is_confirmed_is_a_change_of_its_own():
     assert office.status["phase"] == "Running"
 
 
-async def test_what_has_not_changed_is_not_written_again():
+async def test_unchanged_status_is_not_written_again():
     office = office_with(*bert())
     for _ in range(5):
         office.controller.enqueue(["team/bert"])
@@ -121,7 +121,7 @@ async def test_next_leader_writes_only_status_that_is_not_written_yet():
     assert len(office.desk.of(GROUP)) == 1
 
 
-async def test_pod_group_of_the_same_name_is_another_one():
+async def test_recreated_pod_group_has_a_new_status():
     office = office_with(*bert())
     await office.controller.run_once()
     made = group("bert", 2).model_dump(by_alias=True)
@@ -138,7 +138,7 @@ async def test_pod_group_that_is_not_in_the_api_yet_is_not_written():
     assert not office.desk.of(GROUP)
 
 
-async def test_refused_pods_say_why_once():
+async def test_condition_of_refused_pods_is_written_once():
     office = office_with(*bert())
     for _ in range(4):
         office.refuse("team/bert")
@@ -149,7 +149,7 @@ async def test_refused_pods_say_why_once():
         assert condition["message"] == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
 
 
-async def test_refused_pod_alone_says_why_too_and_not_when_it_was_bound_meanwhile():
+async def test_condition_of_a_refused_single_pod_is_written_unless_the_pod_was_bound_meanwhile():
     office = office_with([pod("solo"), pod("late")])
     office.refuse("team/solo", "team/late")
     office.cache.put(pod("late", 99, "uid-late", on="n0"))
@@ -158,7 +158,7 @@ async def test_refused_pod_alone_says_why_too_and_not_when_it_was_bound_meanwhil
     assert not office.desk.of("/pods/late/status")
 
 
-async def test_pod_that_joins_a_refused_gang_says_why():
+async def test_condition_of_a_pod_that_joins_a_refused_gang_is_written():
     office = office_with(*bert())
     office.refuse("team/bert")
     await office.controller.run_once()
@@ -168,7 +168,7 @@ async def test_pod_that_joins_a_refused_gang_says_why():
     assert len(office.desk.of("/pods/bert-9/status")) == 1
 
 
-async def test_ten_thousand_pods_are_written_by_and_by_and_gangs_before_them():
+async def test_ten_thousand_pods_are_written_in_batches_after_the_gangs():
     count = 10_000
     office = office_with(*bert(count))
     office.refuse("team/bert")
@@ -181,7 +181,7 @@ async def test_ten_thousand_pods_are_written_by_and_by_and_gangs_before_them():
     assert len(office.desk.of("/pods/")) == count
 
 
-async def test_positions_and_queues_are_looked_at_now_and_then():
+async def test_positions_and_queues_are_updated_periodically():
     office = office_with(*bert(), [queue("default")])
     await office.controller.run_once()
     assert office.status["queuePosition"] == 1
@@ -195,7 +195,7 @@ async def test_positions_and_queues_are_looked_at_now_and_then():
     assert office.desk.of("/queues/default/status")[-1]["status"]["pending"] == 2
 
 
-async def test_server_that_is_away_is_asked_again_and_one_that_refuses_is_not():
+async def test_write_is_retried_if_the_server_is_unreachable_and_not_if_it_refuses():
     office = office_with(*bert(count=2, minimum=3))
     office.desk.fail(Unreachable("no answer"))
     await office.controller.run_once()
@@ -224,7 +224,7 @@ async def test_gang_has_one_event_when_it_is_scheduled():
     assert office.recorder.queued_count == 1
 
 
-async def test_pod_group_of_kubernetes_itself_says_that_it_was_scheduled_and_one_of_others_does_not():
+async def test_kubernetes_pod_group_has_a_scheduled_condition_and_those_of_other_schedulers_do_not():
     pods, (made,) = bert()
     for version, path in (
         ("scheduling.k8s.io/v1beta1", "/apis/scheduling.k8s.io/v1beta1" + GROUP),

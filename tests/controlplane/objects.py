@@ -10,7 +10,7 @@ SCHEDULER = "batchsched"
 
 
 def node(name: str, labels: dict[str, str] | None = None, **allocatable: str | int) -> Manifest:
-    """A node of 32 CPUs and 256 Gi, unless told otherwise; kwok makes it ready."""
+    """A node of 32 CPUs and 256 Gi, unless stated otherwise; kwok makes it ready."""
     offered = {"cpu": "32", "memory": "256Gi", "pods": "110"}
     offered |= {_resource(resource): str(amount) for resource, amount in allocatable.items()}
     return {
@@ -29,7 +29,7 @@ def pod(
     spec: Manifest | None = None,
     **requests: str | int,
 ) -> Manifest:
-    """A pod of ours that asks for a tenth of a CPU, unless told otherwise."""
+    """A pod of batchsched that requests a tenth of a CPU, unless stated otherwise."""
     asked = {_resource(resource): str(amount) for resource, amount in requests.items()} or {"cpu": "100m"}
     marks = {**({POD_GROUP_LABEL: gang} if gang else {}), **(labels or {})}
     limits = {resource: amount for resource, amount in asked.items() if "/" in resource}
@@ -47,7 +47,7 @@ def pod(
 
 
 def pod_group(name: str, min_member: int, **spec: Any) -> Manifest:
-    """A gang of so many, with more fields of its spec as they are written in YAML."""
+    """A PodGroup with its minimum, and more fields of its spec as they are written in YAML."""
     return custom("PodGroup", name, minMember=min_member, **spec)
 
 

@@ -44,7 +44,7 @@ class ApiFault(Exception):
 
 @dataclass(slots=True)
 class Api:
-    """What tests say to the API server: JSON in, JSON out, as whoever the token belongs to."""
+    """Requests of tests to the API server: JSON in, JSON out, as the user of the token."""
 
     server: str
     certificate: Path
@@ -135,7 +135,7 @@ class ControlPlane:
         return Api(self.server, self.certificate, ADMIN)
 
     def kubeconfig(self, token: str = ADMIN, server: str | None = None) -> Path:
-        """Write a kubeconfig for whoever the token belongs to, and return its path."""
+        """Write a kubeconfig for the user of the token, and return its path."""
         path = self.home / f"kubeconfig-{abs(hash((token, server))):x}"
         path.write_text(
             yaml.safe_dump(
@@ -255,7 +255,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """Stop a part's process in its tracks, and let it go on at the end."""
+        """Stop the process of a component, and continue it at the end."""
         self._processes[name].send_signal(signal.SIGSTOP)
         try:
             yield
@@ -311,7 +311,7 @@ class ControlPlane:
 
 
 def _free_port() -> int:
-    """Return a port that nobody listens on, below those that the kernel gives to connections meanwhile."""
+    """Return an unused port, below the range that the kernel assigns to connections."""
     ports = range(15_000, 32_000)
     while True:
         port = random.choice(ports)

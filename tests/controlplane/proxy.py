@@ -103,26 +103,26 @@ def hung() -> Fault:
 
 
 def lost(ending: Ending = Ending.RESET) -> Fault:
-    """The API server carries it out, and its answer is lost."""
+    """The API server executes the request, and its response is lost."""
     return Fault(deaf=True, ending=ending)
 
 
 def cut(after: int, ending: Ending = Ending.RESET) -> Fault:
-    """The answer comes through for so many bytes."""
+    """The response ends after a number of bytes."""
     return Fault(after=after, ending=ending)
 
 
 @dataclass(slots=True)
 class Rule:
-    """Which exchanges a fault befalls.
+    """The exchanges to which a fault applies.
 
     Args:
-      fault: what befalls them.
+      fault: the fault.
       method: of these only.
       path: a regular expression that is searched in path and query.
       watch: True: watches only, False: anything else only.
-      skip: the first so many that fit pass.
-      count: so many at most, None for any number.
+      skip: the number of matching exchanges that pass first.
+      count: the maximum number of faults, None for any number.
       chance: of those, which share.
     """
 
@@ -186,7 +186,7 @@ class Proxy:
     seen: list[Exchange] = field(default_factory=list, init=False)
     """Every request so far."""
     passed: list[Exchange] = field(default_factory=list, init=False)
-    """Those that went on to the API server, and when they did."""
+    """The requests that were forwarded to the API server, with their times."""
     rules: list[Rule] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Self:
@@ -207,7 +207,7 @@ class Proxy:
         self._loop.close()
 
     def on(self, fault: Fault, **which: Any) -> Rule:
-        """Add a rule, see `Rule`; the first that strikes decides."""
+        """Add a rule, see `Rule`; the first that matches applies."""
         rule = Rule(fault, **which)
         self.rules.append(rule)
         return rule
@@ -222,7 +222,7 @@ class Proxy:
 
     @contextmanager
     def partitioned(self) -> Iterator[None]:
-        """Let nothing through, in either direction; what waits then goes on its way, if somebody waits still."""
+        """Hold all traffic in both directions; afterwards it is forwarded, if its client still waits."""
         self._loop.call_soon_threadsafe(self._passable.clear)
         try:
             yield
@@ -230,7 +230,7 @@ class Proxy:
             self._loop.call_soon_threadsafe(self._passable.set)
 
     def count(self, method: str = "", path: str = "", *, watch: bool | None = None) -> int:
-        """Return how many requests came of a kind."""
+        """Return the number of requests of a kind."""
         rule = Rule(_FAITHFUL, method or None, path, watch)
         return sum(rule.fits(one) for one in list(self.seen))
 

@@ -11,7 +11,7 @@ from tests.controlplane.plane import Api, ApiFault
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/batchsched-system/leases"
 
 
-def test_right_that_is_used_is_written_down_and_one_that_is_missing_is_told(own_plane):
+def test_used_and_missing_permissions_are_recorded(own_plane):
     api = Api(own_plane.server, own_plane.certificate, service_account(own_plane))
     with audit.nothing_forbidden(own_plane.home):
         api.get("/api/v1/pods")

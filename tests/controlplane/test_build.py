@@ -19,16 +19,14 @@ def nowhere(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "_get_go", lambda: None)
 
 
-def test_the_programs_that_envtest_would_use_win(tmp_path, monkeypatch):
+def test_the_binaries_that_envtest_would_use_take_precedence(tmp_path, monkeypatch):
     (tmp_path / "etcd").touch()
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     assert build.program("etcd") == tmp_path / "etcd"
     assert build.find("kwok") != tmp_path / "kwok"
 
 
-def test_where_nothing_can_be_built_that_is_said_and_only_fails_where_it_is_required(
-    nowhere, monkeypatch, capsys
-):
+def test_a_failed_build_is_reported_and_is_an_error_only_if_required(nowhere, monkeypatch, capsys):
     assert build.main(["etcd"]) == 0
     assert "no control plane: there is no Go" in capsys.readouterr().err
     monkeypatch.setenv("BATCHSCHED_REQUIRE_CONTROLPLANE", "1")

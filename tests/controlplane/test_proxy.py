@@ -25,14 +25,14 @@ def test_without_a_rule_everything_passes(ask, proxy):
     assert proxy.count("GET", "namespaces$") == 1
 
 
-def test_a_rule_strikes_as_often_as_it_says_and_only_what_it_is_about(ask, proxy):
+def test_a_rule_applies_to_the_stated_number_of_matching_requests(ask, proxy):
     rule = proxy.on(status(429, "TooManyRequests", retry_after=7), path="namespaces", skip=1, count=1)
     assert ask(path="/version").status == 200
     assert [ask().status for _ in range(3)] == [200, 429, 200]
     assert rule.hits == 1
 
 
-def test_a_refusal_carries_what_a_client_has_to_mind(ask, proxy):
+def test_refusals_contain_retry_after_or_an_html_page(ask, proxy):
     proxy.on(status(429, "TooManyRequests", retry_after=7), count=1)
     proxy.on(page(502))
     assert ask().headers["Retry-After"] == "7"
@@ -46,7 +46,7 @@ def test_a_reset_connection_is_an_error_to_the_client(ask, proxy, fault):
         ask()
 
 
-def test_what_is_lost_was_carried_out_and_what_is_refused_was_not(ask, proxy, namespace):
+def test_lost_requests_are_executed_and_refused_ones_are_not(ask, proxy, namespace):
     path = namespace.path("configmaps")
     for name, fault in (("first", lost()), ("second", refused())):
         proxy.on(fault, method="POST", count=1)
@@ -58,7 +58,7 @@ def test_what_is_lost_was_carried_out_and_what_is_refused_was_not(ask, proxy, na
 @pytest.mark.parametrize(
     "fault", [hung(), lost(Ending.STALL), cut(20, Ending.STALL)], ids=["hung", "lost", "cut"]
 )
-def test_a_hung_request_is_the_clients_to_give_up(ask, proxy, fault):
+def test_a_hung_request_ends_at_the_timeout_of_the_client(ask, proxy, fault):
     proxy.on(fault)
     with pytest.raises(urllib3.exceptions.ReadTimeoutError):
         ask(timeout=0.3)
@@ -69,13 +69,13 @@ def test_an_answer_that_ends_early_looks_whole(ask, proxy):
     assert len(ask().data) == 20
 
 
-def test_a_partition_holds_everything_and_lets_go_at_its_end(ask, proxy):
+def test_a_partition_holds_all_requests_until_its_end(ask, proxy):
     with proxy.partitioned(), pytest.raises(urllib3.exceptions.ReadTimeoutError):
         ask(timeout=0.3)
     assert ask().status == 200
 
 
-def test_an_answer_can_be_late(ask, proxy):
+def test_a_response_can_be_delayed(ask, proxy):
     proxy.on(delayed(0.3))
     begun = time.monotonic()
     assert ask().status == 200

@@ -19,7 +19,7 @@ def copied() -> list[str]:
     return [source.rstrip("/") for line in lines for source in line.split()[:-1]]
 
 
-def test_what_is_copied_is_all_that_the_wheel_needs(tmp_path):
+def test_copied_files_are_all_that_the_wheel_needs(tmp_path):
     for source in copied():
         to = tmp_path / "source" / source
         if (ROOT / source).is_dir():
@@ -36,7 +36,7 @@ def test_what_is_copied_is_all_that_the_wheel_needs(tmp_path):
     assert not any(name.startswith(("tests/", "docs/")) for name in names)
 
 
-def test_what_is_copied_passes_the_list_of_what_docker_may_see():
+def test_copied_files_are_not_excluded_by_dockerignore():
     seen = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {source.partition("/")[0] for source in copied()} <= seen
 
@@ -50,7 +50,7 @@ def test_process_is_the_first_and_runs_as_the_user_that_the_deployment_states():
     assert re.search(r'^ENTRYPOINT \["batchsched"\]$', DOCKERFILE, re.MULTILINE)
 
 
-def test_version_of_the_image_is_ours():
+def test_version_of_the_image_is_that_of_the_package():
     from batchsched import __version__
 
     for file in ("kustomize/base/deployment.yaml", "helm/batchsched/Chart.yaml"):

@@ -38,7 +38,7 @@ def by_name(found: list[Manifest]) -> dict[tuple[str, str], Manifest]:
 
 
 def said(manifest: Manifest) -> Manifest:
-    """What a manifest says, whoever wrote it: labels are each tool's own, an embedded file is what it means."""
+    """The content of a manifest, without metadata, which differs between the tools; embedded files are parsed."""
     plain = {key: value for key, value in manifest.items() if key != "metadata"}
     if manifest["kind"] == "ConfigMap":
         plain["data"] = {name: yaml.safe_load(text) for name, text in manifest["data"].items()}
@@ -48,7 +48,7 @@ def said(manifest: Manifest) -> Manifest:
 @pytest.mark.usefixtures("plane")  # its programs are there
 def test_chart_and_kustomize_base_install_the_same():
     base = by_name(list(manifests()))
-    base.pop(("Namespace", NAMESPACE))  # helm is told the namespace
+    base.pop(("Namespace", NAMESPACE))  # helm receives the namespace as an option
     chart = by_name(charted())
     assert chart.keys() == base.keys()
     assert {name: said(one) for name, one in chart.items()} == {name: said(one) for name, one in base.items()}
@@ -59,7 +59,7 @@ def test_chart_and_kustomize_base_install_the_same():
     [("serviceMonitor", "ServiceMonitor"), ("rules", "PrometheusRule"), ("dashboard", "ConfigMap")],
 )
 @pytest.mark.usefixtures("plane")
-def test_monitoring_comes_when_asked_for(value, kind):
+def test_monitoring_objects_are_rendered_only_if_enabled(value, kind):
     without, wanted = by_name(charted()), by_name(charted("--set", f"{value}.enabled=true"))
     assert {one[0] for one in wanted.keys() - without.keys()} == {kind}
 
@@ -68,7 +68,7 @@ def test_monitoring_comes_when_asked_for(value, kind):
     "wrong", ["replicas=0", "imge.tag=x", "image.pullPolicy=Sometimes", "rules.enabled=maybe"]
 )
 @pytest.mark.usefixtures("plane")
-def test_value_that_means_nothing_is_refused(wrong):
+def test_invalid_value_is_refused(wrong):
     with pytest.raises(subprocess.CalledProcessError) as refused:
         charted("--set", wrong)
     assert "values don't meet the specifications of the schema" in refused.value.stderr
@@ -96,7 +96,7 @@ def path_of(manifest: Manifest) -> str:
 
 
 @pytest.mark.parametrize("way", [manifests, charted], ids=["kustomize", "helm"])
-def test_api_server_takes_every_manifest_as_it_is(plane: ControlPlane, way):
+def test_api_server_accepts_every_manifest_unchanged(plane: ControlPlane, way):
     service_account(plane)  # with its namespace
     for manifest in way():
         if manifest["kind"] in ("Namespace", "CustomResourceDefinition"):

@@ -18,19 +18,19 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 @pytest.mark.parametrize(
     "spec", [foreign.CoschedulingSpec, foreign.VolcanoSpec, foreign.KaiSpec], ids=lambda spec: spec.__name__
 )
-def test_every_field_of_others_that_is_read_is_on_the_page_of_migrating(spec):
+def test_every_field_of_other_schedulers_that_is_read_is_on_the_migration_page(spec):
     for field in msgspec.structs.fields(spec):
         assert re.search(rf"\b{field.encode_name}\b", MIGRATING), field.encode_name
 
 
-def test_every_mark_of_others_by_which_pods_join_is_on_the_page_of_migrating():
+def test_every_gang_label_of_other_schedulers_is_on_the_migration_page():
     marks = [foreign.COSCHEDULING_LABEL, *foreign.VOLCANO_ANNOTATIONS, foreign.VOLCANO_TASK]
     marks += [foreign.KAI_ANNOTATION, foreign.KAI_SUB_GROUP, foreign.KAI_QUEUE]
     for mark in marks:
         assert f"`{mark}`" in MIGRATING
 
 
-def test_every_kind_of_others_that_is_read_is_on_the_page_of_migrating():
+def test_every_kind_of_other_schedulers_that_is_read_is_on_the_migration_page():
     for kind in foreign.FOREIGN:
         group, version = kind.api_version.split("/")
         assert f"`{group}" in MIGRATING
@@ -38,11 +38,11 @@ def test_every_kind_of_others_that_is_read_is_on_the_page_of_migrating():
 
 
 @pytest.mark.parametrize("mark", [rules.PRIORITY_CLASS, rules.REQUIRED, rules.PREFERRED])
-def test_annotations_that_kueue_has_too_are_on_the_page_of_migrating(mark):
+def test_annotations_shared_with_kueue_are_on_the_migration_page(mark):
     assert f"`{mark}`" in MIGRATING
 
 
-def test_every_alert_is_on_the_page_of_operations():
+def test_every_alert_is_on_the_operations_page():
     found = yaml.safe_load((ROOT / "deploy" / "helm" / "batchsched" / "files" / "rules.yaml").read_text())
     alerts = {rule["alert"] for group in found["groups"] for rule in group["rules"]}
     assert alerts == set(re.findall(r"^\| `(Batchsched\w+)`", OPERATIONS, re.MULTILINE))

@@ -26,7 +26,7 @@ class Plugin:
     """Looks at something.
 
     Args:
-      args: for those who call.
+      args: for callers.
 
     Source: nowhere.
     """
@@ -70,7 +70,7 @@ def test_arguments_are_listed_with_those_inside_them():
     ]
 
 
-def test_every_plugin_says_what_may_help_a_pod_that_it_refused():
+def test_page_of_every_plugin_names_the_events_that_may_help_a_refused_pod():
     page = plugins()
     assert (
         "[Events](scheduling-queue.md) that may help a pod that it refused: Node (Add, UpdateNodeTaint), "

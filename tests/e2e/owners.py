@@ -48,7 +48,7 @@ def install(api: Api, group: str, version: str, kind: str) -> None:
 def make(
     namespace: Namespace, api_version: str, kind: str, name: str, owner: Manifest | None = None, **spec: Any
 ) -> Manifest:
-    """Make an object, owned by another one where told."""
+    """Create an object, with an owner if one is given."""
     meta = {"name": name, **({"ownerReferences": [reference(owner)]} if owner else {})}
     body = {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
     return namespace.api.create(namespace.path(kind.lower() + "s", group=api_version), body)
@@ -64,7 +64,7 @@ def reference(owner: Manifest) -> Manifest:
 def job(
     namespace: Namespace, name: str, parallelism: int, owner: Manifest | None = None, **spec: Any
 ) -> Manifest:
-    """Make a Job, whose pods nobody makes."""
+    """Create a Job; no controller creates its pods."""
     spec = {"completionMode": "Indexed", "completions": parallelism, "template": TEMPLATE, **spec}
     return make(namespace, "batch/v1", "Job", name, owner, parallelism=parallelism, **spec)
 

@@ -81,7 +81,7 @@ def condition(namespace: Namespace, pod: str) -> dict[str, Any]:
 
 
 def bound(namespace: Namespace, gang: str = "") -> dict[str, str]:
-    """The pods that have a node, and theirs; those that are being deleted do not count."""
+    """The bound pods with their nodes, without terminating ones."""
     return {
         name: one["spec"]["nodeName"]
         for name, one in pods(namespace, gang).items()
@@ -90,7 +90,7 @@ def bound(namespace: Namespace, gang: str = "") -> dict[str, str]:
 
 
 def all_bound(namespace: Namespace, gang: str, count: int, within: float = 60.0) -> dict[str, str]:
-    """Wait until so many pods of a gang have a node."""
+    """Wait until `count` pods of a gang are bound."""
     eventually(lambda: len(bound(namespace, gang)) >= count, within)
     return bound(namespace, gang)
 

@@ -84,7 +84,7 @@ def test_defaults_are_filled_in(namespace):
         pytest.param("Topology", {"levels": [*RACKS, *RACKS]}, "spec.levels", "uplicate", id="twice"),
     ],
 )
-def test_object_that_means_nothing_is_refused_with_its_field_and_why(namespace, kind, spec, field, words):
+def test_invalid_object_is_refused_with_its_field_and_the_reason(namespace, kind, spec, field, words):
     with pytest.raises(ApiFault) as refused:
         put(namespace, kind, spec)
     assert refused.value.status in (400, 422)
@@ -97,12 +97,12 @@ def test_queue_that_is_its_own_parent_is_refused(namespace):
         put(namespace, "Queue", {"parent": namespace.name})
 
 
-def test_gang_whose_name_pods_cannot_carry_is_refused(namespace):
+def test_gang_name_that_is_not_a_valid_label_value_is_refused(namespace):
     with pytest.raises(ApiFault, match="63 characters or less: pods name their PodGroup in a label"):
         put(namespace, "PodGroup", {"minMember": 2}, "x" * 64)
 
 
-def test_levels_of_a_topology_stay_as_they_are(namespace):
+def test_levels_of_a_topology_are_immutable(namespace):
     namespace.topology(namespace.name, rack="example.com/rack")
     other = [{"name": "row", "nodeLabel": "example.com/row"}]
     with pytest.raises(ApiFault, match="make another Topology"):

@@ -8,13 +8,13 @@ from tests.e2e.running import all_bound, bound, condition, group, never, pods
 pytestmark = pytest.mark.usefixtures("scheduler")
 
 
-def test_gang_of_twenty_binds_whole(namespace):
+def test_gang_of_twenty_pods_is_bound_completely(namespace):
     namespace.nodes(3)
     namespace.gang("bert", 20)
     assert len(all_bound(namespace, "bert", 20)) == 20
 
 
-def test_nothing_of_a_gang_binds_when_one_pod_does_not_fit(namespace):
+def test_no_pod_of_a_gang_is_bound_if_one_does_not_fit(namespace):
     namespace.nodes(3, cpu=4)
     namespace.gang("bert", 4, cpu=3)
     namespace.pod("lone", cpu=1)
@@ -24,7 +24,7 @@ def test_nothing_of_a_gang_binds_when_one_pod_does_not_fit(namespace):
     all_bound(namespace, "bert", 4)
 
 
-def test_elastic_surplus_follows_when_there_is_room(namespace):
+def test_elastic_surplus_is_bound_when_nodes_have_room(namespace):
     namespace.nodes(1, cpu=3)
     namespace.gang("bert", 5, min_member=2, cpu=1)
     all_bound(namespace, "bert", 3)
@@ -33,7 +33,7 @@ def test_elastic_surplus_follows_when_there_is_room(namespace):
     all_bound(namespace, "bert", 5)
 
 
-def test_pods_of_a_gang_that_come_one_by_one_wait_for_the_last(namespace):
+def test_pods_of_a_gang_that_are_created_one_by_one_wait_for_the_last(namespace):
     namespace.nodes(2)
     group(namespace, "bert", 3)
     namespace.pods(2, prefix="early", gang="bert")
@@ -55,7 +55,7 @@ def test_gang_stays_in_one_domain_of_its_required_level(namespace):
     assert len(racks) == 1
 
 
-def test_gang_whose_pod_group_comes_last_is_bound_then(namespace):
+def test_gang_is_bound_when_its_pod_group_is_created_after_its_pods(namespace):
     namespace.nodes(1)
     namespace.pods(3, prefix="bert", gang="bert")
     never(lambda: bound(namespace), 1.0)
@@ -63,7 +63,7 @@ def test_gang_whose_pod_group_comes_last_is_bound_then(namespace):
     all_bound(namespace, "bert", 3)
 
 
-def test_gang_whose_pod_group_is_deleted_waits_for_another(namespace):
+def test_gang_with_a_deleted_pod_group_waits_for_a_new_one(namespace):
     namespace.nodes(1, cpu=1)
     namespace.gang("bert", 2, cpu=1)
     never(lambda: bound(namespace), 0.5)
@@ -77,7 +77,7 @@ def test_gang_whose_pod_group_is_deleted_waits_for_another(namespace):
     all_bound(namespace, "bert", 2)
 
 
-def test_half_bound_gang_is_completed_before_an_older_fresh_one(namespace):
+def test_partially_bound_gang_is_completed_before_an_older_pending_one(namespace):
     namespace.nodes(3, cpu=1)
     namespace.gang("old", 2, cpu=2)  # fits nowhere, and waits
     group(namespace, "half", 3)
@@ -87,7 +87,7 @@ def test_half_bound_gang_is_completed_before_an_older_fresh_one(namespace):
     all_bound(namespace, "half", 3)
 
 
-def test_half_bound_gang_that_cannot_be_completed_in_time_is_rolled_back(namespace):
+def test_partially_bound_gang_is_rolled_back_after_its_timeout(namespace):
     namespace.nodes(2, cpu=1)
     group(namespace, "half", 3, scheduleTimeoutSeconds=2)
     namespace.pods(3, prefix="half", gang="half", cpu=1)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("scheduler")
 
 
 @pytest.fixture
-def half_bound(namespace: Namespace) -> Namespace:
+def partially_bound(namespace: Namespace) -> Namespace:
     """A namespace in which a large gang is being bound, to two nodes."""
     namespace.nodes(2, pods=SIZE, cpu=SIZE)
     make(namespace, "bert", SIZE - 1)
@@ -21,27 +21,27 @@ def half_bound(namespace: Namespace) -> Namespace:
     return namespace
 
 
-def test_gang_of_which_a_pod_is_deleted_is_whole_when_the_pod_is_made_anew(half_bound):
-    print(f"{len(bound(half_bound))} of {SIZE} bound")
-    delete(half_bound, f"bert-{SIZE - 1}")
-    eventually(lambda: made_anew(half_bound))
+def test_gang_with_a_deleted_pod_is_complete_after_the_pod_is_recreated(partially_bound):
+    print(f"{len(bound(partially_bound))} of {SIZE} bound")
+    delete(partially_bound, f"bert-{SIZE - 1}")
+    eventually(lambda: recreated(partially_bound))
 
 
-def test_gang_whose_pod_group_is_deleted_is_bound_as_it_was_decided(half_bound):
-    path = half_bound.path("podgroups", "bert", group="scheduling.batchsched.dev/v1alpha1")
-    half_bound.api.delete(path)
-    all_bound(half_bound, "bert", SIZE, 60)
+def test_gang_with_a_deleted_pod_group_is_bound_as_decided(partially_bound):
+    path = partially_bound.path("podgroups", "bert", group="scheduling.batchsched.dev/v1alpha1")
+    partially_bound.api.delete(path)
+    all_bound(partially_bound, "bert", SIZE, 60)
 
 
-def test_gang_of_which_a_node_is_lost_is_whole_when_its_pods_are_made_anew(half_bound):
-    lost = next(iter(bound(half_bound).values()))
-    half_bound.api.delete(f"/api/v1/nodes/{lost}")
-    half_bound.nodes(1, prefix="more", pods=SIZE, cpu=SIZE)
+def test_gang_on_a_lost_node_is_complete_after_its_pods_are_recreated(partially_bound):
+    lost = next(iter(bound(partially_bound).values()))
+    partially_bound.api.delete(f"/api/v1/nodes/{lost}")
+    partially_bound.nodes(1, prefix="more", pods=SIZE, cpu=SIZE)
 
-    eventually(lambda: made_anew(half_bound, lost))
+    eventually(lambda: recreated(partially_bound, lost))
 
 
-def made_anew(namespace: Namespace, lost: str = "") -> bool:
+def recreated(namespace: Namespace, lost: str = "") -> bool:
     """Make what is missing, as a Job's controller would, and say whether the gang is whole.
 
     kwok deletes by name: a pod that took the name of one which was just deleted may go the same way.

@@ -1,4 +1,4 @@
-"""Whoever lacks a right is told which, and schedules what can be scheduled without it."""
+"""A scheduler with missing permissions reports them, and schedules what it can without them."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def give(plane: ControlPlane, allowed: list[dict[str, Any]]) -> None:
 
 @pytest.fixture
 def poor(plane: ControlPlane, tmp_path: Any) -> Served:
-    """A scheduler whose ServiceAccount has no right but to ask who asks."""
+    """A scheduler with a ServiceAccount that has no permissions at first."""
     subject = {"kind": "ServiceAccount", "namespace": "default", "name": NAME}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
     plane.admin.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": NAME}})

@@ -24,7 +24,7 @@ def served(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def reader(plane: ControlPlane, path: str) -> str:
-    """Return a token of somebody who may read a path, and nothing else."""
+    """Return the token of a ServiceAccount with permission to read one path."""
     name = f"reader-of-{path.strip('/').replace('/', '-')}"
     rule = {"nonResourceURLs": [path], "verbs": ["get"]}
     rbac = "/apis/rbac.authorization.k8s.io/v1"
@@ -131,7 +131,7 @@ def test_changed_configuration_is_taken_up_and_a_bad_one_refused(served, namespa
     eventually(lambda: served.metric("batchsched_config_reloads_total", result="failure") > failed, WITHIN)
     assert in_force(served) == 77
     assert served.metric("batchsched_config_last_reload_successful") == 0
-    bind_a_gang(namespace, "after")  # it goes on as before
+    bind_a_gang(namespace, "after")  # binding continues as before
     served.configure(sessionWindow=500)
     eventually(lambda: served.metric("batchsched_config_last_reload_successful") == 1, WITHIN)
     assert in_force(served) == 500
@@ -175,7 +175,7 @@ def test_other_scheduler_name_needs_a_start(served):
     eventually(lambda: served.metric("batchsched_config_last_reload_successful") == 1, WITHIN)
 
 
-def test_hang_up_reads_the_configuration_again(served):
+def test_sighup_reads_the_configuration_again(served):
     read = served.metric("batchsched_config_reloads_total", result="success")
     os.kill(served.scheduler.pid, signal.SIGHUP)
     eventually(lambda: served.metric("batchsched_config_reloads_total", result="success") > read, WITHIN)

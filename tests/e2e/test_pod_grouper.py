@@ -34,13 +34,13 @@ def test_the_pods_of_a_job_bind_together_and_its_pod_group_is_its_own(namespace)
     assert group["spec"]["minMember"] == 4
     (ref,) = group["metadata"]["ownerReferences"]
     assert (ref["kind"], ref["uid"]) == ("Job", owner["metadata"]["uid"])
-    # The label came with the binding: nobody patched a pod that was bound at once.
+    # The binding carried the label: no separate patch is needed for a pod that is bound at once.
     assert {one["metadata"]["labels"].get(LABEL) for one in pods(namespace).values()} == {
         group["metadata"]["name"]
     }
 
 
-def test_a_pod_that_waits_for_its_gang_gets_its_label_by_and_by(namespace):
+def test_a_pod_that_waits_for_its_gang_gets_its_label_later(namespace):
     namespace.nodes(1)
     members(namespace, job(namespace, "train", 2), [0])
     eventually(lambda: LABEL in pods(namespace)["train-0"]["metadata"].get("labels", {}))
@@ -112,7 +112,7 @@ def test_a_pytorch_job_keeps_to_its_scheduling_policy(namespace):
     eventually(lambda: len(bound(namespace)) == 2)
 
 
-def test_a_gang_of_coscheduling_binds_whole(namespace):
+def test_a_gang_of_coscheduling_is_bound_completely(namespace):
     install(namespace.api, "scheduling.x-k8s.io", "v1alpha1", "PodGroup")
     namespace.nodes(1)
     make(namespace, "scheduling.x-k8s.io/v1alpha1", "PodGroup", "bert", minMember=3)
@@ -125,7 +125,7 @@ def test_a_gang_of_coscheduling_binds_whole(namespace):
 
 
 @pytest.mark.slow
-def test_a_gang_of_kubernetes_itself_binds_whole(tmp_path):
+def test_a_kubernetes_pod_group_is_bound_completely(tmp_path):
     start(tmp_path)  # skips where there is no control plane
     arguments = (*GANGS, "--runtime-config=scheduling.k8s.io/v1alpha2=true")
     with ControlPlane(tmp_path / "plane", arguments) as plane:

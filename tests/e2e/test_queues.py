@@ -42,7 +42,7 @@ def full(namespace: Namespace, **spec: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("reason", ["Preempted", "Reclaimed"])
-def test_a_rigid_gang_leaves_whole_for_a_gang_that_is_entitled_to_its_places(namespace, reason):
+def test_a_rigid_gang_is_evicted_completely_for_a_gang_entitled_to_its_capacity(namespace, reason):
     ours, theirs = f"{namespace.name}-ours", f"{namespace.name}-theirs"
     if reason == "Preempted":
         namespace.priority_class(ours, 1000)
@@ -102,7 +102,7 @@ def test_pods_of_a_deleted_queue_stay_and_its_gangs_wait_for_another(namespace):
     namespace.nodes(1, cpu=8)
     namespace.queue(
         f"{namespace.name}-a", limit={"cpu": "2"}
-    )  # nobody else gets in before the deletion is known
+    )  # no other pod is bound before the deletion is known
     gang(namespace, "first", 2, queue=f"{namespace.name}-a")
     all_bound(namespace, "first", 2)
     namespace.api.delete(f"{QUEUES}/{namespace.name}-a")

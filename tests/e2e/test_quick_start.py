@@ -25,7 +25,7 @@ Install = Callable[[Path], None]
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[ControlPlane]:
-    """A cluster with nodes, where nothing of ours is installed."""
+    """A cluster with nodes and without batchsched."""
     with start(tmp_path / "plane") as plane:
         plane.start_kwok()
         Namespace(plane.admin, "default").nodes(3)
@@ -59,7 +59,7 @@ def install(kubeconfig: Path) -> None:
 
 
 def held(leases: dict[str, Any]) -> set[str]:
-    """Return the names of the Leases that somebody holds; one that is not written yet is none."""
+    """Return the names of the Leases with a holder; a Lease that is not written yet has none."""
     return {one["metadata"]["name"] for one in leases["items"] if one["spec"].get("holderIdentity")}
 
 
@@ -106,5 +106,5 @@ def test_gang_of_the_quick_start_is_bound(empty: ControlPlane, way: Install, tmp
         eventually(lambda: len(bound(namespace, "hello")) == 3, WITHIN)
         eventually(lambda: "Running" in kubectl(kubeconfig, "get", "pg", "hello"), WITHIN)
         assert served.scheduler.end() == 0
-    # As operators bring the definitions of a new version, whoever installed the old ones.
+    # As operators apply the definitions of a new version, whichever tool installed the old ones.
     kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))

@@ -1,4 +1,4 @@
-"""Processes beside each other, and one that is alone: who leads says so, and each writes its log as it was told."""
+"""Several replicas and a single one: the leader reports its role, and each writes its log in the configured format."""
 
 import json
 
@@ -7,7 +7,7 @@ from tests.controlplane.installed import NAMESPACE, service_account
 from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
 
 
-def test_replica_that_waits_is_ready_and_decides_nothing(plane, namespace, tmp_path):
+def test_standby_replica_is_ready_and_decides_nothing(plane, namespace, tmp_path):
     namespace.nodes(2)
     service_account(plane)  # with its namespace
     lease = ("--lease", f"{NAMESPACE}/batchsched")

@@ -1,7 +1,7 @@
 """The rights of `deploy/` are what batchsched uses: all of it, and nothing else.
 
-One scheduler is made to do everything that it can do; the API server writes down what it asks for. Each right that
-a role gives was used then. So whoever takes one away makes a call of this test forbidden, and the test fails.
+One scheduler is made to do everything that it can do; the API server records its requests. Each right that
+a role gives was used then. Without one of them a call of this test is forbidden, and the test fails.
 """
 
 import itertools
@@ -56,8 +56,8 @@ def test_every_right_is_used_and_no_other_is_needed(everything, tmp_path):
         bind_a_gang_of_kubernetes_itself(namespace)
         assert served.scheduler.end() == 0
     used, given = audit.used(everything.home), granted()
-    assert given - used == set(), "rights that nobody needs"
-    assert used - given == set(), "rights that others gave"
+    assert given - used == set(), "unused rights"
+    assert used - given == set(), "rights from other roles"
 
 
 def granted() -> set[Right]:

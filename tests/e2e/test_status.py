@@ -44,7 +44,7 @@ def test_status_of_a_gang_follows_its_pods(namespace):
     assert "queuePosition" not in found
 
 
-def test_refused_gang_says_why_what_is_missing_and_what_would_help(namespace):
+def test_status_of_a_refused_gang_has_reason_shortage_and_relaxation(namespace):
     namespace.nodes(2, cpu=4)
     namespace.gang("bert", 3, cpu=4)
     eventually(lambda: scheduled(status(namespace, "bert")).get("reason") == "InsufficientResources", SOON)
@@ -64,7 +64,7 @@ def test_refused_gang_says_why_what_is_missing_and_what_would_help(namespace):
     assert "queuePosition" not in status(namespace, "bert")
 
 
-def test_events_are_in_the_words_of_kube_scheduler(namespace):
+def test_events_have_the_messages_of_kube_scheduler(namespace):
     namespace.nodes(1, cpu=1)
     namespace.gang("bert", 2, cpu=1)
     eventually(lambda: "FailedScheduling" in events(namespace, "bert-1"), SOON)
@@ -116,7 +116,7 @@ def test_status_of_queues_has_allocated_amounts_and_pending_gangs(plane: Control
     assert [one["refusal"]["reason"] for one in found["waiting"]] == ["NoFeasibleNode"]
 
 
-def test_no_event_is_lost_when_the_scheduler_leaves(scheduler: Scheduler, namespace):
+def test_no_event_is_lost_when_the_scheduler_ends(scheduler: Scheduler, namespace):
     namespace.nodes(4)
     group(namespace, "bert", 200)
     make(namespace, "bert", 200)

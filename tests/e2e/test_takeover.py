@@ -1,4 +1,4 @@
-"""Two replicas: one leads, and when it leaves or falls the other goes on, with what is half bound first."""
+"""Two replicas: when the leader ends or is killed, the other continues, with partially bound gangs first."""
 
 import itertools
 import os
@@ -32,7 +32,7 @@ GRACEFUL = 5.0
 
 
 class Pair:
-    """Two schedulers for one Lease; whoever ends is started again."""
+    """Two schedulers for one Lease; a scheduler that ends is restarted."""
 
     def __init__(self, plane: ControlPlane, name: str) -> None:
         self.plane = plane
@@ -54,7 +54,7 @@ class Pair:
 @contextmanager
 def pair(plane: ControlPlane, name: str) -> Iterator[Pair]:
     made = Pair(plane, name)
-    with suppress(ApiFault):  # whoever was killed in another test does not lead
+    with suppress(ApiFault):  # a replica killed in another test may still hold the Lease
         plane.admin.delete(LEASE_PATH)
     with running(*made.schedulers):
         yield made
@@ -119,7 +119,7 @@ class Watcher:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["graceful", "killed"])
-def test_binding_goes_on_when_the_leader_ends(plane, namespace, how):
+def test_binding_continues_after_the_leader_ends(plane, namespace, how):
     allowed = GRACEFUL if how is signal.SIGTERM else TERMS.duration + 5
     namespace.nodes(20)
     gaps = []
@@ -141,7 +141,7 @@ def test_binding_goes_on_when_the_leader_ends(plane, namespace, how):
     assert max(gaps) <= allowed
 
 
-def test_gang_of_200_whose_leader_was_killed_as_it_bound_them_is_completed_by_the_next(plane, namespace):
+def test_gang_of_200_pods_is_completed_after_its_leader_is_killed_during_the_binds(plane, namespace):
     namespace.nodes(10)
     with pair(plane, "half-bound") as two, Watcher(namespace).watching() as watcher:
         lead = two.ready()
@@ -158,7 +158,7 @@ def test_gang_of_200_whose_leader_was_killed_as_it_bound_them_is_completed_by_th
     assert half < 200, "the leader was too fast to be killed in time"
 
 
-def test_new_leader_rolls_back_at_once_what_it_finds_half_bound_where_the_policy_says_so(plane, namespace):
+def test_new_leader_rolls_back_partially_bound_gangs_at_once_if_the_policy_requires_it(plane, namespace):
     namespace.nodes(2, cpu=1)
     group(namespace, "half", 3, strandedPolicy="Rollback")
     namespace.pods(3, prefix="half", gang="half", cpu=1)

@@ -17,7 +17,7 @@ from tests.faults.witness import Witness
 CPUS: Final = 16
 """Of each node, one for a pod."""
 TWICE: Final = 0.25
-"""In so many rounds the next leader is killed too, soon after it took over."""
+"""Share of rounds in which the next leader is killed too, soon after it took over."""
 SPAN: Final = 1.5
 """Seconds over which the pods of a round come."""
 PATIENCE: Final = 180.0
@@ -51,7 +51,7 @@ class Rounds:
     Two rounds' pods fill the cluster: the pods of the last round end as those of the next come.
 
     Args:
-      replicas: among whom one leads.
+      replicas: one of them leads.
       namespace: for the pods.
       witness: sees everything.
       seed: of the load and of the moments.
@@ -109,7 +109,7 @@ class Rounds:
         return kill
 
     def _wait(self, batch: Batch) -> str:
-        """Wait for the moment: some time after the first pods came, or so many binds."""
+        """Wait for the moment: some time after the first pods are created, or a number of binds."""
         if self._draw.random() < 0.5:
             seconds = self._draw.uniform(0, SPAN)
             time.sleep(seconds)
@@ -119,12 +119,12 @@ class Rounds:
         return f"after {wanted} of {len(batch.pods)} binds"
 
     def _half(self, batch: Batch) -> int:
-        """How many gangs are half bound, when the last binds have been seen."""
+        """The number of partially bound gangs, after the last binds have been seen."""
         time.sleep(0.1)
         return len(self._load.half([batch], self.witness))
 
     def _again(self) -> None:
-        """Kill whoever leads next, as it takes up what is left."""
+        """Kill the next leader while it recovers."""
         seconds = self._draw.uniform(0, SPAN / 2)
         lead = eventually(lambda: self.replicas.tend() and self.replicas.leader(), PATIENCE)
         time.sleep(seconds)
@@ -137,7 +137,7 @@ def table(kills: Sequence[Kill]) -> Iterator[str]:
     total = sum(one.kills for one in kills)
     half = sum(one.half for one in kills)
     caught = sum(one.half > 0 for one in kills)
-    yield f"{total} kills in {len(kills)} rounds; {caught} rounds left {half} gangs half bound, and all became whole"
+    yield f"{total} kills in {len(kills)} rounds; {caught} rounds left {half} gangs partially bound; all were completed"
     times = {
         "kill to the next bind": [one.resumed for one in kills if one.resumed is not None],
         "kill to everything bound": [one.whole for one in kills],

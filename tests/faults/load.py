@@ -55,7 +55,7 @@ class Load:
     _batches: int = field(default=0, init=False)
 
     def batch(self, pods: int) -> Batch:
-        """Draw jobs of so many pods together."""
+        """Draw jobs with a total number of pods."""
         self._batches += 1
         jobs: list[Job] = []
         left = pods
@@ -69,7 +69,7 @@ class Load:
 
     @contextmanager
     def submitting(self, batch: Batch, over: float = 0.0) -> Iterator[None]:
-        """Make the pods of a batch meanwhile, in any order, over so many seconds; all are made when this ends."""
+        """Create the pods of a batch in the background, in any order, within some seconds; all exist when this ends."""
         pods = [(job, name) for job in batch.jobs for name in job.pods]
         self.draw.shuffle(pods)
         pause, begun = over / len(pods), time.monotonic()
@@ -119,7 +119,7 @@ class Load:
         }
 
     def lost(self, batch: Batch, witness: Witness) -> list[str]:
-        """Pods of a batch that somebody deleted."""
+        """Pods of a batch that were deleted."""
         return [name for name in sorted(batch.pods) if witness.gone[f"{self.namespace.name}/{name}"]]
 
     def check(self, batches: Iterable[Batch], witness: Witness) -> None:

@@ -59,7 +59,7 @@ class Replicas:
         return found
 
     def tend(self) -> bool:
-        """Start whoever ended; True, for use in a condition that is waited for."""
+        """Restart replicas that have ended; returns True, for use in a wait condition."""
         for one in self.all:
             if not one.runs:
                 one.start()
@@ -75,13 +75,13 @@ class Replicas:
 
 @contextmanager
 def running(*replicas: Replica) -> Iterator[Replicas]:
-    """Run some for one Lease that nobody holds; whatever is left of them is killed, and their logs shown.
+    """Run replicas for one Lease without a holder; afterwards they are killed, and their logs shown.
 
     Meanwhile no binding may be taken twice, says the audit log of the API server.
     """
     plane = replicas[0].plane
     service_account(plane)
-    with suppress(ApiFault):  # whoever was killed in another test does not lead
+    with suppress(ApiFault):  # a replica killed in another test may still hold the Lease
         plane.admin.delete(LEASE_PATH)
     with ExitStack() as stack:
         stack.enter_context(audit.nothing_bound_twice(plane.home))

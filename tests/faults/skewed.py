@@ -1,4 +1,4 @@
-"""`batchsched` on a machine whose clock is wrong: `python -m tests.faults.skewed FILE run …`.
+"""`batchsched` with a wrong system clock: `python -m tests.faults.skewed FILE run …`.
 
 FILE holds the seconds by which the clock is wrong, and is read again at each look at the clock, so that it can jump.
 """
@@ -12,7 +12,7 @@ from batchsched.kube import clock
 
 
 def wrong(error: Path) -> None:
-    """Put the clock wrong by what a file says."""
+    """Shift the clock by the seconds in a file."""
 
     def now(self: clock.SystemClock) -> float:
         return time.time() + float(error.read_text())

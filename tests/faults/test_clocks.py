@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
 
 
 def wrong_by(error: Path, seconds: float) -> tuple[str, ...]:
-    """Return the program whose clock is wrong by what stands in a file."""
+    """Return the command line of a scheduler with its clock shifted by the seconds in a file."""
     error.write_text(str(seconds))
     return (sys.executable, "-m", "tests.faults.skewed", str(error))
 
 
-def test_lease_passes_on_when_its_holder_ends_and_not_before_though_clocks_are_two_hours_apart(
+def test_lease_is_acquired_only_after_its_holder_ends_with_clocks_two_hours_apart(
     plane, namespace, tmp_path, record_property
 ):
     namespace.nodes(2 * PODS // CPUS + 1, cpu=CPUS)
@@ -61,7 +61,7 @@ def test_lease_passes_on_when_its_holder_ends_and_not_before_though_clocks_are_t
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR], ids=["back", "forward"])
-def test_work_goes_on_when_the_clock_is_set(plane, namespace, tmp_path, record_property, jump):
+def test_scheduling_continues_when_the_clock_is_set(plane, namespace, tmp_path, record_property, jump):
     """What waits for room, and what comes later; and nothing that was bound is taken for overdue."""
     namespace.nodes(1, cpu=CPUS)
     load = Load(namespace, random.Random(13))

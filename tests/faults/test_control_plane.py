@@ -1,4 +1,4 @@
-"""A bad control plane: the API server ends and comes back, and etcd stands still for longer than a Lease lasts."""
+"""Faults of the control plane: the API server restarts, and etcd pauses for longer than a Lease lasts."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ PODS = 60
 TAKES = 120.0
 NUMBERS = itertools.count(1)
 PAUSE = float(os.environ.get("BATCHSCHED_PAUSE", "7"))
-"""Seconds for which etcd stands still: longer than the Leases of these tests. `make soak` takes 20."""
+"""Seconds for which etcd is paused: longer than the Leases of these tests. `make soak` takes 20."""
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def busy(broken: ControlPlane) -> Iterator[tuple[Replicas, Load, Witness]]:
         yield replicas, load, witness
 
 
-def test_all_is_bound_whole_after_the_api_server_was_killed_and_came_back(broken, busy, record_property):
+def test_all_gangs_are_bound_completely_after_a_restart_of_the_api_server(broken, busy, record_property):
     replicas, load, witness = busy
     first, second = load.batch(PODS), load.batch(PODS)
     load.submit(first)
@@ -60,7 +60,7 @@ def test_all_is_bound_whole_after_the_api_server_was_killed_and_came_back(broken
     recovered(replicas, load, witness, [first, second], record_property)
 
 
-def test_all_is_bound_whole_after_etcd_stood_still(broken, busy, record_property):
+def test_all_gangs_are_bound_completely_after_a_pause_of_etcd(broken, busy, record_property):
     """Requests hang meanwhile, and the Lease is lost."""
     replicas, load, witness = busy
     first, second = load.batch(PODS), load.batch(PODS)
@@ -85,7 +85,7 @@ def recovered(replicas, load, witness, batches, record_property):
 
 
 def serves(plane, path):
-    """Whether a kind of ours is served already: the API server comes up before what is installed in it."""
+    """Whether a custom resource is served already: the API server is ready before its custom resources."""
     try:
         return plane.admin.get(path)
     except ApiFault:

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: the next leader finishes what the last one began, and nobody is lost or bound twice."""
+"""kill -9 at any moment: the next leader completes the binds of the previous one, and no pod is lost or bound twice."""
 
 import pytest
 
@@ -11,7 +11,7 @@ TERMS = Terms()
 
 
 @pytest.mark.slow
-def test_gangs_are_whole_whenever_leaders_are_killed(plane, namespace, record_property):
+def test_gangs_are_complete_whenever_leaders_are_killed(plane, namespace, record_property):
     with (
         Witness(plane.admin, CPUS).watching() as witness,
         running(*pair(plane, "killed", TERMS)) as replicas,

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class Scene:
-    """A scheduler behind a network of ours, which keeps running from fault to fault."""
+    """A scheduler behind a proxy, which keeps running from fault to fault."""
 
     plane: ControlPlane
     proxy: Proxy
@@ -129,12 +129,12 @@ def slow_requests(proxy: Proxy) -> None:
     ],
     ids=lambda fault: fault.__name__,
 )
-def test_everything_is_bound_whole_and_once_in_spite_of(scene, namespace, record_property, fault):
+def test_every_gang_is_bound_completely_and_once_despite(scene, namespace, record_property, fault):
     fault(scene.proxy)
     record_property("recovery_seconds", scene.survives(namespace))
 
 
-def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(scene, namespace, record_property):
+def test_no_request_is_sent_to_a_busy_server_before_retry_after(scene, namespace, record_property):
     since = len(scene.proxy.seen)
     scene.proxy.on(status(429, "TooManyRequests", retry_after=2), method="POST", path=BINDING, count=25)
     record_property("recovery_seconds", scene.survives(namespace))
@@ -147,6 +147,6 @@ def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(scene, namespace, re
     assert min(again) >= 2.0
 
 
-def test_what_comes_while_nothing_passes_is_bound_when_it_does_again(scene, namespace, record_property):
+def test_pods_created_during_a_partition_are_bound_after_it(scene, namespace, record_property):
     """Longer than a request may take: nothing that was asked before it is answered."""
     record_property("recovery_seconds", scene.survives(namespace, scene.proxy.partitioned(), lasts=12.0))

@@ -69,7 +69,7 @@ def binds(proxy: Proxy, since: float) -> list[Exchange]:
     return [one for one in list(proxy.passed) if one.path.endswith("/binding") and one.at > since]
 
 
-def test_replica_that_is_cut_off_stops_before_the_other_begins(apart, record_property):
+def test_partitioned_replica_stops_before_the_other_leads(apart, record_property):
     own, other = apart.led()
     first, second = apart.load.batch(PODS), apart.load.batch(PODS)
     with apart.load.submitting(first, 1.0):
@@ -88,7 +88,7 @@ def test_replica_that_is_cut_off_stops_before_the_other_begins(apart, record_pro
     apart.load.check([first, second], apart.witness)
 
 
-def test_replica_without_answers_stops_before_the_other_begins(apart, record_property):
+def test_replica_without_responses_stops_before_the_other_leads(apart, record_property):
     """Its binds are carried out for a while, and it cannot know which."""
     own, other = apart.led()
     batch = apart.load.batch(PODS)
@@ -107,7 +107,7 @@ def test_replica_without_answers_stops_before_the_other_begins(apart, record_pro
 
 
 def test_new_leader_knows_binds_that_its_watch_never_reported_and_assigns_no_room_twice(apart):
-    """It knows pods that wait, whose PodGroup is missing, and has not heard who was bound since."""
+    """It has pending pods without a PodGroup in its cache, and has not received the binds since then."""
     half = NODES * CPUS // 2
     own, other = apart.led()
     lead, waiting = apart.pair if own is apart.proxies[0] else reversed(apart.pair)

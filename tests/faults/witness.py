@@ -1,4 +1,4 @@
-"""Who looks at all pods from the side, and complains of what no scheduler may do.
+"""An observer of all pods that reports violations of the invariants of a scheduler.
 
 It talks to the API server directly, whatever network the scheduler under test has, and keeps to what it sees: a pod
 gets a node once, and no node ever holds more than it has.
@@ -19,7 +19,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL
 from tests.controlplane.plane import Api
 
 _IDLE: Final = 1.0
-"""Seconds without news after which a watch is opened anew."""
+"""Seconds without events after which a watch is reopened."""
 _OVER: Final = ("Succeeded", "Failed")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from batchsched.framework.constrain import EVERY_NODE, CandidateSet, RowDomains, by_domain
 
 
-def test_sums_are_right_for_every_node_and_the_missing_label_has_its_own():
+def test_by_domain_sums_each_domain_and_the_nodes_without_a_label():
     codes = np.asarray([0, 1, -1, 1], np.int32)
     sums = by_domain(codes, np.asarray([1, 2, 3, 4]), 3)
     assert sums.tolist() == [1, 6, 0, 3]

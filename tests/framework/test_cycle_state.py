@@ -7,7 +7,7 @@ from batchsched.framework.cycle_state import CycleState, StateKey
 COUNT = StateKey[int]("count")
 
 
-def test_what_was_written_is_read_back_and_states_share_nothing():
+def test_written_values_are_read_back_and_states_share_nothing():
     one, other = CycleState(), CycleState()
     one.write(COUNT, 3)
     assert one.read(COUNT) == 3
@@ -26,7 +26,7 @@ class Counted:
         return Counted(self.count)
 
 
-def test_a_clone_changes_by_itself_where_values_can_be_cloned():
+def test_a_clone_copies_values_that_can_be_cloned():
     state = CycleState()
     one, several = StateKey[Counted]("one"), StateKey[tuple[Counted, int]]("several")
     state.write(one, Counted(1))

@@ -44,7 +44,7 @@ def test_a_registered_event_includes_the_actions_that_it_names():
     assert ANY_EVENT.includes(ClusterEvent(Resource.CSI_NODE, Action.ADD))
 
 
-def test_a_node_that_begins_to_pass_helps_and_one_that_went_on_passing_does_not():
+def test_hint_queues_for_a_node_that_begins_to_pass_and_skips_one_that_still_passes():
     hint = when_node_begins_to_pass(lambda one, there: there.name == one.name)
     good, bad = node("p"), node("q")
     assert [hint(pod("p"), *both) for both in ((None, good), (bad, good), (good, good), (good, bad))] == [
@@ -55,7 +55,7 @@ def test_a_node_that_begins_to_pass_helps_and_one_that_went_on_passing_does_not(
     ]
 
 
-def test_whoever_registers_events_is_known_by_the_method():
+def test_a_class_with_events_to_register_is_an_enqueue_extensions_plugin():
     class Outside:
         def events_to_register(self):
             return (ClusterEventWithHint.on(Resource.NODE, Action.ADD),)
@@ -78,7 +78,7 @@ def labels(resource: Resource, old: Any, new: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "old, new, told",
+    "old, new, expected",
     [
         (None, PLAIN, ["Add"]),
         (PLAIN, None, ["Delete"]),
@@ -94,11 +94,11 @@ def labels(resource: Resource, old: Any, new: Any) -> list[str]:
     ],
     ids=str.split("add delete same cpu label taint opened closed feature two images"),
 )
-def test_an_update_of_a_node_is_told_by_what_scheduling_looks_at(old, new, told):
-    assert labels(Resource.NODE, old, new) == told
+def test_an_update_of_a_node_is_split_into_the_fields_that_scheduling_reads(old, new, expected):
+    assert labels(Resource.NODE, old, new) == expected
 
 
-def test_conditions_count_by_what_they_say_and_annotations_count():
+def test_changed_conditions_and_annotations_of_a_node_are_events():
     ready, unready = (
         with_status(conditions=(NodeCondition(type="Ready", status=status),)) for status in ("True", "False")
     )
@@ -110,7 +110,7 @@ def test_conditions_count_by_what_they_say_and_annotations_count():
 
 
 @pytest.mark.parametrize(
-    "old, new, told",
+    "old, new, expected",
     [
         (pod("p", {"cpu": "2"}), pod("p", {"cpu": "1"}), ["UpdatePodScaleDown"]),
         (pod("p", {"cpu": "1"}), pod("p", {"cpu": "2"}), ["Update"]),
@@ -130,8 +130,8 @@ def test_conditions_count_by_what_they_say_and_annotations_count():
     ],
     ids=str.split("less more gone tolerates free one-gate same"),
 )
-def test_an_update_of_a_pod_is_told_by_what_scheduling_looks_at(old, new, told):
-    assert labels(Resource.ASSIGNED_POD, old, new) == told
+def test_an_update_of_a_pod_is_split_into_the_fields_that_scheduling_reads(old, new, expected):
+    assert labels(Resource.ASSIGNED_POD, old, new) == expected
 
 
 def test_a_pod_that_begins_to_terminate_is_an_event_of_its_own():

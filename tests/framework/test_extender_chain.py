@@ -19,7 +19,7 @@ from tests.plugins.cluster import pod, table
 
 
 class Said:
-    """An extender that says what it is told to."""
+    """An extender with a configured answer."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -56,7 +56,7 @@ def agreed(answer, **stated):
 
 
 @pytest.mark.parametrize("by_uid", [True, False])
-def test_extender_is_told_who_would_leave_and_may_strike_nodes_and_name_fewer(by_uid):
+def test_extender_receives_victims_and_may_remove_nodes_and_victims(by_uid):
     answer = {"NodeNameToMetaVictims": {"n0": {"Pods": [{"UID": uid("lower")}], "NumPDBViolations": 2}}}
     left, said, _ = agreed(answer, nodeCacheCapable=by_uid)
     assert left == {"n0": ((VICTIMS["lower"],), 2)}
@@ -69,7 +69,7 @@ def test_extender_is_told_who_would_leave_and_may_strike_nodes_and_name_fewer(by
     assert (first["UID"] if by_uid else first["metadata"]["name"]) == (uid("low") if by_uid else "low")
 
 
-def test_nodes_stay_in_the_order_in_which_they_were_searched():
+def test_nodes_keep_their_search_order():
     answer = {
         "nodenametometavictims": {
             "n0": {"pods": [{"uid": uid("low")}]},
@@ -79,7 +79,7 @@ def test_nodes_stay_in_the_order_in_which_they_were_searched():
     assert list(agreed(answer)[0]) == ["n1", "n0"]
 
 
-def test_extender_that_agrees_with_nothing_leaves_no_node():
+def test_empty_answer_of_an_extender_leaves_no_node():
     assert agreed({})[0] == {}
 
 
@@ -94,12 +94,12 @@ def test_extender_that_agrees_with_nothing_leaves_no_node():
         (Reply(fault="gone"), "gone"),
     ],
 )
-def test_nonsense_over_victims_is_the_extenders_fault(answer, problem):
+def test_invalid_victims_are_an_error_of_the_extender(answer, problem):
     with pytest.raises(ExtenderError, match=f"extender http://x failed in PostFilter: .*{problem}"):
         agreed(answer)
 
 
-def test_nonsense_over_victims_may_be_ignored():
+def test_invalid_victims_of_an_ignorable_extender_are_ignored():
     left, _, asked = agreed({"NodeNameToMetaVictims": {"n9": {}}}, ignorable=True)
     assert left == FOUND
     assert list(asked.ignored.values()) == ["http://x"]
@@ -135,7 +135,7 @@ def test_extender_binds_in_place_of_the_plugins():
 
 
 @pytest.mark.parametrize("answer", [{"Error": "taken"}, Reply(fault="taken")])
-def test_extender_that_cannot_bind_ends_the_cycle_unless_it_may_be_ignored(answer):
+def test_failed_bind_of_an_extender_is_an_error_unless_it_is_ignorable(answer):
     with pytest.raises(ExtenderError, match="extender http://x failed in Bind: taken"):
         bound(answer)
     status, _, plugin = bound(answer, ignorable=True)
@@ -143,13 +143,13 @@ def test_extender_that_cannot_bind_ends_the_cycle_unless_it_may_be_ignored(answe
     assert plugin.called
 
 
-def test_extender_that_manages_something_else_does_not_bind():
+def test_extender_does_not_bind_pods_without_its_managed_resources():
     _, said, plugin = bound({}, managedResources=[{"name": "example.com/x"}])
     assert plugin.called
     assert said.asked == []
 
 
-def test_no_extender_is_interested_in_nothing():
+def test_chain_without_extenders_is_interested_in_no_pod():
     assert not ExtenderChain()
     assert not ExtenderChain().is_interested(pod())
     assert len(chain({})[0]) == 1

@@ -37,7 +37,7 @@ def verdict(*reasons: tuple[str, list[bool]]) -> Verdict:
         (9, ["2 b", "10 a", "1 c"], "0/9 nodes are available: 1 c, 10 a, 2 b."),
     ],
 )
-def test_parts_are_sorted_as_strings(nodes, parts, sentence):
+def test_reasons_are_sorted_as_strings(nodes, parts, sentence):
     assert fit_error(nodes, parts) == sentence
 
 
@@ -55,7 +55,7 @@ def test_refusal_of_prefilter_is_the_whole_reason():
     assert found.fit_error() == "0/4 nodes are available: 1 of the 2 pods exist."
 
 
-def test_nodes_outside_of_what_prefilters_left_name_these():
+def test_nodes_excluded_by_prefilters_name_these_plugins():
     found = scan([-1, -1, 0], verdict(("no cpu", [False, False, True])), outside=[True, True, False])
     reason = NOT_NARROWED.format(plugins="A, B")
     assert found.reason_counts() == {"no cpu": 1, reason: 2}
@@ -64,13 +64,13 @@ def test_nodes_outside_of_what_prefilters_left_name_these():
     assert found.reasons_at(2) == ("no cpu",)
 
 
-def test_nobody_refuses_before_anybody_was_asked():
+def test_no_plugin_refuses_a_node_before_the_filters_run():
     assert unrefused(3).tolist() == [-1, -1, -1]
 
 
 @pytest.mark.parametrize("status", [SUCCESS, Status(Code.UNSCHEDULABLE), Status(Code.UNRESOLVABLE)])
 @pytest.mark.parametrize("outside", [None, [False, False, True, True]])
-def test_pods_that_leave_may_help_where_the_refusal_is_unschedulable(status, outside):
+def test_preemption_may_help_on_nodes_refused_as_unschedulable(status, outside):
     first = Verdict(("a",), np.array([[True, True, True, False]]), np.array([True, False, False, True]))
     second = Verdict(("b",), np.array([[True, False, False, True]]), np.array([False, False, False, True]))
     found = replace(scan([0, 0, 0, 1], first, second, outside=outside), status=status)

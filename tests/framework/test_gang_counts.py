@@ -1,4 +1,4 @@
-"""Counting the members of gangs, and who waits at Permit."""
+"""Counts of gang members, and the pods that wait at Permit."""
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
@@ -15,7 +15,7 @@ def complete(count: GangCount) -> bool:
     return count.complete
 
 
-def test_gang_is_complete_once_its_minimum_has_a_place():
+def test_gang_is_complete_once_its_minimum_is_placed():
     count = GangCount("team/g", minimum=2, existing=3)
     assert count.possible
     count.change_placed(member(), 1)
@@ -42,7 +42,7 @@ def test_gang_is_impossible_with_too_few_members_or_too_few_of_a_subgroup():
     assert not GangCount("team/g", minimum=1, existing=3, sub_minimum={"x": 1}).possible
 
 
-def test_pods_wait_for_each_plugin_until_it_lets_the_gang_go():
+def test_pods_wait_until_every_plugin_has_allowed_the_gang():
     waiting = WaitingPods()
     assert waiting.released("team/g")
     waiting.add(WaitingPod(pod("a"), 0, "team/g", {"GangScheduling": 1.0, "Quota": 2.0}))
@@ -58,7 +58,7 @@ def test_pods_wait_for_each_plugin_until_it_lets_the_gang_go():
     assert list(waiting.of_gang("team/g")) == []
 
 
-def test_plugins_find_waiting_pods_one_by_one_and_all_of_them():
+def test_waiting_pods_can_be_iterated_and_found_by_key():
     waiting = WaitingPods()
     for name, key in (("a", "team/g"), ("b", "team/g"), ("c", "team/other")):
         waiting.add(WaitingPod(pod(name), 3, key, {"Quota": 2.0}))
@@ -69,7 +69,7 @@ def test_plugins_find_waiting_pods_one_by_one_and_all_of_them():
     assert waiting.get("default/gone") is None
 
 
-def test_a_pod_is_allowed_plugin_by_plugin_and_the_first_rejection_stands():
+def test_a_pod_is_allowed_by_each_plugin_and_the_first_rejection_is_kept():
     one = WaitingPod(pod("a"), 0, "team/g", {"Quota": 2.0, "Licence": 1.0})
     waiting = WaitingPods()
     waiting.add(one)

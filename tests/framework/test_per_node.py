@@ -73,13 +73,13 @@ def test_per_node_answers_equal_those_in_arrays(labels):
     assert scores[0] == scores[1]
 
 
-def test_the_adapters_are_plugins_like_any_other_and_are_asked_again_when_pods_land():
+def test_the_adapters_implement_filter_and_score_and_depend_on_placed_pods():
     assert isinstance(PerNode(), FilterPlugin)
     assert isinstance(PerNode(), ScorePlugin)
     assert traits_of(PerNode()).placement_effect is PlacementEffect.ANY
 
 
-def test_refusal_without_a_reason_is_breakage_that_names_the_node():
+def test_refusal_without_a_reason_is_an_error_that_names_the_node():
     class Silent(PerNodeFilter):
         name: ClassVar[str] = "Silent"
 

@@ -30,7 +30,7 @@ NOT_NOW = Status(Code.UNSCHEDULABLE, ("not now",))
 
 
 class Answers:
-    """A PostFilter that answers what it is told to."""
+    """A PostFilter with a configured answer."""
 
     def __init__(self, name, answer):
         self.name = name
@@ -64,28 +64,28 @@ def scanned(made, one, *nominated, plugins=(NodeResourcesFit,)):
     return judged(pipeline, class_of(made, one), made, Nominations.of_pods(nominated, made)).scan
 
 
-def test_the_first_success_wins_and_nobody_is_asked_after_it():
+def test_the_first_success_is_returned_and_later_plugins_are_not_called():
     last = Answers("c", PostFilterAnswer(NOT_NOW))
     plugins = (Answers("a", PostFilterAnswer(NOT_NOW)), Answers("b", PostFilterAnswer(node="a")), last)
     assert chain(*plugins) == PostFilterAnswer(Status(plugin="b"), "a")
     assert not last.asked
 
 
-def test_refusals_are_put_together_under_the_name_of_the_first():
+def test_refusals_are_combined_under_the_name_of_the_first_plugin():
     other = PostFilterAnswer(Status(Code.UNSCHEDULABLE, ("nor then",)))
     answer = chain(Answers("a", PostFilterAnswer(NOT_NOW)), Answers("b", other))
     assert answer.status == Status(Code.UNSCHEDULABLE, ("not now", "nor then"), "a")
     assert message(answer.status) == "not now, nor then"
 
 
-def test_a_refusal_that_is_final_ends_the_chain():
+def test_an_unresolvable_refusal_ends_the_chain():
     last = Answers("b", PostFilterAnswer(node="a"))
     never = Status(Code.UNRESOLVABLE, ("never",))
     assert chain(Answers("a", PostFilterAnswer(never)), last).status == Status(never.code, never.reasons, "a")
     assert not last.asked
 
 
-def test_an_error_that_is_stated_ends_the_chain_too():
+def test_an_error_status_ends_the_chain():
     last = Answers("b", PostFilterAnswer(node="a"))
     status = Status(Code.ERROR, ("not found",))
     assert chain(Answers("a", PostFilterAnswer(status)), last).status == Status(
@@ -94,13 +94,13 @@ def test_an_error_that_is_stated_ends_the_chain_too():
     assert not last.asked
 
 
-def test_pending_is_put_together_with_the_refusals():
+def test_a_pending_status_is_combined_with_the_refusals():
     later = PostFilterAnswer(Status(Code.PENDING, ("wait",)))
     answer = chain(Answers("a", later), Answers("b", PostFilterAnswer(NOT_NOW)))
     assert answer.status == Status(Code.UNSCHEDULABLE, ("wait", "not now"), "a")
 
 
-def test_a_refusal_may_take_the_nomination_back_and_one_that_says_nothing_leaves_it():
+def test_a_refusal_may_clear_the_nomination_or_keep_it():
     silent, cleared = PostFilterAnswer(NOT_NOW), PostFilterAnswer(NOT_NOW, node="")
     assert chain(Answers("a", silent)).node is None
     assert chain(Answers("a", cleared), Answers("b", silent)).node == ""
@@ -120,13 +120,13 @@ def test_a_refusal_may_take_the_nomination_back_and_one_that_says_nothing_leaves
     ],
     ids=["skip", "raises", "none", "unknown node", "number", "stranger", "victims nowhere", "text"],
 )
-def test_anything_else_is_an_error_with_the_plugins_name(answer):
+def test_any_other_answer_is_an_error_with_the_name_of_the_plugin(answer):
     with pytest.raises(PluginError) as caught:
         chain(Answers("a", answer))
     assert (caught.value.plugin, caught.value.point) == ("a", "PostFilter")
 
 
-def test_without_postfilters_the_chain_says_nothing():
+def test_chain_without_postfilters_refuses_without_a_reason():
     assert chain() == PostFilterAnswer(Status(Code.UNSCHEDULABLE))
 
 
@@ -145,7 +145,7 @@ def test_a_nominated_pod_of_equal_or_higher_priority_keeps_its_room(priority, fi
     assert not made.requested.any()
 
 
-def test_a_pod_does_not_stand_in_its_own_way():
+def test_the_nomination_of_a_pod_does_not_block_the_pod_itself():
     made = table([node("a", {"cpu": "2"}), node("b")])
     own = waiting(pod("one", {"cpu": "2"}), "a")
     scan = scanned(made, own, own)
@@ -159,8 +159,8 @@ def test_the_nominated_node_is_the_only_choice_while_it_fits():
     assert scanned(made, waiting(pod("one"), "gone")).fits.tolist() == [True, True]
 
 
-def test_filters_judge_the_pods_own_nominated_node_though_prefilter_left_it_out():
-    # schedule_one.go, `evaluateNominatedNode` comes before the nodes are narrowed: what refuses that node is told.
+def test_filters_evaluate_the_nominated_node_although_prefilter_excluded_it():
+    # schedule_one.go, `evaluateNominatedNode` comes before the nodes are narrowed: its refusal is reported.
     named = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -179,14 +179,14 @@ def test_filters_judge_the_pods_own_nominated_node_though_prefilter_left_it_out(
     )
 
 
-def test_a_nominated_pod_that_has_its_place_is_counted_there():
+def test_a_placed_nominated_pod_counts_only_on_its_node():
     made = table([node("a", {"cpu": "2"}), node("b")])
     rival = waiting(pod("rival", {"cpu": "2"}), "a")
     land(made, rival, "b")
     assert scanned(made, pod("one", {"cpu": "1"}), rival).fits.tolist() == [True, True]
 
 
-def test_pods_that_are_spared_are_not_among_those_that_may_leave():
+def test_protected_pods_are_not_candidates_for_eviction():
     there = [pod("p"), pod("q"), pod("r", priority=9)]
     made = table([node("a")], {"a": there})
     wish, pipeline = class_of(made, pod()), Pipeline(())
@@ -197,7 +197,7 @@ def test_pods_that_are_spared_are_not_among_those_that_may_leave():
 
 
 def test_a_pod_must_fit_without_the_nominated_pods_too():
-    """Affinity to a pod that is only nominated is no affinity to lean on."""
+    """Affinity to a pod that is only nominated does not make a node feasible."""
     affinity = {
         "podAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -214,7 +214,7 @@ def test_a_pod_must_fit_without_the_nominated_pods_too():
     assert scan.reasons_at(0) == ("node(s) didn't match pod affinity rules",)
 
 
-def test_a_trial_leaves_table_and_state_as_they_were():
+def test_a_trial_restores_the_table_and_the_state():
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -270,7 +270,7 @@ def rows(*some):
     return np.asarray(some, np.int32)
 
 
-def test_pods_leave_and_come_back_and_the_table_stays_as_it_is():
+def test_trials_remove_and_add_pods_without_changing_the_table():
     handle, bound = handle_of(pod("x", {"cpu": "2"}), NodeResourcesFit(), TaintToleration())
     before = handle.table.requested.copy()
     trials = handle.trials([0, 1, 2])
@@ -282,7 +282,7 @@ def test_pods_leave_and_come_back_and_the_table_stays_as_it_is():
     assert (handle.table.requested == before).all()
 
 
-def test_each_row_says_what_its_own_trial_says():
+def test_each_row_of_trials_equals_a_single_trial():
     handle, bound = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit(), TaintToleration())
     trials = handle.trials([0, 2])
     trials.remove(rows(0, 1), [bound["n0"][0], bound["n2"][0]])
@@ -292,7 +292,7 @@ def test_each_row_says_what_its_own_trial_says():
             assert trial.refusal() == status
 
 
-def test_node_that_somebody_waits_for_is_tried_alone():
+def test_node_with_a_nominated_pod_is_tried_alone():
     handle, _ = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit())
     nominated = pod("y", {"cpu": "1"}, priority=1)
     handle = Handle(handle.pipeline, handle.pod, handle.table, handle.scan, Nominations({1: (nominated,)}))
@@ -300,7 +300,7 @@ def test_node_that_somebody_waits_for_is_tried_alone():
 
 
 class Counted:
-    """Says that counts say it all, and breaks."""
+    """Declares that it depends on counts only, and returns an invalid verdict."""
 
     name = "Counted"
     traits = PluginTraits(
@@ -314,14 +314,14 @@ class Counted:
         return Verdict.accept(len(nodes) + 1) if len(nodes) == 1 else Verdict.accept(len(nodes))
 
 
-def test_nonsense_is_named():
+def test_invalid_verdict_in_a_trial_names_the_plugin():
     handle, _ = handle_of(pod("x", {"cpu": "5"}), Counted())
     with pytest.raises(PluginError, match="plugin Counted failed in Filter"):
         handle.trials([0]).refusals()
 
 
 class Unknown:
-    """Does not say how far it looks."""
+    """Declares no result scope."""
 
     name = "Unknown"
 
@@ -345,6 +345,6 @@ class Unknown:
     ],
     ids=["fit", "taints", "no ports", "ports", "alone", "apart", "unknown"],
 )
-def test_nodes_are_tried_together_where_nobody_looks_at_the_pods_on_them(one, plugin, together):
+def test_nodes_are_tried_together_if_no_plugin_reads_individual_pods(one, plugin, together):
     handle, _ = handle_of(one, plugin)
     assert handle.trials([0, 1]).nodes == ((0, 1) if together else ())

@@ -7,11 +7,11 @@ from batchsched.framework.status import Code, Status, Verdict
 
 
 @pytest.mark.parametrize("code", Code)
-def test_only_success_and_skip_leave_nothing_against_the_pod(code):
+def test_only_success_and_skip_are_ok(code):
     assert Status(code).ok is (code in (Code.SUCCESS, Code.SKIP))
 
 
-def test_verdict_knows_who_fits_and_why_the_others_do_not():
+def test_verdict_has_feasible_nodes_and_the_reasons_of_the_others():
     refused = np.array([[True, False, False], [True, True, False]])
     verdict = Verdict(("one", "two"), refused, np.zeros(3, np.bool_))
     assert verdict.feasible.tolist() == [False, False, True]

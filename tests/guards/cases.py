@@ -157,7 +157,7 @@ def victims_in_order() -> Iterator[Decided]:
 
 
 def rules() -> Iterator[Decided]:
-    """Ports, volumes, affinity and spreading beside victims."""
+    """Ports, volumes, affinity and spreading together with victims."""
     names = ("joint", "pod-by-pod", "ordered-easy")
     yield from every_profile("rules", range(200, 218), names, lambda seed: busy(seed, rules=True))
 

@@ -56,9 +56,9 @@ class ClusterDraw:
 
     Args:
       seed: of everything that is drawn.
-      nodes: at most so many nodes.
+      nodes: the maximum number of nodes.
       filled: the share of the GPUs that running gangs use, at most.
-      pending: at most so many pending gangs.
+      pending: the maximum number of pending gangs.
       equal: all nodes are alike, and so are many gangs: ties.
       rules: ports, volumes, affinity and spreading.
       limits: how likely each limit of a queue is.
@@ -411,7 +411,7 @@ class ClusterDraw:
         return found
 
     def pod_spec(self, app: str) -> Manifest:
-        """Return what the pods of one template state beside their requests."""
+        """Return the fields of the pods of one template other than their requests."""
         spec: Manifest = {}
         if self.chance(0.3):
             spec["tolerations"] = [{"key": "own", "operator": "Exists"}]

@@ -26,7 +26,7 @@ EVERY = 8
 
 
 class BusyHistory(History):
-    """A history whose queues are known from the start, so that one session sees nearly all of it.
+    """A history with all queues present from the start, so that one session covers nearly all of it.
 
     Args:
       seed: of the events.

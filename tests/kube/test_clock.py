@@ -1,4 +1,4 @@
-"""The clock of this machine tells its time."""
+"""The system clock and the backoff."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from batchsched.kube.clock import Backoff, SystemClock
 from tests.kube.virtual import Hurried
 
 
-async def test_the_clock_tells_the_time_waits_and_draws():
+async def test_the_clock_returns_the_time_sleeps_and_draws_random_numbers():
     clock = SystemClock()
     assert abs(clock.now() - time.time()) < 5
     begun = clock.monotonic()

@@ -31,13 +31,13 @@ async def test_a_request_is_made_as_the_kubeconfig_says_over_tls(plane):
 
 async def test_error_contains_the_message_of_the_server(plane):
     async with opened(plane) as connection:
-        with pytest.raises(ApiError, match='404 NotFound: pods "nobody" not found') as caught:
-            await connection.request("GET", "/api/v1/namespaces/default/pods/nobody")
+        with pytest.raises(ApiError, match='404 NotFound: pods "missing" not found') as caught:
+            await connection.request("GET", "/api/v1/namespaces/default/pods/missing")
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
 
 
-async def test_requests_that_are_cut_short_leave_no_connection_open(plane, monkeypatch):
-    """The loop of a test ends with it: what is open then is complained of when it is collected."""
+async def test_cancelled_requests_leave_no_connection_open(plane, monkeypatch):
+    """The event loop ends with the test: a connection that is still open causes a warning when it is collected."""
     made, make = [], wire._socket
 
     def noted(address):
@@ -55,7 +55,7 @@ async def test_requests_that_are_cut_short_leave_no_connection_open(plane, monke
     assert [one for one in made if one.fileno() >= 0] == []
 
 
-async def test_a_page_of_a_load_balancer_is_a_refusal_too(plane, proxy):
+async def test_a_response_that_is_not_a_status_object_is_an_api_error(plane, proxy):
     proxy.on(page(502))
     async with opened(plane, proxy) as connection:
         with pytest.raises(ApiError, match=r"502.*Bad Gateway") as caught:
@@ -74,7 +74,7 @@ async def test_error_contains_the_retry_after_of_the_server(plane, proxy):
 @pytest.mark.parametrize(
     "fault", [hung(), lost(Ending.STALL), cut(10, Ending.STALL)], ids=["hung", "lost", "cut"]
 )
-async def test_a_server_that_hangs_costs_the_deadline_and_no_more(plane, proxy, fault):
+async def test_a_request_to_a_hanging_server_ends_at_the_deadline(plane, proxy, fault):
     proxy.on(fault)
     async with opened(plane, proxy) as connection:
         begun = time.monotonic()
@@ -84,7 +84,7 @@ async def test_a_server_that_hangs_costs_the_deadline_and_no_more(plane, proxy, 
 
 
 @pytest.mark.parametrize("fault", [refused(), lost(), cut(10)], ids=["refused", "lost", "cut"])
-async def test_a_broken_connection_is_no_answer(plane, proxy, fault):
+async def test_a_broken_connection_is_reported_as_no_answer(plane, proxy, fault):
     proxy.on(fault)
     async with opened(plane, proxy) as connection:
         with pytest.raises(Unreachable, match="POST"):
@@ -131,7 +131,7 @@ async def test_connection_keeps_its_credentials_if_the_kubeconfig_is_deleted(pla
 
 
 async def test_connection_reloads_a_changed_kubeconfig(plane, proxy, tmp_path):
-    config = kubeconfig(tmp_path, proxy.url, token="of nobody")
+    config = kubeconfig(tmp_path, proxy.url, token="unused")
     async with Connection(Credentials(config), Hurried(times=1000)) as connection:
         kubeconfig(tmp_path, proxy.url, token=ADMIN)
         later(config)
@@ -199,7 +199,7 @@ async def test_a_watch_that_is_refused_is_not_read_as_events(plane, proxy):
             await watched(connection)
 
 
-def test_the_path_of_a_collection_an_object_and_a_part_of_it():
+def test_paths_of_a_collection_an_object_and_a_subresource():
     assert POD_RESOURCE.path() == "/api/v1/pods"
     assert POD_RESOURCE.path("batch") == "/api/v1/namespaces/batch/pods"
     assert POD_RESOURCE.path("batch", "one", "binding") == "/api/v1/namespaces/batch/pods/one/binding"
@@ -220,7 +220,7 @@ def test_kinds_have_the_plural_that_the_api_gives_them(kind, many):
     assert plural(kind) == many
 
 
-def test_every_kind_of_a_snapshot_is_where_the_api_server_has_it(plane):
+def test_every_kind_of_a_snapshot_has_the_path_of_the_api_server(plane):
     for kind, resource in resources():
         if "batchsched" in kind.api_version:
             continue  # a custom resource: it is there when its CRD is

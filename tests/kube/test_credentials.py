@@ -56,7 +56,7 @@ def plugin(folder, body):
         ({"username": "ada", "password": "x y"}, "Basic YWRhOnggeQ=="),
         ({}, ""),
     ],
-    ids=["token", "password", "nobody"],
+    ids=["token", "password", "anonymous"],
 )
 def test_kubeconfig_contains_server_and_identity(tmp_path, user, header):
     found = Credentials(kubeconfig(tmp_path, "http://127.0.0.1:1/", **user)).load()
@@ -74,7 +74,7 @@ def test_an_unknown_context_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["a: [", "just text"])
-def test_a_namespace_cannot_be_had_of_a_broken_kubeconfig(tmp_path, text):
+def test_the_namespace_of_a_broken_kubeconfig_is_an_error(tmp_path, text):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(UnusableInput, match=r"(?s)no usable .*kubeconfig.*set KUBECONFIG or --kubeconfig"):
@@ -82,7 +82,7 @@ def test_a_namespace_cannot_be_had_of_a_broken_kubeconfig(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ["", "apiVers", "a: [", "[]"])
-def test_a_file_that_is_half_written_is_refused_and_read_again(tmp_path, text):
+def test_a_partially_written_file_is_refused_and_read_again(tmp_path, text):
     path = kubeconfig(tmp_path, token="old")
     ours = Credentials(path)
     ours.load()
@@ -111,7 +111,7 @@ def test_changed_token_file_is_read_again(tmp_path):
     assert ours.load().authorization == "Bearer new"
 
 
-def test_in_a_cluster_the_service_account_speaks_and_its_token_is_read_again(tmp_path, monkeypatch):
+def test_in_a_cluster_the_service_account_is_used_and_its_token_is_read_again(tmp_path, monkeypatch):
     _, certificate = authority()
     (tmp_path / "ca.crt").write_bytes(pem(certificate))
     token = tmp_path / "token"

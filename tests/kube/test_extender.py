@@ -97,7 +97,7 @@ def test_redirection_is_not_followed():
         assert ask(port).fault == "answered filter with status 307"
 
 
-def test_answer_without_end_is_cut(monkeypatch):
+def test_answer_above_the_size_limit_is_a_fault(monkeypatch):
     monkeypatch.setattr(adapter, "MAX_RESPONSE_BYTES", 1000)
     with extender(filter=b"x" * 5000) as server:
         reply = HttpExtenders().ask(Endpoint(server.url), "filter", b"{}")
@@ -105,7 +105,7 @@ def test_answer_without_end_is_cut(monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["gopher://x", "http://", "x", "http://no such host/"])
-def test_prefix_that_leads_nowhere_is_a_fault(url):
+def test_unreachable_prefix_is_a_fault(url):
     assert HttpExtenders().ask(Endpoint(url, 1.0), "filter", b"{}").fault.startswith("cannot be reached: ")
 
 
@@ -173,14 +173,14 @@ def data(path) -> str:
     ],
     ids=["unchecked", "checked", "insecure", "ca-file", "ca-data", "other-name", "no-file", "own", "bad-key"],
 )
-def test_tls_is_spoken_as_stated(certificate, how, reached):
+def test_tls_settings_of_the_extender_are_used(certificate, how, reached):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "cert", certificate / "key")
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     https, tls = how(certificate)
     with raw(lambda connection: connection.sendall(answer), context) as port:
         reply = HttpExtenders().ask(Endpoint(f"https://127.0.0.1:{port}", 5.0, https, tls), "filter", b"{}")
-        if not reached:  # let the server go that waits for whoever did not come
+        if not reached:  # release the server, which still waits for a connection
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), 1).close()
     assert (reply.body == "{}") is reached, reply

@@ -27,7 +27,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 @pytest.mark.parametrize("terms", [(10, 15, 2), (15, 10, 10), (15, 10, 0)], ids=str)
-def test_terms_that_would_let_two_lead_are_refused(terms):
+def test_durations_that_would_allow_two_leaders_are_refused(terms):
     with pytest.raises(ValueError, match="leaseDuration > renewDeadline > retryPeriod"):
         LeaseTimes(*terms)
 
@@ -141,7 +141,7 @@ async def test_partitioned_leader_stops_before_the_next_replica_leads(plane, pro
         assert spec(plane, name)["holderIdentity"] == "bob"
 
 
-async def test_a_leader_that_sees_another_holder_stops_at_once_and_has_nothing_to_release(plane, proxy, name):
+async def test_a_leader_that_sees_another_holder_stops_and_does_not_release_the_lease(plane, proxy, name):
     async with contender(plane, name, "ada", proxy) as ada:
         await ada.acquire()
         found = plane.admin.get(f"{LEASES}/{name}")

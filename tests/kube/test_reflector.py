@@ -31,7 +31,7 @@ class Named(msgspec.Struct):
 
 
 class Mirror:
-    """What a sink was told, and what it should not have been."""
+    """The calls of a sink, and those that were wrong."""
 
     def __init__(self):
         self.there: dict[str, str] = {}
@@ -45,7 +45,7 @@ class Mirror:
     def changed(self, raw):
         name, version = self._read(raw)
         if self.there.get(name) == version:
-            self.wrong.append(f"{name} {version} was told twice")
+            self.wrong.append(f"{name} {version} was passed twice")
         self.there[name] = version
 
     def deleted(self, raw):
@@ -60,7 +60,7 @@ class Mirror:
 
 
 class Shelf:
-    """Config maps of one test, told from others by a label."""
+    """Config maps of one test, selected by a label."""
 
     def __init__(self, api):
         self.api = api
@@ -345,7 +345,7 @@ async def test_optional_kind_without_permission_counts_as_synced(plane, proxy, s
     assert "until then some wait" in caplog.text
 
 
-async def test_a_refusal_or_two_are_no_missing_right(plane, proxy, shelf, caplog):
+async def test_one_or_two_refusals_are_not_a_missing_permission(plane, proxy, shelf, caplog):
     proxy.on(FORBIDDEN, count=2)
     async with following(plane, shelf, proxy, without="some wait") as (reflector, _):
         await reflector.synced.wait()
@@ -401,7 +401,7 @@ async def test_kind_that_is_installed_later_is_followed(plane, shelf):
         await until(lambda: mirror.there == {})
 
 
-async def test_a_restart_of_the_api_server_is_got_over(own_plane):
+async def test_a_restart_of_the_api_server_is_survived(own_plane):
     shelf = Shelf(own_plane.admin)
     shelf.put("old")
     async with following(own_plane, shelf) as (reflector, mirror):
@@ -463,7 +463,7 @@ def test_sink_equals_the_api_server_after_random_faults_without_repeated_events(
     for fault, watch, skip, count in rules:
         network.on(fault, watch=watch, skip=skip, count=count)
 
-    # Each of up to fifteen watches may be one whose answer is lost: silence ends it.
+    # Each of up to fifteen watches may have lost its response: it ends after a silence.
     silence = 1.5
 
     async def story():

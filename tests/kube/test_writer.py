@@ -131,7 +131,7 @@ async def test_executed_bind_succeeds_even_if_the_pod_is_unreadable_for_long(
     assert node_of(namespace) == "node-0"
 
 
-async def test_a_bind_that_was_in_doubt_and_is_refused_then_fails_once_the_pod_is_seen_to_wait(
+async def test_a_refused_bind_after_one_without_an_answer_fails_once_the_pod_is_read_as_pending(
     plane, proxy, lone
 ):
     proxy.on(refused(), **BINDING, count=1)
@@ -179,7 +179,7 @@ async def test_a_server_that_stays_too_busy_is_given_up(plane, proxy, lone, monk
 
 
 class Counting:
-    """A connection that counts what is in flight."""
+    """A connection that counts the requests in flight."""
 
     def __init__(self):
         self.now = self.most = 0
@@ -194,7 +194,7 @@ class Counting:
         return json.dumps({"spec": {"nodeName": "node-0"}}).encode()
 
 
-async def test_no_more_is_in_flight_than_is_allowed_looking_into_failures_included(namespace):
+async def test_requests_in_flight_including_verifications_are_limited(namespace):
     counting = Counting()
     writer = Writer(cast(Connection, counting), Hurried(), in_flight=4)
     pods = [msgspec.convert({"metadata": {"name": f"p{number}"}}, Pod) for number in range(50)]
@@ -205,7 +205,7 @@ async def test_no_more_is_in_flight_than_is_allowed_looking_into_failures_includ
 # The fence
 
 
-async def test_nothing_is_sent_when_the_fence_is_down(plane, proxy, lone):
+async def test_no_request_is_sent_after_the_fence_is_closed(plane, proxy, lone):
     async with writing(plane, proxy, fence=Until(0)) as writer:
         with pytest.raises(NotLeading):
             await writer.bind(Binding.to_node(lone, "node-0"))
@@ -267,7 +267,7 @@ async def test_eviction_forbidden_by_a_budget_is_not_retried(plane, proxy, names
     assert proxy.count("POST") == 1
 
 
-async def test_objects_are_made_replaced_patched_and_deleted(plane, namespace):
+async def test_objects_are_created_replaced_patched_and_deleted(plane, namespace):
     where = namespace.name
     body = {"metadata": {"name": "one"}, "spec": {"holderIdentity": "ada"}}
     async with writing(plane) as writer:
@@ -284,7 +284,7 @@ async def test_objects_are_made_replaced_patched_and_deleted(plane, namespace):
             await writer.patch(LEASES, where, "one", changed)
 
 
-async def test_a_part_of_an_object_is_patched_by_its_name(plane, namespace, lone):
+async def test_a_subresource_is_patched_by_its_name(plane, namespace, lone):
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     async with writing(plane) as writer:
         await writer.patch(
@@ -300,7 +300,7 @@ NUMBERS = itertools.count(1)
 
 @pytest.fixture
 def volume(plane):
-    """A volume that is nobody's."""
+    """A volume that no claim is bound to."""
     name = f"disk-{next(NUMBERS)}"
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/none"}}
     plane.admin.create(VOLUMES, {"metadata": {"name": name}, "spec": spec})

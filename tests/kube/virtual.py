@@ -12,7 +12,7 @@ from batchsched.kube.clock import SystemClock
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer when there is nothing else to do. No real I/O on it."""
+    """An event loop with a clock that jumps to the next timer if no callback is ready. It supports no real I/O."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         # Private, but stable since 3.4, and the whole of what virtual time needs.
         if not self._ready:  # type: ignore[attr-defined]
-            assert self._scheduled, "everybody waits for ever"  # type: ignore[attr-defined]
+            assert self._scheduled, "no timer is scheduled: the loop would wait forever"  # type: ignore[attr-defined]
             self._virtual = max(self._virtual, self._scheduled[0]._when)  # type: ignore[attr-defined]
         super()._run_once()  # type: ignore[misc]
 

@@ -16,7 +16,7 @@ def test_the_largest_gang_has_a_class():
     assert all(size_class(int(units), bounds) for units in runs[0].units)
 
 
-def test_boxes_hold_quartiles_and_the_worst_but_no_samples():
+def test_boxes_contain_quartiles_and_the_maximum_without_samples():
     run = trials([played("a", gangs=300)])
     for figure in waits_and_slowdowns_by_size(run):
         box = figure.data[0]
@@ -27,12 +27,12 @@ def test_boxes_hold_quartiles_and_the_worst_but_no_samples():
             assert low <= first <= middle <= third <= high <= worst[0]
 
 
-def test_a_wait_of_nothing_can_be_drawn_on_a_log_scale():
+def test_a_wait_of_zero_can_be_drawn_on_a_log_scale():
     waits, _ = waits_and_slowdowns_by_size(trials([played("a", nodes=512)]))
     assert min(waits.data[0]["lowerfence"]) == 1.0
 
 
-def test_size_classes_stand_in_ascending_order():
+def test_size_classes_are_in_ascending_order():
     waits, _ = waits_and_slowdowns_by_size(trials([played("a", gangs=300)]))
     order = waits.layout["xaxis"]["categoryarray"]
     assert order == sorted(order, key=lambda name: int(name.split("–")[0]))

@@ -52,12 +52,12 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
     assert "http-equiv" not in page
 
 
-def test_the_report_leads_to_the_runs_and_the_runs_to_the_report(folder):
+def test_the_report_and_the_list_of_runs_link_to_each_other(folder):
     assert '<a href="/runs">' in ResultPages(folder).report()
     assert '<a href="/">' in ResultPages(folder).runs()
 
 
-def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, made, read):
+def test_a_finished_run_is_in_the_next_response(folder, made, read):
     last = result_path(folder, plan_runs(scenario())[3].key)
     last.unlink()
     shown = ResultPages(folder)
@@ -73,14 +73,14 @@ def test_a_run_that_finishes_is_there_when_the_page_is_asked_for_next(folder, ma
     assert read[3:] == [last.name]
 
 
-def test_a_report_of_which_nothing_changed_is_not_made_again(folder, monkeypatch):
+def test_an_unchanged_report_is_not_rendered_again(folder, monkeypatch):
     shown = ResultPages(folder)
     first = shown.report()
     monkeypatch.setattr(exhibit, "render_sweep", lambda *_: pytest.fail("made again"))
     assert shown.report() is first
 
 
-def test_a_folder_without_results_says_what_it_lacks(tmp_path):
+def test_a_folder_without_results_is_refused_with_what_is_missing(tmp_path):
     with pytest.raises(InvalidInput, match="a folder that `lab run` wrote"):
         ResultPages(tmp_path).runs()
     write_plan(tmp_path, scenario(), plan_runs(scenario()))
@@ -97,7 +97,7 @@ def test_a_run_is_found_by_the_name_of_its_file_only(folder):
         assert shown.file(name) is None
 
 
-def test_a_plan_that_names_what_is_elsewhere_opens_nothing(folder, tmp_path):
+def test_a_plan_with_paths_outside_the_folder_opens_no_file(folder, tmp_path):
     shutil.copy(next(folder.glob("runs/*.parquet")), tmp_path / "secret.parquet")
     (folder / "runs/link.parquet").symlink_to(tmp_path / "secret.parquet")
     told = json.loads((folder / "plan.json").read_text())

@@ -31,7 +31,7 @@ def fair(rows, *queues, total=100):
     return dict(zip(made.queues, made.fair[-1].round(6).tolist(), strict=True))
 
 
-def test_without_guarantees_equals_get_equal_shares_of_what_they_want():
+def test_queues_without_guarantees_get_max_min_fair_shares():
     """The example of max-min fairness: demands 20, 26, 40 and 50 of 100 get 20, 26, 27 and 27.
 
     Source: Keshav, An Engineering Approach to Computer Networking, 1997, section 9.2.
@@ -40,12 +40,12 @@ def test_without_guarantees_equals_get_equal_shares_of_what_they_want():
     assert fair(rows) == {"a": 0.2, "b": 0.26, "c": 0.27, "d": 0.27}
 
 
-def test_surplus_goes_by_weight_to_those_who_want_more():
+def test_surplus_is_divided_by_weight_among_queues_with_unmet_demand():
     rows = [(0, "a", 0, 100), (0, "b", 0, 100), (0, "c", 0, 10)]
     assert fair(rows, queue("a", weight=2.0), queue("b")) == {"a": 0.6, "b": 0.3, "c": 0.1}
 
 
-def test_guarantees_come_first_and_what_is_not_wanted_of_them_is_shared():
+def test_guarantees_come_first_and_their_unused_part_is_shared():
     guaranteed = [
         queue("a", guarantee={GPU: 50}),
         queue("b", guarantee={GPU: 30}),
@@ -73,19 +73,19 @@ def test_guarantees_beyond_the_cluster_are_met_in_part():
     assert fair([(0, "a", 0, 200), (0, "b", 0, 200)], *queues) == {"a": 0.75, "b": 0.25}
 
 
-def test_shares_are_handed_down_the_tree():
+def test_shares_are_divided_level_by_level():
     queues = [queue("left"), queue("right"), queue("a", parent="left"), queue("b", parent="left", weight=3.0)]
     rows = [(0, "a", 0, 100), (0, "b", 0, 100), (0, "right", 0, 100)]
     assert fair(rows, *queues) == {"a": 0.125, "b": 0.375, "right": 0.5}
 
 
-def test_who_has_no_weight_gets_what_the_others_leave():
+def test_a_queue_of_weight_zero_gets_what_the_others_leave():
     queues = [queue("a", weight=0.0), queue("b")]
     assert fair([(0, "a", 0, 70), (0, "b", 0, 50)], *queues) == {"a": 0.5, "b": 0.5}
     assert fair([(0, "a", 0, 70), (0, "b", 0, 150)], *queues) == {"a": 0.0, "b": 1.0}
 
 
-def test_gangs_of_a_queue_with_children_stand_beside_them():
+def test_gangs_of_a_parent_queue_share_with_its_children():
     queues = [queue("top"), queue("a", parent="top"), queue("b")]
     rows = [(0, "top", 0, 100), (0, "a", 0, 100), (0, "b", 0, 100)]
     assert fair(rows, *queues) == {"top": 0.25, "a": 0.25, "b": 0.5}
@@ -96,8 +96,8 @@ def test_a_queue_without_a_guarantee_has_that_of_its_children():
     assert fair([(0, "a", 0, 100), (0, "b", 0, 100)], *queues) == {"a": 0.9, "b": 0.1}
 
 
-def test_the_error_is_what_queues_miss_of_what_is_theirs():
-    """Σ max(0, fair share - held): who holds more than that makes up for nobody."""
+def test_the_error_is_the_sum_of_the_missing_parts_of_fair_shares():
+    """Σ max(0, fair share - held): a queue above its fair share does not compensate for another one."""
     rows = [(0, "a", 80, 100), (0, "b", 20, 100), (10, "b", 0, 0), (20, "a", 80, 80)]
     made = measure(result(rows), ())
     assert made.times.tolist() == [0, 10, 20]
@@ -116,7 +116,7 @@ def test_jains_index_is_one_for_equal_parts_and_one_nth_for_one_of_n():
     assert measure(result(rows), ()).jain.tolist() == pytest.approx([1.0, 0.5, 1.0, 1.0])
 
 
-def test_the_gpus_that_are_asked_for_most_are_measured():
+def test_the_most_requested_gpu_resource_is_measured():
     told = QueueSeries(("amd.com/gpu", "cpu", GPU), (0,), ("a",), ((1, 9000, 2),), ((1, 9000, 8),))
     total = {"amd.com/gpu": (8,), "cpu": (64000,), GPU: (8,)}
     made = RunResult(
@@ -127,7 +127,7 @@ def test_the_gpus_that_are_asked_for_most_are_measured():
     assert measure(made, (), "absent").fair.tolist() == [[0.0]]
 
 
-def test_nothing_that_happened_is_fair():
+def test_a_run_without_events_has_empty_series():
     made = measure(RunResult("w", "p", (), Series((), {}, {}, (), ()), 0), ())
     assert made.error.shape == made.jain.shape == (0,)
 
@@ -139,7 +139,7 @@ def test_nothing_that_happened_is_fair():
     ),
     st.integers(0, 120),
 )
-def test_water_filling_uses_all_it_may_and_nobody_envies(drawn, budget):
+def test_water_filling_uses_the_whole_budget_and_reaches_one_level(drawn, budget):
     caps, weights = np.array([[float(cap) for cap, _ in drawn]]), np.array([weight for _, weight in drawn])
     poured = water_filled(caps, weights, np.array([float(budget)]))[0]
     assert (poured >= 0).all()
@@ -148,7 +148,7 @@ def test_water_filling_uses_all_it_may_and_nobody_envies(drawn, budget):
     assert poured.sum() == pytest.approx(min(budget, wanted))
     heavy = weights > 0
     level = (poured[heavy] / weights[heavy]).max(initial=0.0)
-    # Whoever is not full stands at the level that nobody is above.
+    # Every queue with unmet demand has the highest level.
     thirsty = poured[heavy] < caps[0][heavy] - 1e-9
     assert (poured[heavy] / weights[heavy])[thirsty] == pytest.approx(level)
 
@@ -158,7 +158,7 @@ _THOUSANDS = (1000).__mul__
 
 @st.composite
 def trees(draw):
-    """Queues of a random tree with random settings, and what each wants."""
+    """Queues of a random tree with random settings, and the requests of each."""
     count = draw(st.integers(1, 6))
     amount = st.one_of(st.none(), st.integers(0, 60).map(_THOUSANDS))
     queues, wanted = [], {}
@@ -186,8 +186,8 @@ def trees(draw):
 
 @pytest.mark.properties
 @given(trees(), st.integers(1, 150).map(_THOUSANDS))
-def test_the_yardstick_agrees_with_the_entitlements_that_sessions_work_with(tree, total):
-    """Another implementation of the same definition, but that it counts in whole devices."""
+def test_fair_shares_of_the_lab_agree_with_the_entitlements_of_sessions(tree, total):
+    """Another implementation of the same definition, which counts in whole devices."""
     queues, wanted = tree
     made = measure(result([(0, name, 0, amount) for name, amount in wanted.items()], total), queues)
     request = {name: np.array([amount], np.int64) for name, amount in wanted.items()}

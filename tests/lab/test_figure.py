@@ -59,21 +59,21 @@ def contrast(one, other):
 
 
 @THEMES
-def test_text_can_be_read_on_the_paper(theme):
+def test_text_has_enough_contrast_with_the_background(theme):
     assert contrast(theme["$ink"], theme["$paper"]) >= 7
     assert contrast(theme["$muted"], theme["$paper"]) >= 4.5
 
 
 @THEMES
-def test_every_series_stands_out_from_the_paper(theme):
+def test_every_series_has_enough_contrast_with_the_background(theme):
     assert all(contrast(theme[series_color(index)], theme["$paper"]) >= 3 for index in range(SERIES))
 
 
-def test_both_themes_know_the_same_colours():
+def test_both_themes_define_the_same_colours():
     assert LIGHT.keys() == DARK.keys()
 
 
-def test_series_past_the_last_begin_again():
+def test_series_beyond_the_palette_repeat_its_colours():
     assert series_color(SERIES) == series_color(0)
     assert dash(0) == "solid"
 

@@ -44,7 +44,7 @@ def test_a_gang_on_whole_neighbouring_nodes_is_one_bar():
     ]
 
 
-def test_nodes_stand_in_the_order_in_which_people_count_and_not_too_many():
+def test_nodes_are_in_natural_order_and_limited_in_number():
     drawn = node_rows({f"n{number}": 8 for number in range(MAX_NODES + 40)})
     assert drawn.names[:3] == ("n0", "n1", "n2")
     assert (len(drawn.names), drawn.of) == (MAX_NODES, MAX_NODES + 40)
@@ -61,7 +61,7 @@ def test_gangs_on_nodes_that_are_not_drawn_are_left_out():
     assert {bar.gang for bar in bars} == {1, 2}
 
 
-def test_a_node_without_gpus_is_as_high_as_most_pods_ran_on_it_at_one_time():
+def test_the_height_of_a_node_without_gpus_is_its_maximum_number_of_pods():
     run = played("a", gangs=1)
     gangs = tuple(
         replace(run.gangs[0], key=f"ml/{number}", gpus=0, size=2, placements=(("node-0", 2),))
@@ -95,5 +95,5 @@ def test_nothing_is_drawn_without_nodes():
     assert gantts(trials([played("a")]), ()) == ()
 
 
-def test_one_pod_is_no_pods():
+def test_one_pod_is_written_in_the_singular():
     assert [sized(size, "pods") for size in ("1", "3–4")] == ["1 pod", "3–4 pods"]

@@ -9,12 +9,12 @@ from batchsched.simulator.result import QueueSeries, RunResult, Series
 from tests.lab.runs import GPU, START, played
 
 
-def test_every_measure_is_measured():
+def test_every_measure_has_a_value():
     result = played("fcfs")
     assert list(measure_run(result, measure(result, ()))) == [one.key for one in MEASURES]
 
 
-def test_a_run_in_which_nothing_happened_has_all_measures():
+def test_a_run_without_events_has_all_measures():
     empty = RunResult("w", "p", (), Series((), {}, {}, (), ()), 0)
     assert measure_run(empty, measure(empty, ()))["jain"] == 1.0
 
@@ -43,7 +43,7 @@ def test_fairness_is_a_mean_over_the_time_in_which_gangs_arrive():
     assert numbers["jain"] == pytest.approx(0.5)
 
 
-def test_a_measure_that_there_is_not_is_refused_with_the_nearest():
+def test_an_unknown_measure_is_refused_with_the_nearest_name():
     assert measure_named("meanWait", "x").title == "Mean wait"
     with pytest.raises(InvalidInput, match="did you mean meanWait"):
         measure_named("meanWeight", "tune.objective")

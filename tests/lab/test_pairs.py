@@ -23,14 +23,14 @@ def one(found, key):
     return next(part for part in found if part.measure.key == key)
 
 
-def test_a_mean_has_students_interval_and_one_value_has_none():
+def test_a_mean_has_a_student_t_interval_and_a_single_value_has_none():
     mean = MeanInterval.of_values([1.0, 2.0, 3.0])
     assert (mean.value, mean.sample_count) == (2.0, 3)
     assert mean.half_width == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
     assert isnan(MeanInterval.of_values([1.0]).half_width)
 
 
-def test_what_seeds_share_cancels():
+def test_variation_between_seeds_cancels_in_pairs():
     found = one(compare_pairs(of("a", 10, 100, 1000), of("b", 9, 99, 999)), "meanWait")
     assert (found.difference.value, found.difference.half_width, found.verdict) == (-1.0, 0.0, "better")
     assert found.base.value == 370
@@ -43,7 +43,7 @@ def test_a_verdict_needs_an_interval_without_zero(other, verdict):
     assert one(compare_pairs(of("a", 10, 20, 30), of("b", *other)), "meanWait").verdict == verdict
 
 
-def test_more_of_what_is_better_when_higher_is_better():
+def test_a_higher_value_is_better_for_measures_that_should_rise():
     found = compare_pairs(of("a", 1, 2, used=0.5), of("b", 1, 2, used=0.6))
     assert one(found, "utilisation").verdict == "better"
 
@@ -52,7 +52,7 @@ def test_a_single_pair_decides_nothing():
     assert one(compare_pairs(of("a", 10), of("b", 1)), "meanWait").verdict == "unclear"
 
 
-def test_only_what_both_have_is_compared():
+def test_only_seeds_of_both_policies_are_compared():
     assert one(compare_pairs(of("a", 10, 20, 30), of("b", 10, 20)), "meanWait").difference.count == 2
     assert compare_pairs(of("a", 1), ()) == ()
 
@@ -66,18 +66,18 @@ def test_policies_keep_their_order():
     [((8, 18), "-2.0 s ± 0 s"), ((10, 20), "same"), ((12, 24), "+3.0 s ± 13 s")],
     ids=["less", "same", "more"],
 )
-def test_differences_read_with_their_interval(other, text):
+def test_differences_are_written_with_their_interval(other, text):
     assert difference_text(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
 
 
 @pytest.mark.parametrize(
     "freedom, expected", [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042), (2000, 1.960)]
 )
-def test_quantiles_are_those_of_students_table(freedom, expected):
+def test_quantiles_equal_those_of_the_student_t_table(freedom, expected):
     assert quantile(freedom) == pytest.approx(expected, abs=5e-4)
 
 
-def test_no_degree_of_freedom_is_refused():
+def test_zero_degrees_of_freedom_are_refused():
     with pytest.raises(InvalidInput, match="two values"):
         quantile(0)
 

@@ -20,7 +20,7 @@ def test_keys_are_the_same_each_time_and_different_for_each_run():
     assert len(set(keys(scenario()))) == 4
 
 
-def test_a_name_is_no_part_of_a_key():
+def test_names_are_not_part_of_a_key():
     renamed = scenario(policies=[{"name": "first", "profile": {"policy": {"name": "fcfs"}}}])
     assert keys(renamed) == keys(scenario())[:2]
 
@@ -37,11 +37,11 @@ def test_a_name_is_no_part_of_a_key():
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_whatever_a_result_follows_from_is_part_of_its_key(change):
+def test_everything_that_determines_a_result_is_part_of_its_key(change):
     assert set(keys(scenario(**change))).isdisjoint(keys(scenario()))
 
 
-def test_the_content_of_a_trace_is_part_of_its_key_and_its_place_is_not(tmp_path):
+def test_the_content_of_a_trace_is_part_of_its_key_and_its_path_is_not(tmp_path):
     rows = "; MaxProcs: 4\n1 0 -1 10 2 -1 -1 2 10 -1\n"
     found = []
     for folder, text in (("one", rows), ("two", rows), ("three", rows + "2 5 -1 10 2 -1 -1 2 10 -1\n")):
@@ -64,13 +64,13 @@ def test_a_policy_may_change_queues_all_of_them_or_one():
 @pytest.mark.parametrize(
     "queues, complaint", [({"c": {"weight": 1.0}}, "no queue 'c'"), ({"a": {"wait": 1}}, "queue a: wait")]
 )
-def test_a_change_of_queues_that_cannot_be_made_names_policy_and_queue(queues, complaint):
+def test_an_invalid_change_of_queues_names_the_policy_and_the_queue(queues, complaint):
     run = plan_runs(scenario(policies=[{"name": "p", "queues": queues}]))[0]
     with pytest.raises(InvalidInput, match=f"policy p: .*{complaint}"):
         run.change_queues(())
 
 
-def test_a_profile_that_cannot_be_used_names_its_policy():
+def test_an_invalid_profile_names_its_policy():
     with pytest.raises(InvalidInput, match=r"policy p: profile\.polcy"):
         plan_runs(scenario(policies=[{"name": "p", "profile": {"polcy": {}}}]))
 
@@ -87,6 +87,6 @@ def test_a_profile_that_cannot_be_used_names_its_policy():
     ],
     ids=["queue policy", "policy", "plugin"],
 )
-def test_what_a_profile_names_and_there_is_not_is_said_before_any_run(profile, field):
+def test_missing_objects_that_a_profile_names_are_reported_before_any_run(profile, field):
     with pytest.raises(InvalidInput, match=rf"policy x: {field}: no p.* is named '[Ff]rob'"):
         list(plan_runs(scenario(policies=[{"name": "x", "profile": profile}])))

@@ -122,7 +122,7 @@ def test_plotly_accepts_every_figure_in_every_theme(page, theme):
     assert "$" not in re.sub(r'"[^"$]*"', "", figures)
 
 
-def test_every_figure_has_its_place_in_the_page(page):
+def test_every_figure_is_in_the_page(page):
     places = re.findall(r'class="plot" id="([a-z0-9-]+)"', page)
     assert sorted(places) == sorted(data(page)["figures"])
     assert len(places) == len(set(places)) >= 12
@@ -146,7 +146,7 @@ def test_bars_have_a_colour_and_a_text_each(pages):
     assert len(set(bars["marker"]["color"])) == len(bars["text"]) == 2
 
 
-def test_a_hostile_name_cannot_leave_its_place(simulated):
+def test_a_name_with_markup_is_escaped(simulated):
     name = "</script><script>document.title='x'</script>"
     result = simulated[0].result
     gangs = (replace(result.gangs[0], key=name), *result.gangs[1:])
@@ -156,7 +156,7 @@ def test_a_hostile_name_cannot_leave_its_place(simulated):
     assert data(page)["figures"]["queue-length"]["data"][0]["name"] == name
 
 
-def test_a_run_without_gangs_still_makes_a_page():
+def test_a_run_without_gangs_makes_a_page():
     empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
     assert "0 nodes" in render_simulation("nothing", [assess(empty, (), 0)], ())
 

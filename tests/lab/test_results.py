@@ -31,7 +31,7 @@ def outcome(run):
     return outcome_of(run)
 
 
-def test_an_outcome_comes_back_as_it_went_in(tmp_path, outcome):
+def test_an_outcome_is_read_back_unchanged(tmp_path, outcome):
     write_atomically(tmp_path / "x.parquet", encode(outcome))
     read = decode(tmp_path / "x.parquet")
     gangs = tuple(replace(gang, placements=()) for gang in outcome.result.gangs)
@@ -42,7 +42,7 @@ def test_an_outcome_comes_back_as_it_went_in(tmp_path, outcome):
         assert np.allclose(getattr(read.fairness, name), getattr(outcome.fairness, name), atol=1e-6)
 
 
-def test_of_a_long_run_some_moments_stay(tmp_path, outcome, monkeypatch):
+def test_a_long_run_is_stored_with_fewer_points(tmp_path, outcome, monkeypatch):
     monkeypatch.setattr(results, "MAX_FAIRNESS_ROWS", len(outcome.fairness.times))
     write_atomically(tmp_path / "x.parquet", encode(outcome))
     assert decode(tmp_path / "x.parquet").fairness.times.tolist() == outcome.fairness.times[::2].tolist()
@@ -66,7 +66,7 @@ def test_outcomes_come_under_the_names_of_the_plan(tmp_path, run, outcome):
     assert [one.policy for one in outcomes(tmp_path)] == ["first"]
 
 
-def test_what_is_not_finished_is_left_out(tmp_path, run):
+def test_unfinished_runs_are_omitted(tmp_path, run):
     write_plan(tmp_path, scenario(), [run])
     assert outcomes(tmp_path) == ()
     assert read_plan(tmp_path)["runs"][0]["key"] == run.key
@@ -79,14 +79,14 @@ def test_a_file_is_replaced_whole(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["x"]
 
 
-def test_a_file_that_is_none_of_ours_is_refused_with_its_name(tmp_path):
+def test_a_file_of_another_format_is_refused_with_its_name(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1 or not")
     with pytest.raises(InvalidInput, match=r"x\.parquet: is no result"):
         decode(tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize("text", [None, "{", "{}"])
-def test_a_folder_that_is_none_of_ours_is_refused(tmp_path, text):
+def test_a_folder_without_results_of_the_lab_is_refused(tmp_path, text):
     if text is not None:
         (tmp_path / "plan.json").write_text(text)
     with pytest.raises(InvalidInput, match=r"plan\.json"):

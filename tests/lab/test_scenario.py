@@ -47,13 +47,13 @@ def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
         "misspelt in a queue",
     ],
 )
-def test_a_scenario_that_cannot_be_used_says_what_to_change(tmp_path, change, complaint):
+def test_an_invalid_scenario_is_refused_with_a_remedy(tmp_path, change, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         load(written(tmp_path / "s.yaml", **change))
 
 
 @pytest.mark.parametrize("text", ["[", "just text", "- a list"])
-def test_what_is_no_mapping_is_refused_with_its_file(tmp_path, text):
+def test_a_document_that_is_not_a_mapping_is_refused_with_its_file(tmp_path, text):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(InvalidInput, match=r"s\.yaml"):
         load(tmp_path / "s.yaml")
@@ -69,14 +69,14 @@ def test_changes_reach_parts_of_lists_by_name_and_by_number(tmp_path):
     assert made.seeds == (0,)
 
 
-def test_a_change_leaves_what_it_was_made_from_alone():
+def test_a_change_does_not_modify_the_original():
     before = stated()
     assert with_value_at(before, "queues.a.spec.weight", 3)["queues"][0]["spec"]["weight"] == 3
     assert before == stated()
 
 
 @pytest.mark.parametrize("place", ["workloads.absent.generate", "name.first", "seeds..x"])
-def test_a_change_that_leads_nowhere_is_refused(place):
+def test_a_change_of_a_missing_path_is_refused(place):
     with pytest.raises(InvalidInput):
         with_value_at(stated(), place, 1)
 

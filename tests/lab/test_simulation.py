@@ -110,7 +110,7 @@ def test_a_window_is_drawn_from_the_seed_unless_it_is_stated(tmp_path):
     assert [[arrival.time for arrival in one.arrivals] for one in stated] == [[15, 20, 25]] * 2
 
 
-def test_a_trace_without_processors_has_to_be_told_them(tmp_path):
+def test_a_trace_without_processors_requires_the_setting(tmp_path):
     tmp_path.joinpath("bare.swf").write_text("1 0 -1 10 2 -1 -1 2 10 -1\n")
     with pytest.raises(InvalidInput, match="say processors"):
         made(tmp_path, {"swf": {"trace": "bare.swf"}})
@@ -139,7 +139,7 @@ def test_generated_gangs_belong_to_the_stated_queues(tmp_path):
     assert one.arrivals != two.arrivals
 
 
-def test_nodes_fail_where_the_cluster_says_so(tmp_path):
+def test_nodes_fail_if_the_cluster_has_failures(tmp_path):
     failures = {"nodes": 4, "failures": {"hoursBetween": 20}}
     (one, _) = made(tmp_path, {"generate": {"gangs": 20}}, cluster=failures)
     assert one.outages
@@ -159,7 +159,7 @@ def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
     assert {one.key for one in given.arrivals} == {one.key for one in recorded.arrivals}
 
 
-def test_queues_of_the_scenario_take_the_place_of_the_workloads(tmp_path):
+def test_queues_of_the_scenario_replace_those_of_the_workload(tmp_path):
     path = written(tmp_path / "s.yaml", queues=[{"metadata": {"name": "a"}, "spec": {"weight": 2.0}}])
     cluster = workload_of(plan_runs(load(path))[0]).cluster
     assert {queue.name: queue.spec.weight for queue in cluster.queues} == {"a": 2.0, "b": 1.0}
@@ -172,6 +172,6 @@ def test_windows_start_at_rows_drawn_from_the_seed():
 @pytest.mark.parametrize(
     "window, complaint", [(Window(start=9), "no job is left from row 9"), (Window(jobs=9), "shorter")]
 )
-def test_a_window_behind_the_end_is_refused(window, complaint):
+def test_a_window_after_the_end_of_the_trace_is_refused(window, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         rows_in_window(range(8), window, 0)

@@ -33,7 +33,7 @@ def alone(tmp_path_factory):
     return swept(tmp_path_factory.mktemp("alone"), InProcess())[1]
 
 
-def test_a_sweep_makes_what_is_missing_and_nothing_else(tmp_path, alone):
+def test_a_sweep_makes_only_missing_runs(tmp_path, alone):
     assert swept(tmp_path, InProcess()) == (4, alone)
     first = result_path(tmp_path, plan_runs(scenario())[0].key)
     first.unlink()
@@ -55,9 +55,9 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path, alone):
         assert swept(tmp_path, crew)[1] == alone
 
 
-def test_a_run_that_cannot_be_made_says_why_and_those_that_finished_stay(tmp_path):
-    policies = [{"name": "good"}, {"name": "bad", "queues": {"nobody": {"weight": 2}}}]
-    with pytest.raises(InvalidInput, match="policy bad: there is no queue 'nobody'"):
+def test_a_failed_run_names_the_cause_and_finished_runs_are_kept(tmp_path):
+    policies = [{"name": "good"}, {"name": "bad", "queues": {"missing": {"weight": 2}}}]
+    with pytest.raises(InvalidInput, match="policy bad: there is no queue 'missing'"):
         swept(tmp_path, InProcess(), policies=policies, seeds=1)
     assert len(missing_runs(plan_runs(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
 
@@ -66,14 +66,14 @@ def die(_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_worker_that_is_killed_is_told_of_and_no_defect(tmp_path, monkeypatch):
+def test_a_killed_worker_is_reported_as_unusable_input(tmp_path, monkeypatch):
     monkeypatch.setattr("batchsched.lab.results.encoded_outcome", die)
     with pytest.raises(UnusableInput, match="was killed"), workers(None, 2) as crew:
         sweep(plan_runs(scenario(seeds=1)), tmp_path, crew)
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_no_finished_run_is_lost(tmp_path, alone):
+def test_a_killed_sweep_that_is_resumed_loses_no_finished_run(tmp_path, alone):
     """A real SIGKILL of the command while its workers run: they go with it, what is finished stays as it is."""
     path = written(tmp_path / "s.yaml")
     folder = tmp_path / "results"
@@ -124,5 +124,5 @@ def until(happened):
         time.sleep(0.01)
 
 
-def test_a_result_is_the_content_of_a_file():
+def test_an_encoded_outcome_is_a_parquet_file():
     assert encoded_outcome(plan_runs(scenario(seeds=1))[0])[:4] == b"PAR1"

@@ -41,7 +41,7 @@ def test_a_spike_within_a_bin_is_averaged_not_dropped():
     assert means.tolist() == [1.0]
 
 
-def test_there_is_one_line_a_policy_in_percent_and_of_bounded_length():
+def test_utilisation_has_one_line_for_each_policy_in_percent_with_bounded_points():
     runs = trials([played("a", gangs=400), played("b", gangs=400, shortest_first=True)])
     figure = utilisation(runs, GPU)
     assert [line["name"] for line in figure.data] == ["a", "b"]
@@ -50,7 +50,7 @@ def test_there_is_one_line_a_policy_in_percent_and_of_bounded_length():
     assert "%" in figure.layout["yaxis"]["title"]["text"]
 
 
-def test_a_long_tail_does_not_squeeze_the_rest():
+def test_a_long_tail_is_outside_the_initial_view():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
     figure = queue_length(trials([replace(run, gangs=(*run.gangs[:-1], last))]))
@@ -62,7 +62,7 @@ def test_resources_have_the_names_that_people_use():
 
 
 def outcome(held, fair, *, seed=0, last=100):
-    """A run of queues that change at 0 and 50 s, whose last gang arrives at `last`."""
+    """A run with queue changes at 0 and 50 s; the last gang arrives at `last`."""
     held, fair = np.array(held, float), np.array(fair, float)
     names = tuple(f"q{at}" for at in range(held.shape[1]))
     gangs = tuple(GangRecord(f"g{at}", "q0", 1, 1, at, at, at + 1, 1, None) for at in (0, last))
@@ -89,13 +89,13 @@ def test_seeds_are_averaged_while_their_gangs_arrive():
     assert "2 seeds" in figure.caption
 
 
-def test_jains_index_is_drawn_as_it_is_from_below_its_least_to_one():
+def test_jains_index_is_drawn_on_an_axis_from_below_its_minimum_to_one():
     figure = jain_over_time({"p": [outcome([[0.5, 0.0], [0.5, 0.5]], [[0.5, 0.5]] * 2)]})
     assert line(figure)[0] == 0.5
     assert figure.layout["yaxis"]["range"] == [0.4, 1.02]
 
 
-def test_held_and_fair_shares_stand_above_each_other_in_equal_colours():
+def test_held_and_fair_shares_are_drawn_above_each_other_in_equal_colours():
     figure = shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, "shares-0")
     assert [(one["name"], one["yaxis"], one["y"][0]) for one in figure.data] == [
         ("q0", "y", 20.0),
@@ -106,7 +106,7 @@ def test_held_and_fair_shares_stand_above_each_other_in_equal_colours():
     assert figure.data[0]["line"] == figure.data[1]["line"] != figure.data[2]["line"]
 
 
-def test_many_queues_are_the_largest_and_the_others():
+def test_many_queues_are_drawn_as_the_largest_and_one_sum_of_the_others():
     held = [[at / 100 for at in range(10)]] * 2
     figure = shares("p", outcome(held, held), 100.0, "shares-0")
     names = [one["name"] for one in figure.data[::2]]
@@ -114,7 +114,7 @@ def test_many_queues_are_the_largest_and_the_others():
     assert figure.data[-1]["y"][0] == pytest.approx(3.0)
 
 
-def test_a_run_without_gangs_has_no_span():
+def test_arrivals_of_a_run_without_gangs_end_at_zero():
     run = outcome([[0.0]] * 2, [[0.0]] * 2)
     assert arrivals_end(run) == 100
     assert arrivals_end(replace(run, result=replace(run.result, gangs=()))) == 0

@@ -7,7 +7,7 @@ from batchsched.simulator.result import RunResult, Series
 from tests.lab.runs import GPU, START, played
 
 
-def test_all_trials_share_the_clock_of_the_first_thing_that_happened():
+def test_all_trials_share_a_clock_that_starts_at_the_first_event():
     early, late = played("a", seed=1), played("b", seed=2)
     first = min(gang.submitted for run in (early, late) for gang in run.gangs)
     runs = trials([early, late])
@@ -23,7 +23,7 @@ def test_a_gang_that_never_started_has_no_wait_and_no_slowdown():
     assert not np.isnan(trial.wait[1:]).any()
 
 
-def test_gangs_are_measured_in_pods_where_nothing_asks_for_gpus():
+def test_gangs_are_measured_in_pods_if_none_requests_gpus():
     run = played("a", gangs=5)
     plain = replace(run, gangs=tuple(replace(gang, gpus=0, size=4) for gang in run.gangs))
     assert trials([run])[0].unit == GPUS
@@ -35,13 +35,13 @@ def test_gpus_come_first_among_the_resources_and_unused_ones_are_left_out():
     assert resources(trials([played("a")])) == (GPU, "cpu")
 
 
-def test_a_run_in_which_nothing_happened_is_laid_out_too():
+def test_a_run_without_events_is_an_empty_trial():
     empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
     trial = trials([empty])[0]
     assert (trial.end, len(trial.units), START > 0) == (0.0, 0, True)
 
 
-def test_a_mean_over_time_weighs_each_level_by_how_long_it_held():
+def test_a_mean_over_time_weights_each_value_by_its_duration():
     times, values = np.array([0.0, 10.0, 30.0]), np.array([0.0, 1.0, 0.5])
     assert mean_until(times, values, 30.0) == 20 / 30
     assert mean_until(times, values, 50.0) == 30 / 50
@@ -49,7 +49,7 @@ def test_a_mean_over_time_weighs_each_level_by_how_long_it_held():
     assert mean_until(times[:0], values[:0], 5.0) == 0.0
 
 
-def test_a_gang_that_never_starts_keeps_the_whole_run_in_view():
+def test_a_gang_that_never_starts_extends_the_plot_to_the_whole_run():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
     long = replace(run, gangs=(*run.gangs[:-1], last))

@@ -38,7 +38,7 @@ def found(tmp_path_factory):
     return tuned(folder, better(), policies=[BLOCKING], workloads=workloads)
 
 
-def test_the_best_of_the_search_is_checked_on_seeds_that_it_did_not_see(found):
+def test_the_best_candidate_is_checked_on_held_out_seeds(found):
     made, told = found
     assert len(made.tried) == 4
     assert told[-1] == (4, 4)
@@ -50,14 +50,14 @@ def test_the_best_of_the_search_is_checked_on_seeds_that_it_did_not_see(found):
     assert [one.policy for one in made.outcomes] == ["fcfs"] * 3 + ["fcfs, tuned"] * 3
 
 
-def test_what_is_better_on_seeds_that_were_not_seen_is_called_an_improvement(found):
+def test_a_better_result_on_held_out_seeds_is_an_improvement(found):
     made, _ = found
     gain, width = -made.objective.difference.value, made.objective.difference.half_width
     assert made.is_better_held_out is (gain > 0 and gain >= width)
     assert gain > 0
 
 
-def test_a_parameter_that_changes_nothing_improves_nothing(tmp_path):
+def test_a_parameter_without_effect_is_no_improvement(tmp_path):
     idle = {
         "objective": {"minimise": "meanWait"},
         "parameters": {"profile.sessionWindow": {"low": 400, "high": 600, "whole": True}},
@@ -74,13 +74,15 @@ def test_a_parameter_that_changes_nothing_improves_nothing(tmp_path):
     [(-1.0, 2.0, 5, 20), (-1.0, 0.5, 5, None), (1.0, 2.0, 5, None), (-1.0, nan, 1, None)],
     ids=["unclear", "improved", "worse", "one seed"],
 )
-def test_it_says_how_many_seeds_would_tell_a_gain_that_is_unclear(found, value, width, count, expected):
+def test_an_unclear_gain_is_reported_with_the_number_of_seeds_that_would_decide_it(
+    found, value, width, count, expected
+):
     made, _ = found
     objective = replace(made.objective, difference=MeanInterval(value, width, count))
     assert replace(made, check=(objective,)).seeds_to_detect_gain == expected
 
 
-def test_a_search_repeats_and_makes_nothing_twice(tmp_path):
+def test_a_search_is_deterministic_and_makes_no_run_twice(tmp_path):
     more = {
         "objective": {"maximise": "jain"},
         "parameters": {"profile.policy.args.share": {"low": 0.0, "high": 0.5}},
@@ -95,7 +97,7 @@ def test_a_search_repeats_and_makes_nothing_twice(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")} == there
 
 
-def test_settings_take_their_place_and_leave_the_rest(tmp_path):
+def test_settings_replace_only_their_own_fields(tmp_path):
     policy = scenario().policies[0]
     made = with_settings(policy, {"profile.policy.args.x": 3, "queues.a.weight": 2.0})
     assert made.profile == {"policy": {"name": "fcfs", "args": {"x": 3}}}
@@ -112,7 +114,7 @@ def test_settings_take_their_place_and_leave_the_rest(tmp_path):
     ],
     ids=["place", "measure", "seed"],
 )
-def test_what_cannot_be_tuned_is_said(tmp_path, change, complaint):
+def test_an_untunable_scenario_is_refused_with_the_reason(tmp_path, change, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         tuned(tmp_path, {**better(trials=1), **change})
 

@@ -9,13 +9,13 @@ from batchsched.errors import InvalidInput, Unreachable
 from batchsched.lab.workers import workers
 
 
-def test_processes_of_our_own_give_futures_and_are_gone_in_the_end():
+def test_local_worker_processes_return_futures_and_end_with_the_context():
     with workers(None, 2) as crew:
         assert [one.result() for one in [crew.submit(abs, -1), crew.submit(abs, -2)]] == [1, 2]
     assert [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())] == []
 
 
-def test_workers_are_ended_when_the_work_is_given_up():
+def test_local_workers_end_after_an_interrupt():
     def interrupted(crew):
         assert crew.submit(abs, -1).result() == 1
         raise KeyboardInterrupt
@@ -26,13 +26,13 @@ def test_workers_are_ended_when_the_work_is_given_up():
 
 
 @pytest.mark.parametrize("address", ["http://x:1", "localhost:8786", ""])
-def test_an_address_of_another_kind_is_refused(address):
+def test_an_address_of_an_unknown_kind_is_refused(address):
     with pytest.raises(InvalidInput, match="Dask scheduler or ray"), workers(address, 1):
         pass
 
 
 @pytest.mark.parametrize("module, address", [("distributed", "tcp://h:1"), ("ray", "ray://h:1")])
-def test_what_is_not_installed_is_named_with_the_extra_that_has_it(monkeypatch, module, address):
+def test_a_missing_package_is_reported_with_its_extra(monkeypatch, module, address):
     monkeypatch.setitem(sys.modules, module, None)
     extra = "dask" if module == "distributed" else "ray"
     with pytest.raises(InvalidInput, match=rf"batchsched\[{extra}\]"), workers(address, 1):
@@ -56,7 +56,7 @@ class Rays(ModuleType):
 
     def init(self, address, **_):
         if self._refuses:
-            raise ConnectionError("nobody")
+            raise ConnectionError("no server")
         self.told.append(address)
 
     def shutdown(self):
@@ -75,7 +75,7 @@ class Rays(ModuleType):
         return Remote()
 
 
-def test_rays_tasks_become_futures(monkeypatch):
+def test_ray_tasks_are_returned_as_futures(monkeypatch):
     rays = Rays()
     monkeypatch.setitem(sys.modules, "ray", rays)
     with workers("ray://head:10001", 1) as crew:

@@ -37,7 +37,7 @@ def test_json_that_is_not_utf8_is_named_by_its_byte(file):
     assert "is not UTF-8 text (byte 10)" in message
 
 
-def test_item_that_is_no_object_costs_itself_only():
+def test_only_an_item_that_is_not_an_object_is_set_aside():
     data = b'{"apiVersion": "v1", "kind": "List", "items": [7, ' + NODE + b', {"kind": 7}]}'
     first, second, third = found(data)
     assert "expected a Kubernetes object" in first
@@ -45,19 +45,19 @@ def test_item_that_is_no_object_costs_itself_only():
     assert "expected a Kubernetes object" in third
 
 
-def test_object_whose_kind_is_no_text_is_named_by_its_place():
+def test_object_with_a_kind_that_is_not_text_is_named_by_its_position():
     (one,) = documents(b'{"kind": 7}', "x.json")
     assert isinstance(one, InvalidInput)
     assert one.object == "(document 1)"
 
 
 @pytest.mark.parametrize("text", [b"d: {[1, 2]: x}", b"d: !!python/object:os.system {}", b"d: *nowhere"])
-def test_yaml_that_is_more_than_data_is_refused(text):
+def test_yaml_with_tags_complex_keys_or_unknown_aliases_is_refused(text):
     (message,) = found(text, "x.yaml")
     assert message.startswith("line 1: is not YAML")
 
 
-def test_empty_list_is_told_from_nothing():
+def test_empty_list_is_distinguished_from_no_input():
     assert found(b'{"apiVersion": "v1", "kind": "PodList", "items": null}') == ["List"]
     assert found(b"") == []
     assert found(b"[]") == []

@@ -91,14 +91,14 @@ def test_nodes_are_read_in_every_format(reading, content, suffix):
     assert found.set_aside == ()
 
 
-def test_json_lines_are_read_and_a_broken_line_costs_itself_only(reading):
+def test_json_lines_are_read_and_only_a_broken_line_is_set_aside(reading):
     lines = f"{json.dumps(node('n1'))}\n{{broken\n\n{json.dumps(node('n2'))}\n"
     found = reading(lines, suffix=".jsonl")
     assert names(found.snapshot.nodes) == ["n1", "n2"]
     assert found.set_aside[0].message.startswith("line 2: is not JSON")
 
 
-def test_yaml_documents_are_read_and_a_broken_one_costs_itself_only(reading):
+def test_yaml_documents_are_read_and_only_a_broken_one_is_set_aside(reading):
     text = "\n---\n".join(
         [
             "# a comment alone",
@@ -136,7 +136,7 @@ def test_nesting_without_end_is_refused(reading, deep):
     assert "nested" in found.set_aside[0].message
 
 
-def test_aliases_that_blow_up_are_refused(reading):
+def test_aliases_that_expand_exponentially_are_refused(reading):
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
@@ -196,7 +196,7 @@ def test_pending_pods_of_other_schedulers_are_left_to_them_with_one_warning(read
     assert warning.startswith("3 pending pods of the scheduler 'other'")
 
 
-def test_kinds_that_are_not_read_draw_one_warning_each(reading):
+def test_each_kind_that_is_not_read_causes_one_warning(reading):
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
     found = reading(listed(node(), deployment, deployment, {"apiVersion": "v1", "kind": "Secret"}))
     assert found.warnings == (
@@ -206,7 +206,7 @@ def test_kinds_that_are_not_read_draw_one_warning_each(reading):
     assert found.set_aside == ()
 
 
-def test_scenarios_of_the_lab_draw_no_warning(reading):
+def test_scenarios_of_the_lab_cause_no_warning(reading):
     scenario = {"apiVersion": "config.batchsched.dev/v1alpha1", "kind": "Scenario", "name": "teams"}
     assert reading(listed(node(), scenario)).warnings == ()
 
@@ -248,7 +248,7 @@ def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_wai
         ),
     ],
 )
-def test_sizes_of_storage_that_mean_nothing_are_named(reading, wrong, field):
+def test_invalid_storage_sizes_are_named(reading, wrong, field):
     (aside,) = reading(listed(node(), {"metadata": {"name": "o"}, **yaml.safe_load(wrong)})).set_aside
     assert aside.field == field
 
@@ -316,7 +316,7 @@ def aside(found):
         ({}, "object"),
     ],
 )
-def test_amount_that_means_nothing_is_named_to_the_container(reading, amount, problem):
+def test_invalid_amount_is_named_with_its_container(reading, amount, problem):
     broken = pod(requests={"cpu": amount})
     found = reading(node(), broken)
     assert names(found.snapshot.nodes) == ["n1"]
@@ -326,7 +326,7 @@ def test_amount_that_means_nothing_is_named_to_the_container(reading, amount, pr
     assert problem in one.message
 
 
-def test_same_mistake_in_every_pod_of_a_template_is_told_of_every_pod(reading):
+def test_same_mistake_in_every_pod_of_a_template_is_reported_for_every_pod(reading):
     found = reading(listed(*(pod(name, requests={"cpu": "-1"}) for name in "ab"), node()))
     assert aside(found) == [
         ("Pod team-a/a", "spec.containers[0].resources.requests.cpu"),
@@ -382,11 +382,11 @@ WITHOUT_VALUES = "{topologyKey: z, labelSelector: {matchExpressions: [{key: a, o
         ("nodeName: 7", "nodeName"),
     ],
 )
-def test_field_of_a_pod_that_means_nothing_is_named(reading, spec, field):
+def test_invalid_field_of_a_pod_is_named(reading, spec, field):
     assert aside(reading(node(), pod(**yaml.safe_load(spec)))) == [("Pod team-a/p", f"spec.{field}")]
 
 
-def test_node_that_offers_less_than_nothing_is_set_aside(reading):
+def test_node_with_negative_capacity_is_set_aside(reading):
     assert aside(reading(node("n1", cpu="-8"), node("n2", cpu="8"))) == [
         ("Node n1", "status.allocatable.cpu")
     ]
@@ -428,19 +428,19 @@ GREATER = "{selector: {matchExpressions: [{key: a, operator: Gt, values: ['1']}]
         ("{metadata: {name: q}}", "kind"),
     ],
 )
-def test_object_that_means_nothing_is_named(reading, broken, field):
+def test_invalid_object_is_named(reading, broken, field):
     found = reading(node(), yaml.safe_load(broken))
     assert [one.field for one in found.set_aside] == [field]
     assert names(found.snapshot.nodes) == ["n1"]
 
 
-def test_unreadable_kind_says_what_is_expected(reading):
+def test_invalid_kind_is_reported_with_what_is_expected(reading):
     found = reading(node(), {"apiVersion": OURS, "kind": "PodGrup", "metadata": {"name": "q"}})
     assert found.set_aside[0].message.endswith("did you mean PodGroup?")
 
 
 @pytest.mark.parametrize("content", ["just words", "3", "kind: {a: b}"])
-def test_what_is_no_object_is_set_aside_with_what_is_expected(reading, content):
+def test_value_that_is_not_an_object_is_set_aside_with_what_is_expected(reading, content):
     found = reading(json.dumps(node()), content, suffix=".yaml")
     assert "expected a Kubernetes object" in found.set_aside[0].message
 
@@ -452,7 +452,7 @@ def test_second_object_of_a_name_is_set_aside_with_the_place_of_the_first(readin
     assert f"in {tmp_path}/0.json" in found.set_aside[0].message
 
 
-def test_namespaces_keep_names_apart(reading):
+def test_equal_names_in_different_namespaces_are_distinct(reading):
     other = pod("p")
     other["metadata"]["namespace"] = "team-b"
     assert len(reading(listed(pod("p"), other)).snapshot.pods) == 2
@@ -487,7 +487,7 @@ def test_queue_below_none_is_set_aside_and_one_below_default_is_not(reading):
     assert found.set_aside[0].message == "the parent 'none' does not exist; make it, or leave out the parent"
 
 
-def test_unknown_sub_group_draws_one_warning_and_the_pods_stay(reading):
+def test_unknown_sub_group_causes_one_warning_and_the_pods_are_kept(reading):
     group = custom("PodGroup", "g", subGroups=[{"name": "workers"}])
     pods = [pod(f"p{number}", group="g", sub="wrokers") for number in range(2)]
     found = reading(listed(group, *pods, pod("q", group="g", sub="workers"), pod("r", group="g")))
@@ -533,7 +533,7 @@ def test_pods_of_a_pod_group_of_coscheduling_join_a_gang_unless_another_schedule
     assert joined == ["near-0", "near-1"]
 
 
-def test_a_foreign_gang_that_means_nothing_is_set_aside_by_field(reading):
+def test_an_invalid_gang_of_another_scheduler_is_set_aside_with_its_field(reading):
     group = custom("PodGroup", "bad", minMember=2, minResources={"cpu": "much"})
     (one,) = reading(node(), group | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}).set_aside
     assert (one.object, one.field) == ("PodGroup team-a/bad", "spec.minResources.cpu")

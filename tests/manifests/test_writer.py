@@ -32,7 +32,7 @@ def test_what_is_written_follows_the_published_schema(snapshot):
     VALIDATOR.validate(json.loads(to_json(snapshot)))
 
 
-def test_text_that_to_json_does_not_write_is_not_restored():
+def test_text_in_another_format_than_that_of_to_json_is_not_restored():
     with pytest.raises(InvalidInput, match="'Deployment' has no place"):
         from_json(json.dumps({"apiVersion": "apps/v1", "kind": "Deployment"}).encode())
     with pytest.raises(InvalidInput):

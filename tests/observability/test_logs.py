@@ -25,17 +25,17 @@ def record(message="What happened", at=logging.INFO, error=None, **fields):
     return made
 
 
-def test_line_for_people_is_as_klog_writes_it():
+def test_text_line_has_the_format_of_klog():
     line = TextLines().format(record(pod="team-a/x", placed=3))
     assert line == 'I1121 12:00:00.250000 runner.profile_scheduler] "What happened" pod="team-a/x" placed=3'
 
 
 @pytest.mark.parametrize("at, letter", [(logging.WARNING, "W"), (logging.ERROR, "E"), (level(4), "I")])
-def test_first_letter_says_how_bad_it_is(at, letter):
+def test_first_letter_is_the_severity(at, letter):
     assert TextLines().format(record(at=at))[0] == letter
 
 
-def test_what_broke_follows_the_line():
+def test_traceback_follows_the_line():
     try:
         raise ValueError("broken")
     except ValueError:
@@ -65,7 +65,7 @@ def test_error_has_err_instead_of_v():
     assert found["err"] == ""
 
 
-def test_text_with_line_breaks_stays_on_its_line():
+def test_text_with_line_breaks_is_escaped_on_one_line():
     for form in (TextLines(), JsonLines()):
         assert "\n" not in form.format(record("one\ntwo", reason="three\nfour"))
 

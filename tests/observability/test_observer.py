@@ -35,7 +35,7 @@ class Observed:
         return self.seen.metrics.registry.get_sample_value(name, labels)
 
 
-async def test_gang_that_is_bound_is_counted_once_and_its_pods_each():
+async def test_bound_gang_is_counted_once_and_each_of_its_pods_once():
     one = Observed(cluster(nodes(2, gpu=2), gang("bert", 3)))
     await one.town.turns(3)
     assert one.value("batchsched_gangs_total", result="placed", profile=PROFILE) == 1
@@ -108,7 +108,7 @@ async def test_only_the_last_sessions_are_kept():
     assert [summary.id for summary in one.seen.sessions.summaries()] == [4]
 
 
-async def test_nothing_is_recorded_where_nothing_is_kept():
+async def test_no_session_is_recorded_if_none_is_kept():
     one = Observed(cluster(nodes(1, gpu=1), alone(1, gpu=1)), kept=0)
     await one.town.turns(1)
     assert one.value("batchsched_gangs_total", result="placed", profile=PROFILE) == 1

@@ -1,4 +1,4 @@
-"""A binder that keeps what it is told to write, for tests of the binding cycle."""
+"""A binder that records its writes, for tests of the binding cycle."""
 
 from collections.abc import Sequence
 

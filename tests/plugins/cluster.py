@@ -57,7 +57,7 @@ def pod(name: str = "x", requests: Mapping[str, str] | None = None, **spec: Any)
 
 
 def with_ports(name: str, *ports: Mapping[str, Any]) -> Pod:
-    """A pod whose container takes ports of its host."""
+    """A pod with a container that uses host ports."""
     return pod(name, containers=[{"name": "c", "ports": [{"containerPort": 80, **port} for port in ports]}])
 
 
@@ -101,8 +101,11 @@ def _small_case(seed: int, areas: tuple[str, ...]) -> Case:
 
 
 def table_of(one: Case) -> NodeTable:
-    """A table with the bound pods of a case."""
-    return cluster_of(snapshot_of(one), one.pod).table
+    """A table with the bound pods of a case, and with the resources that these pods request as pending ones.
+
+    A bound pod with a resize in its status may request fewer resources than its spec does.
+    """
+    return cluster_of(snapshot_of(one), one.pod, visitors_of(one)).table
 
 
 def visitors_of(case: Case) -> list[Pod]:

@@ -179,7 +179,7 @@ def judged_as_one_by_one(plugin: Any, world: World, data: st.DataObject) -> None
 def come_and_go(
     plugin: Any, world: World, table: NodeTable, one: PodClass, state: CycleState, random: Random
 ) -> Iterator[None]:
-    """Let pods come and go on nodes, one each time, and the plugin hear of it."""
+    """Add or remove one pod at a time, and notify the plugin."""
     present = list(world.bound)
     for number in range(8):
         if present and random.random() < 0.4:

@@ -35,7 +35,7 @@ FIELDS: dict[type, str] = {
 
 
 def storage_class(name: str = "late", **fields: Any) -> StorageClass:
-    """A class whose claims wait for their first consumer, unless `fields` say otherwise."""
+    """A storage class with the mode WaitForFirstConsumer, unless `fields` state another one."""
     stated = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", **fields}
     return msgspec.convert({"metadata": {"name": name}, **stated}, StorageClass)
 

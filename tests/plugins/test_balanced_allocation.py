@@ -14,7 +14,7 @@ def balancing(*resources):
     return BalancedAllocation(BalancedAllocationArgs.model_validate({"resources": listed}))
 
 
-def test_a_pod_that_evens_out_a_node_scores_above_one_that_tilts_it():
+def test_a_pod_that_balances_a_node_scores_above_one_that_unbalances_it():
     lopsided = {"n": [pod("a", {"cpu": "4"})]}
     made = table([node("n"), node("empty")], lopsided)
     # Used half and nothing: 75 of 100 without the pod; half and half with it, 100. The empty node goes the other way.
@@ -24,7 +24,7 @@ def test_a_pod_that_evens_out_a_node_scores_above_one_that_tilts_it():
     ]
 
 
-def test_a_pod_that_changes_nothing_scores_in_the_middle():
+def test_a_pod_that_does_not_change_the_balance_has_the_middle_score():
     assert scores(BalancedAllocation(), pod(requests={"cpu": "2", "memory": "8Gi"}), table([node("n")])) == [
         75
     ]

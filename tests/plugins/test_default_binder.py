@@ -32,14 +32,14 @@ def test_a_pod_is_bound_to_its_node():
     assert binder.writes == [Binding("default", "x", "u1", "a")]
 
 
-def test_a_write_that_fails_is_breakage_with_the_name_of_the_plugin():
+def test_a_failed_write_is_an_error_with_the_name_of_the_plugin():
     binder = Written(fault=OSError("409 Conflict"))
     with pytest.raises(PluginError, match="plugin DefaultBinder failed in Bind: OSError: 409 Conflict"):
         asyncio.run(bind(Pipeline([DefaultBinder()]), known(), "a", cycle(binder)))
 
 
 @pytest.mark.parametrize("answer, writes", [(SKIP, 1), (SUCCESS, 0)], ids=["skips", "takes it"])
-def test_a_binder_before_it_comes_first(answer, writes):
+def test_an_earlier_bind_plugin_takes_precedence(answer, writes):
     class Own:
         name = "Own"
 
@@ -51,7 +51,7 @@ def test_a_binder_before_it_comes_first(answer, writes):
     assert len(binder.writes) == writes
 
 
-def test_it_binds_unless_a_profile_says_otherwise():
+def test_the_default_binder_is_enabled_unless_a_profile_disables_it():
     assert names(standard_registry().pipeline(Profile()).binds) == ("DefaultBinder",)
     off = Profile.model_validate({"plugins": {"bind": {"disabled": [{"name": "DefaultBinder"}]}}})
     assert standard_registry().pipeline(off).binds == ()

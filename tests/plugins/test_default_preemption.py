@@ -37,7 +37,7 @@ SMALL = {"cpu": "4"}
 
 
 def running(name, cpu="1", priority=0, minute=0, labels=None, namespace="default", **status):
-    """A pod that started so many minutes after midnight."""
+    """A pod with its start in minutes after midnight."""
     made = pod(name, {"cpu": cpu}, priority=priority)
     stated = {"startTime": f"2026-01-01T00:{minute:02d}:00Z", **status}
     return msgspec.structs.replace(
@@ -87,7 +87,7 @@ def wanting(cpu="1", priority=10, **spec):
     return pod("x", {"cpu": cpu}, priority=priority, **spec)
 
 
-def test_only_those_leave_who_must_and_the_most_important_stay():
+def test_victims_are_the_fewest_and_least_important_pods():
     there = [running("old", "1", 5), running("mid", "2", 3), running("low", "1", 1)]
     made = table([node("a", SMALL)], {"a": there})
     assert preempted(made, wanting("1")) == ("a", ["default/low"])
@@ -95,7 +95,7 @@ def test_only_those_leave_who_must_and_the_most_important_stay():
     assert preempted(made, wanting("4")) == ("a", ["default/old", "default/mid", "default/low"])
 
 
-def test_pods_of_equal_or_higher_priority_are_no_victims():
+def test_pods_of_equal_or_higher_priority_are_not_victims():
     made = table([node("a", SMALL)], {"a": [running("p", "4", 10)]})
     assert preempted(made, wanting("1", 10)) == (
         "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
@@ -103,20 +103,20 @@ def test_pods_of_equal_or_higher_priority_are_no_victims():
     assert preempted(made, wanting("1", 11)) == ("a", ["default/p"])
 
 
-def test_of_equal_priority_who_has_run_longest_stays():
+def test_the_youngest_pod_of_equal_priority_is_the_victim():
     there = [running("late", "2", minute=9), running("early", "2", minute=1)]
     made = table([node("a", SMALL)], {"a": there})
     assert preempted(made, wanting("1")) == ("a", ["default/late"])
 
 
-def test_who_has_not_started_is_the_least_important():
+def test_a_pod_that_has_not_started_is_the_least_important():
     there = [running("waiting", "2", startTime=None), running("early", "2", minute=1)]
     made = table([node("a", SMALL)], {"a": there})
     assert preempted(made, wanting("1")) == ("a", ["default/waiting"])
     assert importance(there[0], handle_of(made, wanting()))[1] == math.inf
 
 
-def test_nodes_that_no_eviction_can_help_are_not_tried():
+def test_nodes_on_which_no_eviction_can_help_are_not_tried():
     made = table([node("a", SMALL), node("b", SMALL)], {"a": [running("p", "4")], "b": [running("q", "4")]})
     assert preempted(made, wanting("1", nodeName="b")) == ("b", ["default/q"])
     assert preempted(made, wanting("1", nodeName="c")) == (
@@ -125,13 +125,13 @@ def test_nodes_that_no_eviction_can_help_are_not_tried():
     assert preempted(made, wanting("9")).endswith("2 Preemption is not helpful for scheduling.")
 
 
-def test_a_node_that_stays_too_small_says_why():
+def test_a_node_without_enough_room_after_evictions_reports_the_reason():
     there = [running("high", "3", 99), running("low", "1")]
     made = table([node("a", SMALL)], {"a": there})
     assert preempted(made, wanting("2")) == "preemption: 0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_a_pod_that_never_preempts_does_not():
+def test_a_pod_with_preemption_policy_never_does_not_preempt():
     made = table([node("a", SMALL)], {"a": [running("p", "4")]})
     assert preempted(made, wanting(preemptionPolicy="Never")) == (
         "preemption: not eligible due to preemptionPolicy=Never."
@@ -139,7 +139,7 @@ def test_a_pod_that_never_preempts_does_not():
 
 
 @pytest.mark.parametrize("leaving, waits", [(True, True), (False, False)])
-def test_a_pod_whose_victims_are_leaving_waits_for_them(leaving, waits):
+def test_a_pod_with_terminating_victims_waits_for_them(leaving, waits):
     conditions = [
         {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
     ]
@@ -156,7 +156,7 @@ def test_a_pod_whose_victims_are_leaving_waits_for_them(leaving, waits):
     assert said == (text if waits else ("a", ["default/p"]))
 
 
-def test_a_pod_whose_nominated_node_is_lost_for_good_may_preempt_elsewhere():
+def test_a_pod_with_an_unresolvable_nominated_node_may_preempt_on_another_node():
     victim = running(
         "p",
         "1",
@@ -172,14 +172,14 @@ def test_a_pod_whose_nominated_node_is_lost_for_good_may_preempt_elsewhere():
     assert preempted(made, own) == ("b", ["default/q"])
 
 
-def test_protected_pods_are_let_back_first():
+def test_pods_protected_by_a_budget_are_reprieved_first():
     there = [running("free", "2", 5, labels={"app": "f"}), running("kept", "2", 1, labels={"app": "k"})]
     made = table([node("a", SMALL)], {"a": there})
     assert searched(made, wanting("2"), budgets=[budget(0, app="k")]) == {"a": (["free"], 0)}
     assert searched(made, wanting("3"), budgets=[budget(0, app="k")]) == {"a": (["free", "kept"], 1)}
 
 
-def test_a_budget_pays_for_the_most_important_first():
+def test_a_budget_is_spent_on_the_most_important_pods_first():
     pods = [running(name, labels={"app": "k"}) for name in "abc"]
     violating, others = split_by_budget(pods, [budget(1, app="k")])
     assert ([one.name for one in violating], [one.name for one in others]) == (["b", "c"], ["a"])
@@ -195,11 +195,11 @@ def test_a_budget_pays_for_the_most_important_first():
         msgspec.convert({"metadata": {"name": "b", "namespace": "default"}}, PodDisruptionBudget),
     ],
 )
-def test_a_budget_that_does_not_mean_a_pod_costs_nothing(stated):
+def test_a_budget_that_does_not_apply_to_a_pod_is_not_violated(stated):
     assert split_by_budget([running("a", labels={"app": "k"})], [stated])[0] == ()
 
 
-def test_every_budget_that_means_a_pod_pays_for_it():
+def test_every_budget_that_applies_to_a_pod_is_charged():
     pods = [running("a", labels={"app": "k", "tier": "t"}), running("b", labels={"tier": "t"})]
     violating, _ = split_by_budget(pods, [budget(5, app="k"), budget(1, name="t", tier="t")])
     assert [one.name for one in violating] == ["b"]
@@ -229,19 +229,19 @@ def rooms(**victims):
         (rooms(a=([running("p", minute=1)], 0), b=([running("q", minute=1)], 0)), "a"),
     ],
 )
-def test_the_node_where_least_is_lost_is_chosen(candidates, best):
+def test_the_node_with_the_least_important_victims_is_chosen(candidates, best):
     made = table([node("a", SMALL)])
     assert choose_candidate(candidates, handle_of(made, wanting())).node == best
 
 
-def test_the_start_that_counts_is_the_earliest_of_the_highest_priority():
+def test_nodes_are_compared_by_the_earliest_start_of_the_highest_priority_victims():
     high, low = running("h", priority=5, minute=7), running("l", priority=1, minute=1)
     other = running("o", priority=5, minute=6)
     candidates = rooms(a=([other, low], 0), b=([high, low], 0))
     assert choose_candidate(candidates, handle_of(table([node("a", SMALL)]), wanting())).node == "b"
 
 
-def test_victims_leave_no_room_that_a_nominated_pod_needs():
+def test_victims_free_enough_room_for_a_nominated_pod_too():
     there = [running("p", "2"), running("q", "2", minute=5)]
     made = table([node("a", SMALL)], {"a": there})
     rival = running("rival", "2", 10)
@@ -253,7 +253,7 @@ def test_victims_leave_no_room_that_a_nominated_pod_needs():
 
 
 @pytest.mark.parametrize("percentage, absolute, least", [(100, 0, 6), (50, 0, 3), (10, 4, 4), (0, 1, 1)])
-def test_the_search_ends_with_candidates_enough(percentage, absolute, least):
+def test_the_search_ends_after_the_configured_number_of_candidates(percentage, absolute, least):
     names = [f"n{at}" for at in range(6)]
     made = table([node(name, SMALL) for name in names], {name: [running(name, "4")] for name in names})
     args = DefaultPreemptionArgs(
@@ -262,7 +262,7 @@ def test_the_search_ends_with_candidates_enough(percentage, absolute, least):
     assert len(searched(made, wanting(), args=args)) == least
 
 
-def test_the_search_goes_on_while_every_candidate_breaks_a_budget():
+def test_the_search_continues_while_every_candidate_violates_a_budget():
     names = [f"n{at}" for at in range(4)]
     there = {name: [running(name, "4", labels={"app": "k"})] for name in names}
     made = table([node(name, SMALL) for name in names], there)
@@ -270,13 +270,13 @@ def test_the_search_goes_on_while_every_candidate_breaks_a_budget():
     assert len(searched(made, wanting(), args=args, budgets=[budget(0, app="k")])) == 4
 
 
-def test_both_counts_zero_would_search_nowhere():
+def test_two_candidate_counts_of_zero_are_refused():
     with pytest.raises(ValidationError, match="both are 0"):
         DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=0)
 
 
-def test_a_node_that_fits_though_nobody_leaves_it_is_an_error():
-    """As where the filters first refuse and then do not: something does not hang together."""
+def test_a_candidate_node_that_fits_without_victims_is_an_error():
+    """For example if the filters first refuse the node and then accept it: their answers are inconsistent."""
     made = table([node("a", SMALL)], {"a": [running("p", "4")]})
     handle = handle_of(made, wanting())
     gone = next(iter(made.pods.on(0)))
@@ -286,7 +286,7 @@ def test_a_node_that_fits_though_nobody_leaves_it_is_an_error():
         make_room(handle)
 
 
-def test_the_policy_makes_pods_different_classes():
+def test_the_preemption_policy_is_part_of_the_signature():
     assert DefaultPreemption().signature(wanting()) != DefaultPreemption().signature(
         wanting(preemptionPolicy="Never")
     )
@@ -309,7 +309,7 @@ PODS = st.builds(
     priority=st.integers(0, 4),
     allowed=st.integers(0, 2),
 )
-def test_no_victim_could_stay_and_nothing_is_left_behind(there, cpu, priority, allowed):
+def test_no_victim_could_be_reprieved_and_the_search_restores_the_table(there, cpu, priority, allowed):
     bound = {
         f"n{at}": [
             running(name, cpu, priority, minute, {"app": app}) for name, cpu, priority, minute, app in pods
@@ -375,7 +375,7 @@ class Brittle:
 
 
 @pytest.mark.parametrize("broken, found", [((0,), {"b": (["q"], 0)}), ((0, 1), None)])
-def test_a_plugin_that_breaks_over_one_node_says_nothing_against_the_others(broken, found):
+def test_an_error_of_a_plugin_on_one_node_does_not_affect_other_nodes(broken, found):
     # framework/preemption, `DryRunPreemption` gathers errors, which count only when there is no candidate.
     made = table(
         [node("a", SMALL), node("b", SMALL)], {"a": [running("p", "4", 0)], "b": [running("q", "4", 0)]}
@@ -397,7 +397,7 @@ def test_a_plugin_that_breaks_over_one_node_says_nothing_against_the_others(brok
 
 
 HELD = st.sampled_from([None, None, None, None, None, None, 80, 81])
-ANYONE = st.tuples(
+ANY_POD = st.tuples(
     st.sampled_from("abcdefgh"),
     st.integers(1, 3),
     st.integers(0, 3),
@@ -410,7 +410,7 @@ ANYONE = st.tuples(
 @pytest.mark.properties
 @given(
     there=st.lists(
-        st.lists(ANYONE, min_size=2, max_size=5, unique_by=lambda one: one[0]), min_size=1, max_size=5
+        st.lists(ANY_POD, min_size=2, max_size=5, unique_by=lambda one: one[0]), min_size=1, max_size=5
     ),
     wish=st.tuples(st.integers(3, 4), st.integers(1, 4), HELD),
     waiting=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), max_size=2),
@@ -419,7 +419,9 @@ ANYONE = st.tuples(
     enough=st.tuples(st.integers(0, 100), st.integers(1, 3)),
     others=st.sampled_from([(), (), (), (Unsaid(),)]),
 )
-def test_nodes_tried_together_are_found_as_one_by_one(there, wish, waiting, budgets, tainted, enough, others):
+def test_trying_nodes_together_finds_the_same_candidates_as_one_by_one(
+    there, wish, waiting, budgets, tainted, enough, others
+):
     names = [f"n{at}" for at in range(len(there))]
     bound = {
         name: [
@@ -470,7 +472,7 @@ def test_nodes_tried_together_are_found_as_one_by_one(there, wish, waiting, budg
 
 
 def with_port(one, port):
-    """A pod whose container takes a port of its host."""
+    """A pod with a container that uses a host port."""
     if port is None:
         return one
     container = msgspec.convert({"name": "p", "ports": [{"containerPort": 80, "hostPort": port}]}, Container)

@@ -32,15 +32,15 @@ def test_a_pod_without_claims_skips_the_filter_and_scores_nothing():
     assert DynamicResources().signature(pod()) == DynamicResources().signature(pod(nodeName="a"))
 
 
-def test_there_is_no_claim_to_give_back():
+def test_postfilter_finds_no_claims_to_deallocate():
     answer = made_room(DynamicResources())
     assert answer.status == Status(Code.UNSCHEDULABLE, ("no new claims to deallocate",), "DynamicResources")
 
 
-def test_it_errs_as_the_original_when_a_prefilter_ahead_of_it_ended_the_cycle():
+def test_postfilter_returns_the_error_of_kube_scheduler_after_an_unresolvable_prefilter():
     answer = made_room(Refuses(Code.UNRESOLVABLE), DynamicResources())
     assert answer.status == Status(Code.ERROR, ("not found",), "DynamicResources")
 
 
-def test_a_refusal_that_lets_the_others_run_is_none_of_its_business():
+def test_postfilter_answers_after_an_unschedulable_prefilter():
     assert made_room(Refuses(Code.UNSCHEDULABLE), DynamicResources()).status.plugin == "DynamicResources"

@@ -40,8 +40,8 @@ FILTERS: tuple[Any, ...] = (
     VolumeBinding,
     VolumeZone,
 )
-# A node that is full takes a pod whose volumes are there, so a pod that lands though it does not fit may help others;
-# that one which fits helps nobody stands with the plugin's own tests.
+# A full node accepts a pod if its volumes are attached already, so a pod placed without fitting may help others.
+# The tests of the plugin check that a pod that fits helps no other pod.
 LASTING = tuple(kind for kind in FILTERS if kind is not NodeVolumeLimits)
 SCORES: tuple[Any, ...] = (TaintToleration, NodeAffinity, NodeResourcesFit, BalancedAllocation, ImageLocality)
 BULK: tuple[Any, ...] = (NodePorts, NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeBinding)
@@ -68,7 +68,7 @@ def areas(draw: Any) -> Any:
 
 @pytest.mark.properties
 @given(drawn=areas())
-def test_pods_with_one_signature_hear_the_same_of_every_node(drawn):
+def test_pods_with_equal_signatures_have_equal_results_on_every_node(drawn):
     made, one, other = drawn
     for kind in FILTERS:
         if kind().signature(one) == kind().signature(other):
@@ -83,7 +83,7 @@ def test_pods_with_one_signature_hear_the_same_of_every_node(drawn):
 
 @pytest.mark.properties
 @given(drawn=areas(), at=st.integers(0, 3))
-def test_a_refusal_outlives_every_landing(drawn, at):
+def test_a_refused_node_stays_refused_after_any_placement(drawn, at):
     made, one, other = drawn
     before = {kind: filtered(kind(), one, made).feasible for kind in LASTING}
     land(made, other, made.names[at % len(made.nodes)])
@@ -93,7 +93,7 @@ def test_a_refusal_outlives_every_landing(drawn, at):
 
 @pytest.mark.properties
 @given(drawn=areas(), data=st.data())
-def test_several_pods_are_admitted_exactly_when_each_would_be(drawn, data):
+def test_several_pods_are_admitted_exactly_when_each_one_passes_the_filter(drawn, data):
     made, one, _ = drawn
     counts = np.asarray([data.draw(st.integers(0, 2)) for _ in made.nodes], np.int32)
     places = np.arange(len(made.nodes), dtype=np.int32)
@@ -113,7 +113,7 @@ def test_several_pods_are_admitted_exactly_when_each_would_be(drawn, data):
 
 @pytest.mark.properties
 @given(drawn=areas(), data=st.data())
-def test_rows_hold_for_whatever_the_filters_let_pass(drawn, data):
+def test_rows_hold_for_every_placement_that_the_filters_accept(drawn, data):
     made, *wishes = drawn
     batch = CandidateSet([Candidate(at, class_of(made, one), at, 3, False) for at, one in enumerate(wishes)])
     rows = [row for kind in CONSTRAINING for row in kind().constrain(batch, made.all())]

@@ -25,12 +25,12 @@ def test_a_pod_without_a_gang_waits_for_nothing():
     assert permitted(None).status.ok
 
 
-def test_a_member_waits_for_as_long_as_its_gang_allows():
+def test_a_member_waits_at_permit_for_the_timeout_of_its_gang():
     answer = permitted(GangCount("team/g", minimum=2, existing=2, placed=1, timeout_seconds=30.0))
     assert (answer.status.code, answer.timeout_seconds) == (Code.WAIT, 30.0)
 
 
-def test_the_last_member_lets_those_that_wait_for_the_gang_go():
+def test_the_last_member_allows_the_waiting_members():
     made = table_with(GangCount("team/g", minimum=2, existing=2, placed=2))
     made.waiting.add(WaitingPod(pod("first"), 0, "team/g", {GangScheduling.name: 9.0}))
     assert PLUGIN.permit(pod("p"), 0, made, CycleState()).status.ok

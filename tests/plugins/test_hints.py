@@ -175,8 +175,8 @@ HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
         claiming("p", "c"),
         (Resource.ASSIGNED_POD, pod("b"), None),
     ),
-    "somebody else's claim": (VolumeBinding(), claiming("p", "c"), (Resource.CLAIM, None, claim("d"))),
-    "somebody else's volume": (
+    "another pod's claim": (VolumeBinding(), claiming("p", "c"), (Resource.CLAIM, None, claim("d"))),
+    "another pod's volume": (
         VolumeZone(),
         claiming("p", "c"),
         (Resource.VOLUME, None, volume("v", claimRef={"namespace": "default", "name": "d"})),
@@ -201,7 +201,7 @@ HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
         SPREADING,
         (Resource.NODE, None, nb.node("n")),
     ),
-    "a node whose domain stays as it is": (
+    "a node with an unchanged domain": (
         PodTopologySpread(),
         SPREADING,
         (Resource.NODE, ZONED, nb.node("n", {nb.ZONE: "x", "a": "b"})),
@@ -225,7 +225,7 @@ HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
 
 
 @pytest.mark.parametrize("plugin, one, change", HOPELESS.values(), ids=HOPELESS)
-def test_what_cannot_help_brings_nobody_back(plugin, one, change):
+def test_a_change_that_cannot_help_does_not_requeue_the_pod(plugin, one, change):
     assert not helped(plugin, one, [change])
 
 
@@ -262,11 +262,11 @@ HOPEFUL: dict[str, tuple[Any, Pod, Any]] = {
 
 
 @pytest.mark.parametrize("plugin, one, change", HOPEFUL.values(), ids=HOPEFUL)
-def test_what_may_help_brings_the_pod_back(plugin, one, change):
+def test_a_change_that_may_help_requeues_the_pod(plugin, one, change):
     assert helped(plugin, one, [change])
 
 
-def test_a_member_and_a_minimum_bring_back_whom_gang_scheduling_refused():
+def test_a_new_member_or_a_lower_minimum_requeues_a_pod_refused_by_gang_scheduling():
     member = nb.pod("p", {POD_GROUP_LABEL: "g"})
     gangs = [
         PodGroup.model_validate({"metadata": {"name": "g"}, "spec": {"minMember": size}}) for size in (2, 1)

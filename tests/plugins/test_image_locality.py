@@ -39,7 +39,7 @@ def test_a_name_without_a_tag_means_latest():
         ("a@sha256:0", "a@sha256:0"),
     ],
 )
-def test_tags(name, full):
+def test_tag_latest_is_added_to_names_without_a_tag_or_digest(name, full):
     assert with_tag(name) == full
 
 

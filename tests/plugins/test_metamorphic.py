@@ -1,4 +1,4 @@
-"""What holds for every plugin over whole clusters: many nodes and one, a class and its pods, followed and afresh."""
+"""Properties of every plugin over whole clusters: many nodes and one, a class and its pods, followed and new tables."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ from tests.conformance.runner import Case, snapshot_of
 from tests.plugins.cluster import class_of, drawn_cases, named, put, table_of, take, visitors_of
 
 pytestmark = pytest.mark.properties
-# Twice as many clusters as the profile draws elsewhere, where it draws them afresh.
+# Twice as many clusters as the profile draws elsewhere, if it draws them at random.
 DRAWN = settings()
 THOROUGH = settings(max_examples=DRAWN.max_examples * (1 if DRAWN.derandomize else 2))
 
@@ -114,7 +114,7 @@ def judged(verdict: Verdict, at: int) -> Any:
 
 
 def everything(plugin: Any, wish: PodClass, made: NodeTable) -> dict[str, Any]:
-    """All that a plugin says of a pod, afresh."""
+    """All results of a plugin for a pod, with a new state."""
     state, nodes = CycleState(), made.all()
     said: dict[str, Any] = {}
     asked = SUCCESS
@@ -136,7 +136,7 @@ def everything(plugin: Any, wish: PodClass, made: NodeTable) -> dict[str, Any]:
     return said
 
 
-def test_every_default_plugin_that_judges_or_ranks_is_among_those_that_are_tried():
+def test_every_default_filter_and_score_plugin_is_tested():
     assert {one.name for one in JUDGING} >= {
         "NodeName",
         "NodeUnschedulable",
@@ -160,7 +160,7 @@ def test_every_default_plugin_that_judges_or_ranks_is_among_those_that_are_tried
 
 @THOROUGH
 @given(case=drawn_cases(), asked=ANY, data=st.data())
-def test_many_nodes_at_once_are_each_node_by_itself_with_the_same_state(case, asked, data):
+def test_results_over_many_nodes_equal_those_of_each_node_alone(case, asked, data):
     made = table_of(case)
     wish = class_of(made, case.pod)
     for plugin in asked.plugins:
@@ -205,7 +205,7 @@ def relatives(case: Case, data: Any) -> list[Pod]:
 
 @THOROUGH
 @given(case=drawn_cases(), asked=ANY, data=st.data())
-def test_a_class_hears_what_each_of_its_pods_would_hear_alone(case, asked, data):
+def test_results_of_a_class_equal_those_of_each_of_its_pods(case, asked, data):
     members = relatives(case, data)
     tables = SessionTables(replace(snapshot_of(case), pods=(*case.pods, *members)), asked)
     for one in members:
@@ -221,7 +221,7 @@ def test_a_class_hears_what_each_of_its_pods_would_hear_alone(case, asked, data)
 
 @THOROUGH
 @given(case=drawn_cases(), asked=ANY, data=st.data())
-def test_a_table_that_was_followed_says_what_a_new_one_says(case, asked, data):
+def test_results_over_a_followed_table_equal_those_of_a_new_one(case, asked, data):
     made, visitors = table_of(case), [case.pod, *visitors_of(case)]
     there = {pod.key: (pod, made.index[pod.node]) for pod in case.pods}
     for step in range(data.draw(st.integers(1, 6))):
@@ -243,10 +243,10 @@ def test_a_table_that_was_followed_says_what_a_new_one_says(case, asked, data):
 
 @THOROUGH
 @given(case=drawn_cases(), asked=ANY, data=st.data())
-def test_state_that_is_told_of_pods_that_come_and_go_is_state_made_anew(case, asked, data):
-    """Pods that are being deleted stay, and selectors that match every pod are left out.
+def test_state_updated_for_added_and_removed_pods_equals_a_new_state(case, asked, data):
+    """Terminating pods stay, and selectors that match every pod are omitted.
 
-    Of both kube-scheduler counts otherwise when it is told than when it begins, and so do we.
+    In both cases the AddPod and PreFilter counts of kube-scheduler differ, and batchsched reproduces that.
     """
     made, visitors = table_of(case), [case.pod, *visitors_of(case)]
     wish = class_of(made, case.pod)
@@ -269,26 +269,26 @@ def test_state_that_is_told_of_pods_that_come_and_go_is_state_made_anew(case, as
             if hasattr(plugin, tell):
                 getattr(plugin, tell)(wish, moved, at, made, kept[plugin])
     for plugin in following:
-        if plugin.name == "PodTopologySpread" and selects_everybody(case.pod):
+        if plugin.name == "PodTopologySpread" and selects_every_pod(case.pod):
             continue
         state = CycleState()
-        anew = plugin.prefilter(wish, made.all(), state).status
-        if not anew.ok or not hasattr(plugin, "filter"):
+        fresh = plugin.prefilter(wish, made.all(), state).status
+        if not fresh.ok or not hasattr(plugin, "filter"):
             continue
         said = plugin.filter(wish, made.all(), kept[plugin])
-        verdict = Verdict.accept(len(made.nodes)) if anew == SKIP else plugin.filter(wish, made.all(), state)
+        verdict = Verdict.accept(len(made.nodes)) if fresh == SKIP else plugin.filter(wish, made.all(), state)
         places = range(len(made.nodes))
         assert [judged(said, at) for at in places] == [judged(verdict, at) for at in places], plugin.name
 
 
-def selects_everybody(one: Pod) -> bool:
+def selects_every_pod(one: Pod) -> bool:
     """Tell whether a spread constraint's selector is `{}`."""
     selectors = (stated.label_selector for stated in one.spec.topology_spread_constraints or ())
     return any(one is not None and not one.match_labels and not one.match_expressions for one in selectors)
 
 
 class Open(PerNodeFilter):
-    """NodeUnschedulable as somebody would write it who thinks node by node."""
+    """NodeUnschedulable, written node by node."""
 
     name: ClassVar[str] = "Open"
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
@@ -302,7 +302,7 @@ class Open(PerNodeFilter):
 
 
 class Clean(PerNodeFilter, PerNodeScore):
-    """TaintToleration as somebody would write it who thinks node by node."""
+    """TaintToleration, written node by node."""
 
     name: ClassVar[str] = "Clean"
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
@@ -326,7 +326,7 @@ class Clean(PerNodeFilter, PerNodeScore):
 
 @THOROUGH
 @given(case=drawn_cases("taints", "nodename"), data=st.data())
-def test_the_adapter_makes_the_arrays_of_the_same_plugin_written_in_arrays(case, data):
+def test_per_node_adapter_equals_the_same_plugin_written_with_arrays(case, data):
     made = table_of(case)
     wish = class_of(made, case.pod)
     everyone = (made.all(), list(range(len(made.nodes))))

@@ -77,26 +77,26 @@ def test_node_selector_and_affinity_must_both_hold():
     assert refusals(NodeAffinity(), wish, made) == {"a": NOT_MATCHED}
 
 
-def test_names_narrow_the_search_when_every_term_has_some():
+def test_match_fields_narrow_the_search_if_every_term_has_some():
     made = table(ZONES)
     assert prefilter(wanting(required(named("a"), named("b"))), made).nodes == {"a", "b"}
     both = wanting(required(named("a"), having(expression("zone", "Exists"))))
     assert prefilter(both, made).nodes is None
 
 
-def test_terms_that_contradict_themselves_refuse_the_pod_everywhere():
+def test_contradictory_terms_refuse_the_pod_on_every_node():
     term = {"matchFields": [expression("metadata.name", "In", name) for name in ("a", "b")]}
     status = prefilter(wanting(required(term)), table(ZONES)).status
     assert (status.code, status.reasons) == (Code.UNRESOLVABLE, ("pod affinity terms conflict",))
 
 
-def test_a_pod_that_asks_for_nothing_skips_the_filter_and_the_score():
+def test_a_pod_without_affinity_skips_the_filter_and_the_score():
     made = table(ZONES)
     assert prefilter(pod(), made).status.code is Code.SKIP
     assert NodeAffinity().prescore(class_of(made, pod()), made.all(), CycleState()).code is Code.SKIP
 
 
-def test_the_added_affinity_holds_for_every_pod_and_has_a_sentence_of_its_own():
+def test_the_added_affinity_applies_to_every_pod_and_has_its_own_message():
     added = required(having(expression("zone", "In", "z1")))
     plugin = NodeAffinity(NodeAffinityArgs.model_validate({"addedAffinity": added}))
     reason = ("node(s) didn't match scheduler-enforced node affinity",)
@@ -108,7 +108,7 @@ def test_the_added_affinity_holds_for_every_pod_and_has_a_sentence_of_its_own():
     }
 
 
-def test_preferences_add_up_and_are_normalised():
+def test_preferences_are_summed_and_normalised():
     wish = wanting(
         preferring(
             (20, having(expression("zone", "Exists"))), (60, having(expression("gen", "Gt", "5"))), (9, {})
@@ -124,6 +124,6 @@ def test_added_preferences_count_for_pods_without_their_own():
 
 
 @pytest.mark.parametrize("added", [5, {"requiredDuringSchedulingIgnoredDuringExecution": "zone"}])
-def test_an_added_affinity_that_is_none_is_refused(added):
+def test_an_invalid_added_affinity_is_refused(added):
     with pytest.raises(ValidationError, match="addedAffinity"):
         NodeAffinityArgs.model_validate({"addedAffinity": added})

@@ -38,7 +38,7 @@ def test_a_pod_fits_only_where_what_it_needs_is_declared(spec, needed):
     ]
 
 
-def test_a_pod_that_needs_both_features_wants_both():
+def test_a_pod_that_needs_two_features_fits_only_where_both_are_declared():
     made = table([declaring("a", USERS), declaring("b", RESTART), declaring("c", RESTART, USERS)])
     both = pod(hostNetwork=True, hostUsers=False, containers=[RESTARTING])
     assert set(refusals(NodeDeclaredFeatures(), both, made)) == {"a", "b"}
@@ -47,7 +47,7 @@ def test_a_pod_that_needs_both_features_wants_both():
 @pytest.mark.parametrize(
     "spec", [{}, {"hostNetwork": True}, {"hostUsers": False}, {"hostNetwork": True, "hostUsers": True}]
 )
-def test_a_pod_that_needs_nothing_is_not_asked_about(spec):
+def test_a_pod_that_needs_no_feature_skips_the_filter(spec):
     made = table([node("a")])
     answer = NodeDeclaredFeatures().prefilter(class_of(made, pod(**spec)), made.all(), CycleState())
     assert answer.status.code is Code.SKIP

@@ -4,15 +4,15 @@ from tests.plugins.cluster import filtered, node, pod, refusals, table
 REASON = ("node(s) didn't match the requested node name",)
 
 
-def test_a_pod_that_names_a_node_fits_there_alone():
+def test_a_pod_with_a_node_name_fits_only_on_that_node():
     made = table([node("a"), node("b")])
     assert refusals(NodeName(), pod(nodeName="b"), made) == {"a": REASON}
     assert filtered(NodeName(), pod(nodeName="b"), made).unresolvable.tolist() == [True, False]
 
 
-def test_a_pod_that_names_a_missing_node_fits_nowhere():
+def test_a_pod_with_the_name_of_a_missing_node_fits_on_no_node():
     assert refusals(NodeName(), pod(nodeName="c"), table([node("a")])) == {"a": REASON}
 
 
-def test_a_pod_that_names_none_fits_everywhere():
+def test_a_pod_without_a_node_name_fits_on_every_node():
     assert refusals(NodeName(), pod(), table([node("a")])) == {}

@@ -19,7 +19,7 @@ def rows_of(made, *pods, count=2):
     return {tuple(row.classes.tolist()): row.right.tolist() for row in found}
 
 
-def test_a_taken_port_refuses_and_eviction_may_help():
+def test_a_used_port_refuses_the_node_and_eviction_may_help():
     made = table([node("a"), node("b")], {"a": [with_ports("p", {"hostPort": 80})]})
     assert refusals(NodePorts(), with_ports("x", {"hostPort": 80}), made) == {"a": REASON}
     assert not filtered(NodePorts(), with_ports("x", {"hostPort": 80}), made).unresolvable.any()
@@ -32,26 +32,26 @@ def test_another_protocol_or_address_is_another_port():
     assert list(refusals(NodePorts(), with_ports("x", {"hostPort": 80, "hostIP": "10.0.0.1"}), made)) == ["a"]
 
 
-def test_all_addresses_are_in_the_way_of_each():
+def test_the_wildcard_address_conflicts_with_every_address():
     made = table([node("a")], {"a": [with_ports("p", {"hostPort": 80, "hostIP": "10.0.0.1"})]})
     assert list(refusals(NodePorts(), with_ports("x", {"hostPort": 80}), made)) == ["a"]
 
 
-def test_ports_inside_the_pod_are_nobodys_business():
+def test_container_ports_without_a_host_port_skip_the_filter():
     made = table([node("a")])
     state = CycleState()
     answer = NodePorts().prefilter(class_of(made, with_ports("x", {})), made.all(), state)
     assert answer.status.code is Code.SKIP
 
 
-def test_the_port_is_free_again_when_its_pod_leaves():
+def test_the_port_is_free_again_after_its_pod_is_removed():
     holder = with_ports("p", {"hostPort": 80})
     made = table([node("a")], {"a": [holder]})
     made.remove([holder])
     assert refusals(NodePorts(), with_ports("x", {"hostPort": 80}), made) == {}
 
 
-def test_one_node_sees_the_pod_that_just_landed():
+def test_the_filter_of_one_node_sees_a_pod_that_was_just_placed():
     made = table([node("a"), node("b")])
     plugin, state, wish = NodePorts(), CycleState(), with_ports("x", {"hostPort": 80})
     plugin.prefilter(class_of(made, wish), made.all(), state)
@@ -68,13 +68,13 @@ def test_two_equal_pods_are_not_admitted_on_one_node():
     assert NodePorts().admits(class_of(made, pod()), made, both, np.asarray([9, 9], np.int32))
 
 
-def test_rivals_for_a_port_share_one_row_and_taken_nodes_have_no_room():
+def test_pods_with_the_same_port_share_one_row_and_used_nodes_have_no_room():
     made = table([node("a"), node("b")], {"a": [with_ports("p", {"hostPort": 80})]})
     first, second = with_ports("x", {"hostPort": 80}), with_ports("y", {"hostPort": 80}, {"hostPort": 81})
     assert rows_of(made, first, second, pod()) == {(0, 1): [0, 1], (1,): [1, 1]}
 
 
-def test_pods_of_two_addresses_meet_only_through_those_that_want_all():
+def test_ports_on_two_addresses_conflict_only_with_the_wildcard_address():
     made = table([node("a")])
     pods = [
         with_ports(name, {"hostPort": 80, "hostIP": ip})

@@ -27,7 +27,7 @@ def test_every_missing_resource_is_named_in_the_order_of_the_table():
     }
 
 
-def test_eviction_helps_where_the_node_is_full_and_not_where_it_is_too_small():
+def test_eviction_helps_on_a_full_node_and_not_on_a_node_that_is_too_small():
     made = table(
         [node("full", {"cpu": "2"}), node("small", {"cpu": "1"})], {"full": [pod("a", {"cpu": "2"})]}
     )
@@ -35,7 +35,7 @@ def test_eviction_helps_where_the_node_is_full_and_not_where_it_is_too_small():
     assert verdict.unresolvable.tolist() == [False, True]
 
 
-def test_the_pod_count_is_never_beyond_help():
+def test_a_full_pod_count_is_always_resolvable():
     made = table([node("n", {"pods": "0"})])
     verdict = filtered(fit(), pod(), made)
     assert verdict.reasons_at(0) == ("Too many pods",)
@@ -83,13 +83,13 @@ def test_a_container_without_requests_is_scored_as_if_it_had_the_defaults():
     assert scores(fit(), pod(), made) == [(90 + 50) // 2]
 
 
-def test_pod_level_requests_do_not_show_in_the_score_of_the_pod_itself():
+def test_pod_level_requests_do_not_count_in_the_score_of_the_pod_itself():
     made = table([node("n", {"cpu": "1", "memory": "400Mi"})])
     wish = pod(resources={"requests": {"cpu": "900m", "memory": "300Mi"}})
     assert scores(fit(), wish, made) == [(90 + 50) // 2]
 
 
-def test_requested_to_capacity_ratio_follows_its_line_and_drops_what_scores_nothing():
+def test_requested_to_capacity_ratio_follows_its_shape_and_omits_resources_without_a_score():
     made = table([node("n")])
     line = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
     plugin = strategy("RequestedToCapacityRatio", ("cpu", 1), (GPU, 1), requestedToCapacityRatio=line)
@@ -126,7 +126,7 @@ def test_a_falling_line_rounds_toward_zero():
         ),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused_by_name(arguments, word):
+def test_invalid_arguments_are_refused_by_name(arguments, word):
     with pytest.raises(ValidationError, match=word):
         fit(**arguments)
 

@@ -8,7 +8,7 @@ def test_a_cordoned_node_takes_no_pods():
     assert filtered(NodeUnschedulable(), pod(), made).unresolvable.tolist() == [False, True]
 
 
-def test_a_pod_that_tolerates_the_cordon_is_let_in():
+def test_a_pod_that_tolerates_the_cordon_is_accepted():
     made = table([node("cordoned", unschedulable=True)])
     wish = pod(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])
     assert refusals(NodeUnschedulable(), wish, made) == {}

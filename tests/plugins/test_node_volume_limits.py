@@ -89,7 +89,7 @@ def test_a_claim_without_a_volume_counts_for_its_classs_driver():
     ids=["gce", "ebs", "azure", "cinder", "portworx"],
 )
 @pytest.mark.parametrize("annotation", ["", "kubernetes.io/other"])
-def test_volumes_of_kubernetes_own_count_wherever_there_is_a_csi_node(driver, source, annotation):
+def test_in_tree_volumes_count_on_every_node_with_a_csi_node(driver, source, annotation):
     # plugins/nodevolumelimits, `isCSIMigrationOn`: a CSINode is enough in 1.36, whatever its annotation says.
     one = pod("x", volumes=[{"name": "v", **source}])
     made = stored([node("a"), node("b")], csi_node("a", 0, driver, annotation))
@@ -101,7 +101,7 @@ def test_volumes_of_kubernetes_own_count_wherever_there_is_a_csi_node(driver, so
     [{"azureFile": {"shareName": "s"}}, {"vsphereVolume": {"volumePath": "p"}}],
     ids=["azurefile", "vsphere"],
 )
-def test_kinds_that_are_never_migrated_are_looked_at_and_do_not_count(source):
+def test_volume_kinds_that_are_never_migrated_do_not_count(source):
     one = pod("x", volumes=[{"name": "v", **source}])
     drivers = [csi_node("a", 0, "file.csi.azure.com"), csi_node("b", 0, "csi.vsphere.vmware.com")]
     made = stored([node("a"), node("b")], *drivers)
@@ -112,13 +112,13 @@ def test_kinds_that_are_never_migrated_are_looked_at_and_do_not_count(source):
     assert refusals(NodeVolumeLimits(), one, made) == {}
 
 
-def test_an_azure_disk_of_another_kind_than_managed_breaks_the_pod():
+def test_an_azure_disk_that_is_not_managed_is_an_error():
     one = pod("x", volumes=[{"name": "v", "azureDisk": {"diskURI": "/d", "kind": "Dedicated"}}])
     with pytest.raises(PluginError, match="from inline to csi"):
         filtered(NodeVolumeLimits(), one, stored([node("a")], csi_node("a", 0)))
 
 
-def test_a_migrated_volume_behind_a_claim_is_that_of_the_pod_that_mounts_it_by_name():
+def test_a_migrated_volume_counts_once_for_a_claim_and_an_inline_mount():
     disk = msgspec.convert(
         {"metadata": {"name": "v0"}, "spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}}},
         type(VOLUMES[0]),
@@ -129,14 +129,14 @@ def test_a_migrated_volume_behind_a_claim_is_that_of_the_pod_that_mounts_it_by_n
     assert refused(stored([node("a")], CLAIMS[1], VOLUMES[1], drivers, a=[there]), "c1") == []
 
 
-def test_a_missing_claim_refuses_every_node_for_good():
+def test_a_missing_claim_is_an_unresolvable_refusal_of_every_node():
     made = stored([node("a"), node("b")])
     verdict = filtered(NodeVolumeLimits(), claiming("x", "c0"), made)
     assert verdict.reasons_at(1) == ('looking up PVC default/c0: persistentvolumeclaim "c0" not found',)
     assert verdict.unresolvable.all()
 
 
-def test_a_missing_claim_of_a_pod_that_is_there_is_passed_over():
+def test_a_missing_claim_of_an_existing_pod_is_ignored():
     made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 1), a=[claiming("p", "gone")])
     assert refused(made, "c0") == []
 
@@ -149,7 +149,7 @@ def test_an_ephemeral_volumes_claim_must_be_the_pods_own():
         filtered(NodeVolumeLimits(), ephemeral(), stored([node("a")], claim("x-scratch")))
 
 
-def test_a_claim_without_a_name_breaks_the_pod():
+def test_a_claim_without_a_name_is_an_error():
     with pytest.raises(PluginError, match="had no name"):
         filtered(NodeVolumeLimits(), claiming("x", ""), stored([node("a")]))
 
@@ -164,14 +164,14 @@ def test_pods_without_volumes_are_skipped():
     )
 
 
-def test_pods_with_ephemeral_volumes_are_classes_of_their_own():
+def test_pods_with_ephemeral_volumes_have_their_own_class():
     assert NodeVolumeLimits().signature(ephemeral("x")) != NodeVolumeLimits().signature(ephemeral("y"))
     assert NodeVolumeLimits().signature(claiming("x", "c")) == NodeVolumeLimits().signature(
         claiming("y", "c")
     )
 
 
-def test_equal_pods_are_admitted_together_where_one_fits():
+def test_equal_pods_are_admitted_together_if_one_fits():
     made = stored([node("a"), node("b")], *CLAIMS, *VOLUMES, csi_node("a", 1), csi_node("b", 0))
     both, wish = np.asarray([0, 1], np.int32), class_of(made, claiming("x", "c0"))
     assert NodeVolumeLimits().admits(wish, made, both, np.asarray([5, 0], np.int32))
@@ -202,7 +202,7 @@ def test_volumes_that_pods_share_make_no_row():
     assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "c0")], 2), made.all()) == []
 
 
-def test_a_broken_pod_makes_no_row():
+def test_a_pod_with_an_invalid_volume_makes_no_row():
     made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 0), a=[claiming("p", "")])
     assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "")]), made.all()) == []
 
@@ -216,7 +216,7 @@ WISHES = st.lists(st.sampled_from(["c0", "c1", "c2", "c3"]), min_size=1, max_siz
     wishes=st.lists(WISHES, min_size=2, max_size=5),
     data=st.data(),
 )
-def test_refusals_outlive_pods_that_pass_and_rows_hold_for_them(limits, wishes, data):
+def test_refused_nodes_stay_refused_after_accepted_placements_and_rows_hold(limits, wishes, data):
     nodes = [node(f"n{at}") for at in range(len(limits))]
     drivers = [csi_node(f"n{at}", limit) for at, limit in enumerate(limits)]
     made = stored(nodes, *CLAIMS, *VOLUMES, *drivers)

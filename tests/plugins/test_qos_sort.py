@@ -30,7 +30,7 @@ def with_containers(*resources: dict[str, Any], **spec: Any) -> Any:
         ([{"requests": FULL, "limits": FULL}, {"requests": FULL, "limits": FULL}], QosClass.GUARANTEED),
     ],
 )
-def test_class_follows_from_cpu_and_memory_of_all_containers(resources, found):
+def test_qos_class_follows_from_cpu_and_memory_of_all_containers(resources, found):
     assert qos_class(with_containers(*resources)) is found
 
 
@@ -39,13 +39,13 @@ def test_init_containers_count_as_well():
     assert qos_class(with_containers(whole, initContainers=[{"name": "i"}])) is QosClass.BURSTABLE
 
 
-def test_what_the_pod_states_itself_stands_before_its_containers():
+def test_pod_level_resources_override_those_of_the_containers():
     assert qos_class(with_containers({}, resources={"requests": FULL, "limits": FULL})) is QosClass.GUARANTEED
     own = {"requests": FULL, "limits": {"cpu": "1"}}
     assert qos_class(with_containers({"requests": FULL, "limits": FULL}, resources=own)) is QosClass.BURSTABLE
 
 
-def test_priority_comes_first_the_class_second_and_waiting_time_last():
+def test_order_is_priority_then_qos_class_then_waiting_time():
     firm: dict[str, Any] = {"requests": FULL, "limits": FULL}
     some: dict[str, Any] = {"requests": FULL}
     none: dict[str, Any] = {}
@@ -55,5 +55,5 @@ def test_priority_comes_first_the_class_second_and_waiting_time_last():
     assert [one[0] for one in ordered] == ["high", "early", "late", "some", "none"]
 
 
-def test_the_order_makes_no_classes():
+def test_the_sort_plugin_adds_nothing_to_the_signature():
     assert QOSSort().signature(pod("a")) == QOSSort().signature(with_containers({"requests": FULL}))

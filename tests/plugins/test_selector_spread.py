@@ -46,21 +46,21 @@ def test_without_zones_the_score_falls_with_the_pods_on_the_node():
     assert scored(plain("", "", ""), members(0, 0, 1)) == [0, 50, 100]
 
 
-def test_zones_have_two_thirds_of_the_weight():
+def test_the_zone_has_two_thirds_of_the_weight_of_the_score():
     # By node 0, 100, 50; by zone 0, 0, 50: a third of the first and two thirds of the second, rounded down.
     assert scored(plain("x", "x", "y"), members(0, 0, 2)) == [0, 33, 50]
 
 
-def test_a_node_without_a_zone_goes_by_its_own_pods_alone():
+def test_a_node_without_a_zone_is_scored_by_its_own_pods_only():
     assert scored(plain("x", "", "y"), members(0, 0, 1)) == [0, 50, 100]
 
 
-def test_equal_zones_of_different_regions_are_two():
+def test_zones_of_the_same_name_in_different_regions_differ():
     nodes = [nb.node("n0", {nb.ZONE: "x", REGION: "r"}), nb.node("n1", {nb.ZONE: "x", REGION: "s"})]
     assert scored(nodes, members(0)) == [0, 100]
 
 
-def test_the_older_labels_of_a_node_stand_before_the_newer():
+def test_the_beta_labels_of_a_node_override_the_stable_ones():
     old = {"failure-domain.beta.kubernetes.io/zone": "x"}
     nodes = [
         nb.node("n0", {nb.ZONE: "y", **old}),
@@ -70,13 +70,13 @@ def test_the_older_labels_of_a_node_stand_before_the_newer():
     assert scored(nodes, members(0)) == [0, 33, 100]
 
 
-def test_pods_that_are_being_deleted_or_elsewhere_at_home_do_not_count():
+def test_terminating_pods_and_pods_of_other_namespaces_do_not_count():
     assert scored(plain("", ""), members(0, terminating=True)) == [100, 100]
     stranger = [(nb.pod("m", {"app": "a"}, namespace="other"), 0)]
     assert scored(plain("", ""), stranger) == [100, 100]
 
 
-def test_a_pod_that_nothing_selects_scores_alike_everywhere():
+def test_a_pod_that_nothing_selects_has_equal_scores_on_all_nodes():
     assert scored(plain("x", "y"), members(0), nb.pod("w", {"app": "b"})) == [100, 100]
 
 
@@ -96,13 +96,13 @@ def test_the_selector_of_the_owner_counts():
     assert SelectorSpread().snapshot_label_keys(table.snapshot) == {"app"}
 
 
-def test_a_pod_with_constraints_of_its_own_is_left_to_pod_topology_spread():
+def test_a_pod_with_its_own_constraints_is_scored_by_pod_topology_spread_only():
     table = nb.table_of(plain("", ""), [])
     one = nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(nb.ZONE, "a")])
     assert SelectorSpread().prescore(class_of(table, one), table.all(), CycleState()).code is Code.SKIP
     assert SelectorSpread().signature(one) is None
 
 
-def test_optional_plugins_are_installed_and_off():
+def test_optional_plugins_are_installed_and_disabled():
     assert {"SelectorSpread", "QOSSort"} <= set(standard_registry().names)
     assert not {"SelectorSpread", "QOSSort"} & set(DEFAULT_PLUGINS)

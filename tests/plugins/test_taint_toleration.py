@@ -9,7 +9,7 @@ def taint(effect, key="dedicated", value="ml"):
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_an_untolerated_taint_keeps_the_pod_away_for_good(effect):
+def test_an_untolerated_taint_is_an_unresolvable_refusal(effect):
     made = table([node("plain"), node("tainted", taints=[taint(effect)])])
     assert refusals(TaintToleration(), pod(), made) == {"tainted": ("node(s) had untolerated taint(s)",)}
     assert filtered(TaintToleration(), pod(), made).unresolvable.tolist() == [False, True]
@@ -35,12 +35,12 @@ def test_a_toleration_of_another_effect_opens_nothing():
     assert list(refusals(TaintToleration(), wish, made)) == ["tainted"]
 
 
-def test_soft_taints_cost_score_and_refuse_nobody():
+def test_prefer_no_schedule_taints_lower_the_score_and_refuse_no_pod():
     soft = taint("PreferNoSchedule")
     made = table([node("none"), node("one", taints=[soft]), node("two", taints=[soft, {**soft, "key": "b"}])])
     assert refusals(TaintToleration(), pod(), made) == {}
     assert scores(TaintToleration(), pod(), made) == [100, 50, 0]
 
 
-def test_without_soft_taints_all_nodes_are_best():
+def test_nodes_without_prefer_no_schedule_taints_have_the_highest_score():
     assert scores(TaintToleration(), pod(), table([node("a"), node("b")])) == [100, 100]

@@ -40,19 +40,19 @@ def prefilter(plugin, wish, made, state):
         ({"rbd": {"monitors": ["m1", "m2"], "image": "i", "readOnly": True}}, False),
     ],
 )
-def test_two_mounts_of_one_disk(source, apart):
+def test_two_pods_may_share_a_disk_only_if_its_kind_allows_it(source, apart):
     made = table([node("a"), node("b")], {"a": [mounting("p", **source)]})
     assert refusals(VolumeRestrictions(), mounting("x", **source), made) == (
         {"a": (DISK_IN_USE,)} if apart else {}
     )
 
 
-def test_a_reader_and_a_writer_keep_apart():
+def test_a_reader_and_a_writer_of_one_disk_conflict():
     made = table([node("a")], {"a": [gce("p", read_only=True)]})
     assert list(refusals(VolumeRestrictions(), gce("x"), made)) == ["a"]
 
 
-def test_rbd_images_meet_where_they_share_a_monitor():
+def test_rbd_images_conflict_if_they_share_a_monitor():
     def image(name, *monitors):
         return mounting(name, rbd={"monitors": list(monitors), "image": "i"})
 
@@ -61,13 +61,13 @@ def test_rbd_images_meet_where_they_share_a_monitor():
     assert refusals(VolumeRestrictions(), image("x", "m3"), made) == {}
 
 
-def test_a_claim_of_one_pod_in_use_refuses_every_node_and_eviction_may_help():
+def test_a_read_write_once_pod_claim_in_use_refuses_every_node_and_eviction_may_help():
     made = table([node("a"), node("b")], {"a": [using("p")]}, claims=[ONCE])
     assert refusals(VolumeRestrictions(), using("x"), made) == {"a": (CLAIM_IN_USE,), "b": (CLAIM_IN_USE,)}
     assert not filtered(VolumeRestrictions(), using("x"), made).unresolvable.any()
 
 
-def test_a_claim_of_many_is_shared():
+def test_a_read_write_many_claim_is_shared():
     made = table([node("a")], {"a": [using("p", "many")]}, claims=[MANY])
     assert prefilter(VolumeRestrictions(), using("x", "many"), made, CycleState()).code is Code.SKIP
 
@@ -78,7 +78,7 @@ def test_a_missing_claim_is_named():
     assert status.reasons == ('persistentvolumeclaim "c0" not found',)
 
 
-def test_the_claim_is_free_when_its_user_is_taken_away():
+def test_the_claim_is_free_after_remove_pod_of_its_user():
     user = using("p")
     made = table([node("a")], {"a": [user]}, claims=[ONCE])
     plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
@@ -89,7 +89,7 @@ def test_the_claim_is_free_when_its_user_is_taken_away():
     assert not plugin.filter(class_of(made, wish), made.all(), state).feasible.any()
 
 
-def test_who_leaves_in_a_trial_frees_claims_of_that_name_in_every_namespace():
+def test_remove_pod_frees_claims_of_the_same_name_in_every_namespace():
     # plugins/volumerestrictions, `conflictingPVCRefCountForPod` compares bare names: 1.36 errs so, and we with it.
     user, stranger = using("p"), using("q")
     meta = msgspec.structs.replace(stranger.metadata, namespace="other")
@@ -103,7 +103,7 @@ def test_who_leaves_in_a_trial_frees_claims_of_that_name_in_every_namespace():
     assert not plugin.filter(class_of(made, wish), made.all(), state).feasible.any()
 
 
-def test_reserve_refuses_a_claim_that_an_equal_pod_took_since_the_prefilter():
+def test_reserve_refuses_a_claim_that_an_equal_pod_has_used_since_the_prefilter():
     made = table([node("a"), node("b")], claims=[ONCE])
     plugin, state = VolumeRestrictions(), CycleState()
     assert prefilter(plugin, using("x0"), made, state).code is Code.SKIP
@@ -113,7 +113,7 @@ def test_reserve_refuses_a_claim_that_an_equal_pod_took_since_the_prefilter():
     plugin.unreserve(using("x1"), 1, made, state)
 
 
-def test_only_one_of_equal_pods_is_admitted_where_something_cannot_be_shared():
+def test_only_one_of_equal_pods_is_admitted_if_its_volume_cannot_be_shared():
     made = table([node("a"), node("b")], claims=[ONCE])
     both, plugin = np.asarray([0, 1], np.int32), VolumeRestrictions()
 
@@ -133,7 +133,7 @@ def test_only_one_of_equal_pods_is_admitted_where_something_cannot_be_shared():
     assert admits(gce("x"), 1, 0)
 
 
-def test_rows_leave_a_claim_to_one_pod_and_a_disk_to_one_writer_a_node():
+def test_rows_allow_one_pod_for_a_claim_and_one_writer_of_a_disk_on_each_node():
     made = table([node("a"), node("b")], {"b": [gce("p")]}, claims=[ONCE])
     wishes = [using("x"), using("y"), gce("w"), gce("r", read_only=True)]
     batch = CandidateSet([Candidate(at, class_of(made, one), at, 2, True) for at, one in enumerate(wishes)])

@@ -36,12 +36,12 @@ def test_a_volumes_beta_label_is_compared_with_the_nodes_own_or_else_with_its_su
     assert list(refusals(VolumeZone(), claiming("x", "c"), made)) == ["c"]
 
 
-def test_a_label_with_an_empty_part_says_nothing():
+def test_a_zone_label_with_an_empty_part_is_ignored():
     made = stored([node("a", labels={ZONE: "a"})], claim("c", "v"), volume("v", labels={ZONE: "z__"}))
     assert prefilter(claiming("x", "c"), made).code is Code.SKIP
 
 
-def test_pods_without_claims_and_claims_that_wait_are_skipped():
+def test_pods_without_claims_and_claims_that_wait_for_a_node_are_skipped():
     made = stored([node("a")], claim("c"), storage_class())
     assert prefilter(pod(), made).code is Code.SKIP
     assert prefilter(claiming("x", "c"), made).code is Code.SKIP
@@ -61,7 +61,7 @@ def test_pods_without_claims_and_claims_that_wait_are_skipped():
         ([claim("c"), storage_class(volumeBindingMode="Immediate")], "PersistentVolume had no name"),
     ],
 )
-def test_a_claim_without_a_volume_to_come_is_refused_everywhere(objects, reason):
+def test_a_claim_that_will_have_no_volume_is_refused_on_every_node(objects, reason):
     status = prefilter(claiming("x", "c"), stored([node("a")], *objects))
     assert (status.code, status.reasons) == (Code.UNRESOLVABLE, (reason,))
 

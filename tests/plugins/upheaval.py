@@ -1,4 +1,4 @@
-"""A cluster in which anything may change at random: objects come, go and get new versions, told as events."""
+"""A cluster in which anything may change at random: objects are added, deleted and updated, each with its event."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -96,7 +96,7 @@ def test_a_pod_whose_owner_is_known_joins_its_gang(world):
     assert world.group().metadata.creation_timestamp == "2026-01-01T00:00:00Z"
 
 
-def test_a_pod_that_comes_before_its_owner_is_held_until_the_owner_has_spoken(world):
+def test_a_pod_added_before_its_owner_is_held_until_the_owner_is_known(world):
     world.pod(owned_by=job(4))
     held, _ = world.of()
     assert held
@@ -123,7 +123,7 @@ def test_a_pod_of_a_jobs_jobset_is_never_a_member_of_the_job(world):
     assert len(world.all_groups) == 1
 
 
-def test_owners_that_make_no_gang_leave_it_to_those_below(world):
+def test_owners_without_a_gang_leave_the_gang_to_their_children(world):
     whole = owner("RayJob", clusterSelector={"there": "yes"})
     part = job(3, owned_by=whole)
     world.own(whole, part)
@@ -171,7 +171,7 @@ def test_pods_of_deployments_and_of_other_schedulers_are_left_alone(world):
     assert world.all_groups == []
 
 
-def test_what_a_user_says_counts(world):
+def test_labels_set_by_a_user_take_precedence(world):
     world.own(job(4))
     world.pod(owned_by=job(4), labels={POD_GROUP_LABEL: "mine"})
     assert world.of() == ("mine", None)
@@ -190,7 +190,7 @@ def test_scaling_an_owner_changes_its_pod_group(world):
     assert world.group().min_member == 1
 
 
-def test_a_suspended_owner_calls_for_no_gang_and_a_resumed_one_does_again(world):
+def test_a_suspended_owner_has_no_gang_and_a_resumed_one_has_it_again(world):
     world.own(job(4))
     world.pod(owned_by=job(4))
     world.own(job(4, suspend=True))
@@ -200,7 +200,7 @@ def test_a_suspended_owner_calls_for_no_gang_and_a_resumed_one_does_again(world)
     assert world.group().min_member == 5
 
 
-def test_an_owner_that_shrinks_to_one_pod_leaves_it_alone_whatever_label_it_got(world):
+def test_the_last_pod_of_a_shrunk_owner_is_a_single_pod_whatever_its_label(world):
     world.own(job(2))
     world.pod(owned_by=job(2))
     name, _ = world.of()
@@ -218,7 +218,7 @@ def test_a_gang_goes_with_its_owner_and_its_pods_are_held(world):
     assert world.of()[0].startswith("job-train-")
 
 
-def test_an_assumed_pod_stays_where_it_is_when_its_owner_speaks_late(world):
+def test_an_assumed_pod_keeps_its_node_when_its_owner_is_added_later(world):
     world.cache.put(msgspec.convert({"metadata": {"name": "n"}}, KIND_BY_GROUP_AND_NAME["", "Node"].type))
     world.pod(owned_by=job(4))
     assert world.cache.assume("team/train-0", "n", 0.0)
@@ -227,7 +227,7 @@ def test_an_assumed_pod_stays_where_it_is_when_its_owner_speaks_late(world):
     assert world.group().min_member == 4
 
 
-def test_labels_are_wanting_until_the_api_shows_them(world):
+def test_labels_are_missing_until_the_api_server_has_them(world):
     world.own(pytorch())
     role = {"training.kubeflow.org/replica-type": "worker"}
     world.pod(owned_by=pytorch(), labels=role)
@@ -237,7 +237,7 @@ def test_labels_are_wanting_until_the_api_shows_them(world):
     assert world.grouper.members.labels == {}
 
 
-def test_the_copy_in_the_api_lends_its_uid_and_never_its_spec(world):
+def test_the_written_copy_of_a_pod_group_provides_its_uid_and_not_its_spec(world):
     world.own(job(4))
     world.pod(owned_by=job(4))
     name, _ = world.of()
@@ -253,7 +253,7 @@ def test_the_copy_in_the_api_lends_its_uid_and_never_its_spec(world):
     assert (world.group().min_member, world.group().metadata.uid) == (4, "")
 
 
-def test_where_others_define_a_gang_of_the_same_name_ours_counts(world):
+def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_scheduler(world):
     from batchsched.podgrouper.groups import GroupSink
 
     theirs = PodGroup.model_validate(

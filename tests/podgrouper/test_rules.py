@@ -75,7 +75,7 @@ def test_an_owner_of_one_pod_at_a_time_or_of_none_has_no_gang(one):
     assert grouped(one) is None
 
 
-def test_one_pod_is_a_gang_when_its_owner_asks_for_something():
+def test_one_pod_is_a_gang_if_its_owner_has_scheduling_annotations():
     found = grouped(job(annotations={QUEUE: "research"}))
     assert (found.spec.min_member, found.spec.queue) == (1, "research")
 
@@ -162,7 +162,7 @@ def test_a_stateful_set_that_starts_its_pods_together_is_a_gang():
     assert needs(owner("StatefulSet", replicas=3, podManagementPolicy="Parallel")) == (3, {})
 
 
-def test_annotations_come_before_labels_and_before_what_pods_say():
+def test_annotations_override_labels_and_the_fields_of_pods():
     asked = {"template": {"metadata": {"labels": {QUEUE: "of-pods"}}}}
     assert grouped(owner("Job", parallelism=2, **asked)).spec.queue == "of-pods"
     assert grouped(owner("Job", parallelism=2, labels={QUEUE: "a"}, **asked)).spec.queue == "a"
@@ -182,13 +182,13 @@ def test_an_owner_may_ask_for_a_topology_and_a_priority():
     assert (found.topology.preferred, found.priority_class_name) == ("rack", "high")
 
 
-def test_a_minimum_that_is_none_is_told_and_passed_over():
+def test_an_invalid_minimum_is_reported_and_ignored():
     found = grouped(job(4, annotations={MIN_MEMBER: "most"}))
     assert found.spec.min_member == 4
     assert "min-member: expected a whole number" in found.problem
 
 
-def test_what_no_pod_group_may_say_is_told_and_the_gang_still_has_its_minimum():
+def test_invalid_pod_group_fields_are_reported_and_the_gang_keeps_its_minimum():
     found = grouped(job(4, annotations={QUEUE: "q" * 300}))
     assert found.spec.min_member == 4
     assert found.problem.startswith("queue:")
@@ -251,7 +251,7 @@ def test_no_gang_needs_more_pods_than_its_owner_makes(one, least):
 
 @pytest.mark.properties
 @given(kind=st.sampled_from(OWNERS), spec=ANYTHING, status=ANYTHING, replaced=ANYTHING)
-def test_owners_that_are_nonsense_are_no_gangs_or_gangs_but_never_an_error(kind, spec, status, replaced):
+def test_invalid_owners_never_cause_an_error(kind, spec, status, replaced):
     derive_gang(kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status})
     fields = ("replicatedJobs", "tfReplicaSpecs", "leaderWorkerTemplate", "headGroupSpec", "completions")
     derive_gang(kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)})

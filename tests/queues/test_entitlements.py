@@ -1,4 +1,4 @@
-"""What holds of entitlements whatever the policy."""
+"""Properties of entitlements under every policy."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ EVERY = sorted({*registered_policies(), *POLICIES})
 
 @pytest.mark.parametrize("name", EVERY)
 @given(shares=trees())
-def test_fair_shares_lie_between_floor_and_ceiling_and_within_the_parents(name, shares):
+def test_fair_shares_are_between_floor_and_ceiling_and_within_that_of_the_parent(name, shares):
     found = case(shares, make_sharing_policy(name, {}))
     entitled = found.entitled
     assert (entitled.floor[1:] <= entitled.fair[1:]).all()
@@ -37,7 +37,7 @@ def test_fair_shares_lie_between_floor_and_ceiling_and_within_the_parents(name, 
 
 @pytest.mark.parametrize("name", EVERY)
 @given(shares=trees())
-def test_guarantee_that_is_wanted_is_in_the_fair_share(name, shares):
+def test_fair_share_covers_the_requested_part_of_the_guarantee(name, shares):
     found = case(shares, make_sharing_policy(name, {}))
     leaves = np.array([row not in shares.parent for row in range(len(shares))])
     wanted = np.minimum(found.entitled.guarantee, shares.request)[leaves]
@@ -46,7 +46,7 @@ def test_guarantee_that_is_wanted_is_in_the_fair_share(name, shares):
 
 @pytest.mark.parametrize("name", EVERY)
 @given(shares=trees())
-def test_entitlements_repeat_and_change_nothing_they_are_given(name, shares):
+def test_entitlements_are_deterministic_and_leave_their_input_unchanged(name, shares):
     before = [getattr(shares, one).copy() for one in ("guarantee", "usage", "request", "history", "limit")]
     first, second = (
         case(shares, make_sharing_policy(name, {})).entitled,
@@ -59,7 +59,7 @@ def test_entitlements_repeat_and_change_nothing_they_are_given(name, shares):
 
 @pytest.mark.parametrize("name", ["drf", "dominant-share", "max-min", "priority"])
 @given(shares=trees())
-def test_nothing_that_somebody_could_use_is_left_undivided(name, shares):
+def test_no_resource_that_a_queue_could_use_stays_undivided(name, shares):
     found = case(shares, make_sharing_policy(name, {}))
     for parent in found.parents():
         children = np.flatnonzero(shares.parent == parent)
@@ -69,7 +69,7 @@ def test_nothing_that_somebody_could_use_is_left_undivided(name, shares):
         assert (np.minimum(left, unmet) <= len(children)).all()
 
 
-def test_guarantees_above_what_the_parent_has_are_scaled():
+def test_guarantees_above_that_of_the_parent_are_scaled_down():
     queues = (
         queue("org", guarantee={"cpu": "6"}),
         *(queue(name, parent="org", guarantee={"cpu": "4"}) for name in ("a", "b", "c")),
@@ -80,7 +80,7 @@ def test_guarantees_above_what_the_parent_has_are_scaled():
     assert [rows[name] for name in ("org", "a", "b", "c")] == [[6000], [2000], [2000], [2000]]
 
 
-def test_unused_guarantee_is_lent_and_what_is_not_lent_is_kept():
+def test_unused_guarantee_is_lent_up_to_the_lending_limit():
     def fair(**settings):
         a = queue("a", guarantee={"cpu": "6"}, **settings)
         shares = shares_of((a, queue("b")), cluster(cpu=10_000), waits={"a": [1000], "b": [10_000]})
@@ -91,7 +91,7 @@ def test_unused_guarantee_is_lent_and_what_is_not_lent_is_kept():
     assert fair(lendingLimit={"cpu": "0"})["b"] == [4000]
 
 
-def test_child_that_does_not_lend_keeps_its_guarantee_under_a_parent_that_lends_all():
+def test_lending_limit_of_a_child_holds_under_a_parent_without_one():
     queues = (
         queue("org", guarantee={"cpu": "6"}),
         queue("a", parent="org", guarantee={"cpu": "6"}, lendingLimit={"cpu": "1"}),
@@ -113,7 +113,7 @@ def test_limit_of_a_parent_bounds_its_children_together():
     assert divided(shares) == {"a": [3000], "b": [1000], "default": [0], "org": [4000]}
 
 
-def test_own_pod_groups_of_a_queue_with_children_share_with_them():
+def test_pod_groups_of_a_parent_queue_share_with_its_children():
     queues = (queue("org"), queue("a", parent="org"))
     shares = shares_of(queues, cluster(cpu=10_000), waits={"org": [9000], "a": [9000]})
     assert shares.names == ("", "default", "org", "a", "org/")
@@ -129,7 +129,7 @@ def reaches(*queues, cpu):
     return {name: lendable[row].tolist() for row, name in enumerate(shares.names)}
 
 
-def test_children_reach_what_their_parent_does_not_lend_and_all_that_others_lend():
+def test_children_may_use_what_their_parent_withholds_and_what_other_queues_lend():
     org = queue("org", guarantee={"cpu": "6"}, lendingLimit={"cpu": "2"})
     team = queue("team", parent="org", guarantee={"cpu": "1"})
     found = reaches(org, team, queue("peer", guarantee={"cpu": "3"}), cpu=10_000)
@@ -138,7 +138,7 @@ def test_children_reach_what_their_parent_does_not_lend_and_all_that_others_lend
     assert found["team"] == found["org"]
 
 
-def test_borrowing_limit_and_limit_of_a_parent_bound_what_its_children_reach():
+def test_borrowing_limit_and_limit_of_a_parent_bound_what_its_children_may_use():
     peer = queue("peer", guarantee={"cpu": "3"})
     for settings, reach in (({"borrowingLimit": {"cpu": "1"}}, 7000), ({"limit": {"cpu": "8"}}, 8000)):
         org = queue("org", guarantee={"cpu": "6"}, **settings)

@@ -24,7 +24,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize("policy, expected", TABLE, ids=[name for name, _ in TABLE])
-def test_fair_shares_are_those_of_the_table(policy, expected):
+def test_fair_shares_equal_the_table_of_the_documentation(policy, expected):
     shares = shares_of(
         QUEUES,
         cluster(gpu=96),

@@ -33,7 +33,7 @@ def test_every_policy_is_found_by_its_name(name):
     assert make_gang_order(name, {}).name == name
 
 
-def test_name_that_nobody_registered_is_answered_with_those_that_are():
+def test_unknown_name_is_refused_with_the_registered_names():
     with pytest.raises(InvalidInput) as caught:
         make_gang_order("lottery", {})
     assert str(caught.value) == (
@@ -96,7 +96,7 @@ FORMULAS = [
 
 @pytest.mark.parametrize("policy, formula", FORMULAS, ids=lambda one: getattr(one, "name", ""))
 @given(gangs=GANGS)
-def test_key_is_the_formula(policy, formula, gangs):
+def test_key_equals_the_formula_of_the_policy(policy, formula, gangs):
     keys = policy.key(columns(*gangs), NOW)
     assert keys.tolist() == pytest.approx([formula(one) for one in gangs], rel=1e-12)
 
@@ -111,7 +111,7 @@ def test_priority_orders_by_priority_then_creation_then_arrival(gangs):
     )
 
 
-def test_priorities_near_each_other_far_from_zero_are_told_apart():
+def test_large_priorities_that_differ_by_one_are_distinguished():
     gangs = [{"priority": 2_000_000_000, "created": 5.0}, {"priority": 2_000_000_001, "created": 9.0}]
     assert order(PriorityOrder(), columns(*gangs), NOW).tolist() == [1, 0]
 
@@ -122,7 +122,7 @@ def test_gang_without_an_estimate_counts_as_one_of_an_hour():
     assert order(SjfOrder(), columns(*gangs), NOW).tolist() == [1, 0, 2]
 
 
-def test_estimate_of_zero_divides_nothing_by_zero():
+def test_estimate_of_zero_counts_as_one_second():
     keys = Wfp3Order().key(columns({"estimate": 0.0}), 10.0)
     assert keys.tolist() == [pytest.approx(-100.0)]
 
@@ -134,7 +134,7 @@ def test_equal_gangs_keep_the_order_of_arrival(policy):
 
 
 @pytest.mark.parametrize("policy", [one for one, _ in FORMULAS] + [PriorityOrder()], ids=lambda one: one.name)
-def test_nobody_waiting_is_no_order(policy):
+def test_order_of_no_gangs_is_empty(policy):
     assert order(policy, columns(), NOW).tolist() == []
 
 
@@ -161,7 +161,7 @@ def reference(one, args: HeadroomArgs) -> tuple[bool, float, float]:
 
 
 @given(gangs=GANGS, args=ARGS)
-def test_order_and_room_are_those_of_the_definition(gangs, args):
+def test_headroom_keys_and_room_follow_their_definition(gangs, args):
     for at, one in enumerate(gangs):
         one["arrival"] = at
     made, expected = columns(*gangs), [reference(one, args) for one in gangs]
@@ -179,32 +179,32 @@ def test_order_and_room_are_those_of_the_definition(gangs, args):
     assert order(policy, made, NOW).tolist()[: len(front)] == front
 
 
-def test_without_headroom_ageing_and_limit_it_is_smallest_area_first():
+def test_headroom_without_ageing_share_and_age_limit_orders_by_smallest_area():
     policy = HeadroomOrder(HeadroomArgs(ageing=0, share=0, age_limit_seconds=1e9))
     gangs = columns({"estimate": 50.0, "share": 0.5}, {"estimate": 100.0, "share": 0.1})
     assert policy.key(gangs, NOW).tolist() == pytest.approx([25.0, 10.0])
     assert policy.required_free_share(gangs, NOW).tolist() == [0.0, 0.0]
 
 
-def test_patience_ends_where_the_slowdown_is_one_more_than_it():
+def test_headroom_shrinks_to_zero_when_the_slowdown_exceeds_patience_by_one():
     policy = HeadroomOrder()
     run = 7200.0
     gangs = columns(*({"estimate": run, "created": NOW - wait * run} for wait in (0, 5, 10, 11)))
     assert policy.required_free_share(gangs, NOW).tolist() == pytest.approx([0.125, 0.0625, 0.0, 0.0])
 
 
-def test_short_gangs_need_no_room_and_an_hour_is_still_short():
+def test_gangs_of_up_to_one_hour_need_no_headroom():
     gangs = columns({"estimate": 3600.0, "created": NOW}, {"estimate": 3601.0, "created": NOW})
     assert HeadroomOrder().required_free_share(gangs, NOW).tolist() == pytest.approx([0.0, 0.125])
 
 
-def test_it_wants_room_that_is_free_within_its_horizon():
+def test_headroom_policy_has_the_configured_horizon():
     policy = HeadroomOrder(HeadroomArgs(horizon_seconds=60))
     assert isinstance(policy, HorizonPolicy)
     assert policy.horizon == 60
 
 
 @pytest.mark.parametrize("wrong", [{"share": 1.0}, {"share": -0.1}, {"patience": 0}, {"age": 3}])
-def test_arguments_that_make_no_sense_are_refused(wrong):
+def test_invalid_arguments_are_refused(wrong):
     with pytest.raises(ValidationError):
         HeadroomArgs.model_validate(wrong)

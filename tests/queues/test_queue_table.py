@@ -17,7 +17,7 @@ TREE = (
 SIZE = cluster(cpu=10_000, gpu=8)
 
 
-def test_rows_stand_level_by_level_and_siblings_by_name():
+def test_rows_are_sorted_by_level_and_siblings_by_name():
     shares = shares_of(TREE, SIZE)
     assert shares.names == ("", "default", "free", "org", "other", "team")
     assert shares.parent.tolist() == [-1, 0, 0, 0, 3, 3]
@@ -36,13 +36,13 @@ def test_settings_are_in_base_units_and_unlimited_where_unset():
     assert (shares.weight[team], shares.priority[team]) == (3.0, 7)
 
 
-def test_guarantee_of_a_queue_that_states_none_is_that_of_its_children():
+def test_unstated_guarantee_is_the_sum_of_those_of_the_children():
     shares = shares_of(TREE, SIZE)
     assert shares.guarantee[shares.own_row("org")].tolist() == [6000, 3]
     assert shares.guarantee[0].tolist() == [6000, 3]
 
 
-def test_use_and_requests_add_up_as_far_as_limits_allow():
+def test_usage_and_requests_are_summed_up_to_the_limits():
     shares = shares_of(
         TREE, SIZE, {"team": [1000, 1]}, {"team": [5000, 1], "other": [500, 0]}, {"team": [3, 0]}
     )
@@ -57,11 +57,11 @@ def test_queue_with_children_and_pods_of_its_own_has_a_row_for_them():
     assert shares.own_row("org") == 6
     assert shares.usage[[0, 3, 6]].tolist() == [[1000, 0]] * 3
     with pytest.raises(KeyError):
-        shares.own_row("nobody")
+        shares.own_row("missing")
 
 
-def test_queue_nobody_made_is_passed_over_and_default_is_there():
-    shares = shares_of((), SIZE, {"nobody": [1, 1], "default": [5, 0]})
+def test_queue_without_an_object_is_ignored_and_default_always_has_a_row():
+    shares = shares_of((), SIZE, {"missing": [1, 1], "default": [5, 0]})
     assert shares.names == ("", "default")
     assert shares.usage.tolist() == [[5, 0], [5, 0]]
 
@@ -75,7 +75,7 @@ def test_policy_of_a_queue_is_its_own_or_its_parents():
     assert chosen[""] is default
 
 
-def test_usage_can_be_stated_anew_and_leaves_the_first_as_it_was():
+def test_with_usage_returns_a_copy_and_leaves_the_original_unchanged():
     shares = shares_of(TREE, SIZE)
     other = shares.with_usage(shares.usage + 1)
     assert not shares.usage.any()

@@ -1,4 +1,4 @@
-"""What does not fit in queues is named, with what to do about it."""
+"""Invalid settings of queues are reported with a remedy."""
 
 from batchsched.queues.tree import QueueTree, invalid_settings
 from tests.queues.sharing.trees import queue
@@ -6,7 +6,7 @@ from tests.queues.sharing.trees import queue
 KNOWN = ("cpu", "memory", "nvidia.com/gpu")
 
 
-def test_guarantees_above_the_parents_are_named_with_who_states_them():
+def test_guarantees_above_that_of_the_parent_are_reported_with_each_child():
     tree = QueueTree(
         (
             queue("org", guarantee={"nvidia.com/gpu": "8"}),
@@ -22,14 +22,14 @@ def test_guarantees_above_the_parents_are_named_with_who_states_them():
     )
 
 
-def test_parent_without_a_guarantee_has_that_of_its_children_up_to_its_limit():
+def test_guarantees_of_children_may_not_exceed_the_limit_of_a_parent_without_a_guarantee():
     tree = QueueTree((queue("org", limit={"cpu": "4"}), queue("a", parent="org", guarantee={"cpu": "3"})))
     assert invalid_settings(tree, KNOWN) == ()
     tree = QueueTree((queue("org", limit={"cpu": "2"}), queue("a", parent="org", guarantee={"cpu": "3"})))
     assert [one.field for one in invalid_settings(tree, KNOWN)] == ["spec.limit.cpu"]
 
 
-def test_resource_that_nobody_offers_is_named_with_the_nearest_there_is():
+def test_resource_that_no_node_offers_is_reported_with_the_nearest_name():
     tree = QueueTree((queue("a", limit={"nvidia.com/gpus": "8", "cpu": "1"}, userLimits={"memroy": "1Gi"}),))
     found = invalid_settings(tree, KNOWN)
     assert [(one.field, one.message) for one in found] == [
@@ -41,5 +41,5 @@ def test_resource_that_nobody_offers_is_named_with_the_nearest_there_is():
     ]
 
 
-def test_of_a_cluster_without_nodes_nobody_can_tell_what_it_offers():
+def test_resources_are_not_checked_in_a_cluster_without_nodes():
     assert invalid_settings(QueueTree((queue("a", limit={"nvidia.com/gpu": "8"}),)), ()) == ()

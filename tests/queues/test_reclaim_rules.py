@@ -1,4 +1,4 @@
-"""Who may take from whom, whatever the policy."""
+"""Reclaim between queues, under every policy."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ EVERY = sorted({*registered_policies(), *POLICIES})
 
 
 def wishes(found: Case, seed: int) -> list[ReclaimRequest]:
-    """A dozen wishes among the leaves, what is lost always being something that runs there."""
+    """Twelve reclaim requests between leaf queues; each victim loses a part of its usage."""
     chance = np.random.default_rng(seed)
     shares = found.shares
     leaves = [row for row in range(1, len(shares)) if row not in shares.parent]
@@ -31,7 +31,7 @@ def wishes(found: Case, seed: int) -> list[ReclaimRequest]:
 
 
 def after(shares, wish: ReclaimRequest):
-    """The tree when the victim went and the reclaimer came."""
+    """The table after the victim is evicted and the reclaiming gang is placed."""
     usage = shares.usage.copy()
     usage[shares.ancestors(wish.victim)] -= wish.loses
     usage[shares.ancestors(wish.reclaimer)] += wish.gains
@@ -66,7 +66,7 @@ def test_guarantee_is_never_reclaimed(name, shares, seed):
                 continue
             usage, guarantee = shares.usage[row], found.entitled.guarantee[row]
             assert ((usage > guarantee) & touched).any()
-            # Beyond its own guarantee nobody may push another below one.
+            # A queue above its own guarantee may not push another queue below its guarantee.
             fell = (usage >= guarantee) & (usage - wish.loses < guarantee) & touched
             assert inside or not fell.any()
 
@@ -98,7 +98,7 @@ def test_two_queues_never_evict_each_other_in_turn(name, shares, seed):
 
 @pytest.mark.parametrize("name", EVERY)
 @given(shares=trees(), seed=SEEDS)
-def test_nobody_takes_from_itself_nor_what_it_does_not_want(name, shares, seed):
+def test_a_queue_reclaims_neither_from_itself_nor_without_a_gain(name, shares, seed):
     found = case(shares, make_sharing_policy(name, {}))
     for wish in wishes(found, seed):
         itself = ReclaimRequest(wish.victim, wish.victim, wish.gains, wish.loses)
@@ -109,7 +109,7 @@ def test_nobody_takes_from_itself_nor_what_it_does_not_want(name, shares, seed):
 
 @pytest.mark.parametrize("name", EVERY)
 @given(shares=trees(), seed=SEEDS)
-def test_final_set_of_one_victim_is_fair_when_the_victim_is(name, shares, seed):
+def test_a_set_of_one_victim_is_permitted_exactly_when_the_victim_is(name, shares, seed):
     found = case(shares, make_sharing_policy(name, {}))
     for wish in wishes(found, seed):
         alone = may_reclaim(shares, found.entitled, found.policies, wish)
@@ -118,7 +118,7 @@ def test_final_set_of_one_victim_is_fair_when_the_victim_is(name, shares, seed):
         )
 
 
-def test_second_victim_is_compared_with_what_the_first_left():
+def test_second_victim_is_judged_after_the_first_is_removed():
     shares = shares_of((queue("a"), queue("b")), cluster(gpu=8), {"b": [8]}, {"a": [8]})
     found = case(shares, make_sharing_policy("drf", {}))
     a, b, half = shares.own_row("a"), shares.own_row("b"), np.array([4])
@@ -126,7 +126,7 @@ def test_second_victim_is_compared_with_what_the_first_left():
     assert not all_permitted(shares, found.entitled, found.policies, a, half, [(b, half), (b, half)])
 
 
-def test_team_within_its_guarantee_wins_it_back_for_a_member_that_has_none():
+def test_child_without_a_guarantee_reclaims_within_the_guarantee_of_its_parent():
     queues = (
         queue("red", guarantee={"nvidia.com/gpu": "4"}),
         queue("r1", parent="red"),

@@ -20,7 +20,7 @@ def test_ancestry_goes_from_a_queue_to_its_root():
     assert tree.ancestry("other") == ("other",)
 
 
-def test_default_exists_without_being_made_and_nobody_else_does():
+def test_only_the_default_queue_exists_without_an_object():
     tree = QueueTree(())
     assert "default" in tree
     assert "team" not in tree
@@ -28,12 +28,12 @@ def test_default_exists_without_being_made_and_nobody_else_does():
     assert tree.limits() == ()
 
 
-def test_default_that_was_made_has_the_place_it_was_given():
+def test_created_default_queue_has_its_stated_parent():
     tree = QueueTree((*TREE, queue("default", parent="team")))
     assert tree.ancestry("default") == ("default", "team", "org")
 
 
-def test_limits_are_those_of_queues_that_limit_anything_by_name_and_in_base_units():
+def test_limits_are_sorted_by_queue_name_and_in_base_units():
     found = QueueTree(TREE).limits()
     assert [limit.name for limit in found] == ["org", "other", "team"]
     assert found[0].resources == {"cpu": 4000, "nvidia.com/gpu": 8}
@@ -47,7 +47,7 @@ def test_missing_parent_names_the_queue_and_the_field():
     assert str(caught.value) == "Queue team: spec.parent: no queue is named 'org'"
 
 
-def test_cycle_is_no_tree():
+def test_cycle_of_queues_is_refused():
     ring = (queue("a", parent="b"), queue("b", parent="c"), queue("c", parent="a"), queue("d", parent="a"))
     assert cycles(ring) == (("a", "b", "c"),)
     with pytest.raises(InvalidInput, match="the queues form a cycle"):

@@ -16,11 +16,11 @@ from batchsched.queues.usage_history import (
 WEEK = 7 * 86400.0
 
 
-def test_after_one_half_life_of_rest_half_is_left():
+def test_usage_of_an_idle_queue_halves_in_one_half_life():
     assert decayed({"a": {"cpu": 8.0}}, {}, WEEK, WEEK) == {"a": {"cpu": 4.0}}
 
 
-def test_queue_that_always_uses_the_same_has_used_that():
+def test_decayed_usage_converges_to_a_constant_usage():
     usage: dict[str, dict[str, float]] = {}
     for _ in range(400):
         usage = decayed(usage, {"a": {"cpu": 1000}}, WEEK / 10, WEEK)
@@ -33,7 +33,7 @@ def test_queue_that_always_uses_the_same_has_used_that():
     first=st.floats(0, 1e6),
     second=st.floats(0, 1e6),
 )
-def test_two_samples_of_one_usage_come_to_the_same_as_one(past, now, first, second):
+def test_two_samples_of_equal_usage_equal_one_longer_sample(past, now, first, second):
     once = decayed({"a": {"cpu": past}}, {"a": {"cpu": now}}, first + second, 3600.0)
     twice = decayed({"a": {"cpu": past}}, {"a": {"cpu": now}}, first, 3600.0)
     twice = decayed(twice, {"a": {"cpu": now}}, second, 3600.0)
@@ -41,17 +41,17 @@ def test_two_samples_of_one_usage_come_to_the_same_as_one(past, now, first, seco
     assert found[0] == pytest.approx(found[1], rel=1e-9, abs=1e-5)
 
 
-def test_no_time_changes_nothing_and_no_half_life_remembers_nothing():
+def test_zero_seconds_change_nothing_and_a_zero_half_life_keeps_no_past_usage():
     assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 0.0, WEEK) == {"a": {"cpu": 3.0}}
     assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 1.0, 0.0) == {"a": {"cpu": 9.0}}
     assert remaining_factor(-5.0, WEEK) == 1.0
 
 
-def test_what_is_next_to_nothing_is_forgotten():
+def test_negligible_usage_is_dropped():
     assert decayed({"a": {"cpu": 1.0}, "b": {"cpu": 1e9}}, {}, 30 * 3600.0, 3600.0).keys() == {"b"}
 
 
-def test_past_counts_what_was_held_from_session_to_session():
+def test_usage_held_between_sessions_is_counted():
     past = UsageHistory({}, 3600.0)
     assert past.advance(0.0, {}) == {}
     past.hold({"a": {"cpu": 1000}})
@@ -59,7 +59,7 @@ def test_past_counts_what_was_held_from_session_to_session():
     assert past.advance(3600.0, {})["a"]["cpu"] == pytest.approx(500)
 
 
-def test_what_is_gone_at_the_next_session_counts_for_no_longer_than_nobody_looks():
+def test_usage_that_has_ended_counts_for_at_most_the_maximum_unobserved_time():
     past = UsageHistory({}, 3600.0)
     past.advance(0.0, {})
     past.hold({"a": {"cpu": 1000}})
@@ -72,14 +72,14 @@ def test_what_is_gone_at_the_next_session_counts_for_no_longer_than_nobody_looks
     assert soon == pytest.approx(1000 * (1 - 0.5 ** (MAX_UNOBSERVED_SECONDS / 3600)))
 
 
-def test_past_goes_on_from_what_it_was_told_and_never_back():
+def test_history_continues_from_the_given_usage_and_ignores_time_that_goes_back():
     past = UsageHistory({"a": {"cpu": 8.0}}, 3600.0)
     assert past.advance(5000.0, {})["a"]["cpu"] == 8.0
     assert past.advance(4000.0, {})["a"]["cpu"] == 8.0
     assert past.advance(5000.0 + 3600.0, {})["a"]["cpu"] == pytest.approx(4.0)
 
 
-def test_usage_is_listed_as_snapshots_keep_it():
+def test_usage_is_converted_to_snapshot_entries_and_back():
     usage = {"b": {"cpu": 1.5}, "a": {"memory": 2.0, "cpu": 1.0}}
     assert [(one.queue, one.resource) for one in usage_entries(usage)] == [
         ("a", "cpu"),
@@ -89,7 +89,7 @@ def test_usage_is_listed_as_snapshots_keep_it():
     assert by_queue(usage_entries(usage)) == usage
 
 
-def test_past_that_is_taken_over_goes_on_with_another_half_life():
+def test_copied_history_continues_with_another_half_life():
     past = UsageHistory({"a": {"cpu": 8.0}}, 3600.0)
     past.advance(0.0, {})
     past.hold({"b": {"cpu": 100}})

@@ -24,7 +24,7 @@ class Counting(NoExtenders):
         return Reply(str(self.count))
 
 
-def test_what_was_heard_is_heard_again_in_order_and_nobody_is_asked():
+def test_recorded_answers_are_returned_in_order_without_calls():
     first = Transcript(port=Counting())
     heard = [first.ask(HERE, "filter", question).body for question in (b"a", b"b", b"a")]
     again = Transcript(first.calls)
@@ -32,7 +32,7 @@ def test_what_was_heard_is_heard_again_in_order_and_nobody_is_asked():
     assert again.calls == first.calls
 
 
-def test_other_question_verb_or_extender_has_no_answer():
+def test_another_request_verb_or_extender_has_no_recorded_answer():
     heard = Transcript(port=Counting())
     heard.ask(HERE, "filter", b"a")
     for endpoint, verb, question in (
@@ -43,7 +43,7 @@ def test_other_question_verb_or_extender_has_no_answer():
         assert Transcript(heard.calls).ask(endpoint, verb, question) == Reply(fault=NOT_RECORDED)
 
 
-def test_session_that_is_decided_again_asks_only_what_is_new():
+def test_repeated_session_calls_extenders_only_for_new_requests():
     port = Counting()
     first = Transcript(port=port)
     first.ask(HERE, "filter", b"a")

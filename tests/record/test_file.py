@@ -47,7 +47,7 @@ def test_session_survives_its_file(tmp_path_factory, snapshot, now, seed):
     assert read(path) == kept
 
 
-def test_held_gangs_who_rests_and_set_aside_objects_are_kept(tmp_path):
+def test_held_gangs_resting_gangs_and_set_aside_objects_are_kept(tmp_path):
     aside = SetAside(file="f", object="Pod a/p", field="spec", message="m")
     usage = (QueueUsage("team", "cpu", 1234.5),)
     kept = record(
@@ -127,7 +127,7 @@ def assigned(**nodes):
     return tuple(Assignment(namespace="a", pod=pod, node=node) for pod, node in nodes.items())
 
 
-def test_equal_decisions_do_not_differ_whatever_the_clock_said():
+def test_equal_decisions_do_not_differ_whatever_their_timings():
     slow = Decision(assignments=assigned(p="n"), solver=SolverAccount(seconds=9.0, stages={"cpsat": 8.0}))
     assert differences(slow, replace(slow, solver=SolverAccount())) == ()
 

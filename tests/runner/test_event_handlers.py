@@ -105,7 +105,7 @@ def test_text_that_is_not_json_is_set_aside():
 
 
 @pytest.mark.parametrize("number", range(len(FOREIGN)))
-def test_pod_group_of_another_scheduler_that_cannot_be_read_any_more_counts_as_gone(number):
+def test_pod_group_of_another_scheduler_that_becomes_invalid_is_removed(number):
     kind, seen = FOREIGN[number], []
 
     class Store:

@@ -131,7 +131,7 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, pluginDeadlineSeconds=DEADLINE)
     runner = SessionRunner(chosen)
     following = Session(SNAPSHOT, chosen, REGISTRY.pipeline(chosen, runner.outside))
-    following.decide(NOW, 0, frozenset())  # as in an earlier session, whose calls are numbered apart
+    following.decide(NOW, 0, frozenset())  # as in an earlier session, with its own numbering of calls
     taking_part = frozenset(identity_of(pod) for pod in SNAPSHOT.pods)
     decision = runner.run(lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0))
     assert runner.hung

@@ -28,7 +28,7 @@ async def test_gang_is_bound_completely_or_not_at_all():
     assert [one.pod_group for one in town.decisions[-1].refusals] == ["team/gpt"]
 
 
-async def test_gang_that_nothing_can_have_helped_rests():
+async def test_gang_rests_if_no_event_can_have_helped_it():
     town = Town(cluster(nodes(1, gpu=1), gang("gpt", 2)))
     await town.turns(5)
     assert len(town.decisions) == 1
@@ -124,7 +124,7 @@ async def test_held_gang_keeps_its_nodes_until_the_permit_timeout(monkeypatch):
     assert "PermitTimeout" in reasons
 
 
-async def test_held_gang_of_which_a_pod_is_deleted_is_let_go_of(monkeypatch):
+async def test_held_gang_with_a_deleted_pod_is_released(monkeypatch):
     licence = Licence()
     with_plugin(monkeypatch, licence)
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))

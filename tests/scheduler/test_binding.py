@@ -145,7 +145,7 @@ async def test_pods_are_bound_over_the_table_that_knows_of_their_reservation(mon
     town.make(alone(1).pods)
     town.cache.put(PriorityClass(metadata=ObjectMeta(name="high"), value=1))
     planner.sync(now)
-    planner.begin(now)  # over tables that were made anew, before any task has run
+    planner.begin(now)  # over rebuilt tables, before any task has run
     assert planner.table is not before
     await town.cycles.drain()
     assert ledger.bound == ledger.reserved

@@ -43,7 +43,7 @@ async def test_usage_of_one_half_life_counts_half():
     assert one.usage_history(PROFILE).usage["team"][GPU] == pytest.approx(1.0, rel=0.01)
 
 
-async def test_nothing_is_remembered_where_no_policy_asks_for_it():
+async def test_usage_is_not_recorded_without_a_policy_that_reads_it():
     clock = Clock()
     one = chronicle(running(policy="drf"), clock)
     for _ in range(2):

@@ -96,13 +96,13 @@ class Known:
 
 
 class Model:
-    """Who waits and who is to be tried again, by going over everybody at every event."""
+    """The expected state of every entity, evaluated for all entities at every event."""
 
     def __init__(self) -> None:
         self.known: dict[str, Known] = {}
 
     def settle(self, one: Known) -> None:
-        """Bring an entity back, unless all of its pods are gated."""
+        """Move an entity to the active queue, unless all of its pods are gated."""
         gated = all(each.spec.scheduling_gates for each in one.pods.values())
         one.place = "gated" if gated else "trying"
 
@@ -198,7 +198,7 @@ class Trial:
         self.flying.append(entity)
 
     def erred(self, known: Known) -> bool:
-        """Only who backs off after an error is not to be had."""
+        """Whether the entity backs off after an error: only such an entity is not popped early."""
         identity = identity_of(next(iter(known.pods.values())))
         entity = self.queue.get(identity)
         return entity is not None and entity.place is QueueState.BACKOFF and not known.refused_by
@@ -276,15 +276,15 @@ class Trial:
         self.queue.flush(self.now)
 
     def check(self) -> None:
-        """Everybody is where the model says, and nobody is missing."""
+        """Every entity is in the state of the model, and none is missing."""
         found = {identity: self.queue.get(identity) for identity in self.model.known}
-        assert None not in found.values(), "somebody is lost"
+        assert None not in found.values(), "an entity is lost"
         waiting = {name: (SEEN[one.place], set(one.pods)) for name, one in found.items() if one}
         expected = {identity: (one.place, set(one.pods)) for identity, one in self.model.known.items()}
         assert waiting == expected
         flying = sum(len(one.pods) for one in self.model.known.values() if one.place == "in flight")
-        everyone = sum(len(one.pods) for one in self.model.known.values())
-        assert sum(self.queue.pending().values()) + flying == everyone
+        total = sum(len(one.pods) for one in self.model.known.values())
+        assert sum(self.queue.pending().values()) + flying == total
 
 
 @pytest.mark.properties

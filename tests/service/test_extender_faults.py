@@ -85,7 +85,7 @@ def test_extender_receives_each_pod_that_differs(settings):
     assert [q["Pod"]["metadata"]["name"] for _, q in it.asked] in (["one", "other"], ["other", "one"])
 
 
-def test_reasons_of_extenders_stand_in_the_sentence():
+def test_reasons_of_extenders_are_in_the_message():
     answer = {
         "nodenames": [],
         "failedNodes": {"n0": "too hot", "n1": "too hot"},
@@ -99,7 +99,7 @@ def test_reasons_of_extenders_stand_in_the_sentence():
     )
 
 
-def test_other_nodes_are_looked_at_when_an_extender_refuses_the_nominated_one():
+def test_other_nodes_are_evaluated_if_an_extender_refuses_the_nominated_one():
     # schedule_one.go, `evaluateNominatedNode`: extenders are asked about that node alone, then about all that fit.
     one = pod("mine", cpu=1)
     status = msgspec.structs.replace(one.status, nominated_node_name="n1")
@@ -307,11 +307,11 @@ def test_managed_resources_are_ignored_by_the_built_in_plugin():
     chosen = profile(extenders=[stated("u", managedResources=[{"name": SHARE, "ignoredByScheduler": True}])])
     assert chosen.arguments("NodeResourcesFit") == {"ignoredResources": [SHARE]}
     with pytest.raises(InvalidInput, match="no plugin is named"):
-        decide(CLUSTER, profile(plugins={"enabled": [{"name": "Nobody"}]}), NOW, 0)
+        decide(CLUSTER, profile(plugins={"enabled": [{"name": "Missing"}]}), NOW, 0)
 
 
 @pytest.mark.parametrize("answer, evicted", [({}, []), ("agree", ["low"])])
-def test_room_is_made_where_extenders_agree(answer, evicted):
+def test_preemption_uses_the_nodes_that_extenders_accept(answer, evicted):
     def agreeing(question):
         return {"NodeNameToMetaVictims": question["NodeNameToMetaVictims"]} if answer else answer
 

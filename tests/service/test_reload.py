@@ -17,7 +17,7 @@ PROFILE = "profiles: [{schedulerName: batchsched, sessionWindow: %s}]\n"
 
 
 class Followed:
-    """A file that is followed, and what came of it."""
+    """A watched file, and the results of its reloads."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -37,7 +37,7 @@ class Followed:
         return self.reload.configuration.profiles[0].session_window
 
     async def settle(self, times: int) -> None:
-        """Wait until it was told so many times, or long enough to see that it is not."""
+        """Wait for the stated number of results, or long enough to see that there is none."""
         for _ in range(200):
             self.clock.turn(CHECK_SECONDS)
             await asyncio.sleep(0.005)

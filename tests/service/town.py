@@ -29,7 +29,7 @@ TTL = 60.0
 
 
 class Clock:
-    """Stands still until it is turned."""
+    """A clock that only advances by `turn`."""
 
     def __init__(self) -> None:
         self.time = NOW
@@ -57,9 +57,9 @@ class Clock:
 
 
 class Server:
-    """The API server, as far as the loop asks it: it takes what it is given, unless it is told to fail.
+    """The API server, as far as the loop uses it: it accepts every write, unless it is configured to fail.
 
-    It knows the pods that were made, and says of a change only when the town is told to watch.
+    It stores the created pods, and delivers changes only when the town watches.
     """
 
     def __init__(self, cache: ClusterState) -> None:
@@ -67,11 +67,11 @@ class Server:
         self.pods: dict[str, Pod] = {}
         self.version = 1000
         self.failing: dict[str, BaseException | None] = {}
-        """By pod: what its bindings end in; None: they hang until `go`."""
+        """By pod: the outcome of its bindings; None: they hang until `go`."""
         self.go = asyncio.Event()
         self.evicted: list[str] = []
         self.budgets: set[str] = set()
-        """Pods that no budget lets go."""
+        """Pods with an exhausted disruption budget."""
 
     def keep(self, pod: Pod) -> Pod:
         self.version += 1
@@ -218,7 +218,7 @@ class Town:
             self.cache.put(pod)
 
     async def turn(self, seconds: float = 0.0, *, watch: bool = True) -> None:
-        """Let time pass, and the loop turn once; what it began goes on as far as it can."""
+        """Advance the clock and run the loop once; tasks that it started run as far as possible."""
         self.clock.turn(seconds)
         await self.loop.run_once()
         for _ in range(20):

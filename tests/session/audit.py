@@ -112,7 +112,7 @@ def _between(snapshot: Snapshot, places: Places, pod: Pod) -> list[str]:
     for key, selector in _terms(pod, "pod_affinity"):
         beside = [one for one in (*others, pod) if _selects(selector, one)]
         if not any(_same(snapshot, key, mine, place(one, places)) for one in beside):
-            found.append(f"{pod.key} is not near anyone it wants")
+            found.append(f"{pod.key} is not in a domain with a pod that its affinity selects")
     return found + _skewed(snapshot, places, pod)
 
 
@@ -126,7 +126,7 @@ def _skewed(snapshot: Snapshot, places: Places, pod: Pod) -> list[str]:
             if place(one, places) and not one.terminating and _selects(rule.label_selector, one)
         ]
         if any(one.key in places and not one.spec.topology_spread_constraints for one in counted):
-            continue  # somebody who does not care may have come last
+            continue  # a pod without constraints may have been placed last
         wanted = pod.spec.node_selector or {}
         eligible = {
             node.name: node.labels[rule.topology_key]
@@ -243,5 +243,5 @@ def _ancestry(queues: Mapping[str, object], name: str) -> list[str]:
 
 
 def alone(pods: list[Pod]) -> bool:
-    """Whether this is a pod without a PodGroup, and not one whose PodGroup does not exist."""
+    """Whether this is a pod without a PodGroup, and not one with a missing PodGroup."""
     return len(pods) == 1 and POD_GROUP_LABEL not in pods[0].labels

@@ -34,7 +34,7 @@ class Shape:
     """What a random cluster may hold.
 
     Args:
-      nodes, gangs, pods: at most so many; pods that wait, bound ones come on top.
+      nodes, gangs, pods: the maximum numbers; `pods` counts pending pods, to which bound ones are added.
       rules: ports, spreading and affinity between pods.
       faults: references to what does not exist, gates, gangs with too few pods.
       plain: one resource that counts, so that weights keep their ratios when nodes join, and no two weigh alike.

@@ -1,4 +1,4 @@
-"""Gangs whose members need each other, drawn small, and a search that tries every way to place them one by one.
+"""Small random gangs with rules between members, and a search that tries every way to place their pods one by one.
 
 The search knows the rules of pods only from what is drawn here: it shares no code with the plugins or the solver.
 """
@@ -47,7 +47,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a pod wants of others.
+    """Required rules of a pod.
 
     Args:
       near, apart: (key, app) pairs of required terms.
@@ -209,19 +209,21 @@ def _evenly(puzzle: Puzzle, there: Placed, kind: Kind, machine: Machine, one: Sp
         if kind.rules.disk and not other.disk:
             continue
         if all(other.domain(each.key) for each in kind.rules.spreads):
-            mine = [who for who, place in there if place == at and _counted(one, who, kind)]
-            counts[other.domain(one.key)] = counts.get(other.domain(one.key), 0) + len(mine)
+            counted = [
+                other_kind for other_kind, place in there if place == at and _counted(one, other_kind, kind)
+            ]
+            counts[other.domain(one.key)] = counts.get(other.domain(one.key), 0) + len(counted)
     lowest = min(counts.values(), default=0) if len(counts) >= one.least else 0
     after = counts.get(machine.domain(one.key), 0) + _counted(one, kind, kind)
     return after - lowest <= one.skew
 
 
-def _counted(one: Spread, who: Kind, asking: Kind) -> bool:
-    return who.app == one.app and (not one.by_revision or who.revision == asking.revision)
+def _counted(one: Spread, placed: Kind, asking: Kind) -> bool:
+    return placed.app == one.app and (not one.by_revision or placed.revision == asking.revision)
 
 
 def snapshot_of(puzzle: Puzzle) -> Snapshot:
-    """The puzzle in Kubernetes' words."""
+    """The puzzle as Kubernetes objects."""
     members = [
         _pod(f"{team.name}-{number}-{at}", kind, team=team.name)
         for team in puzzle.teams
@@ -341,7 +343,7 @@ def rules(draw: st.DrawFn, apps: tuple[str, ...]) -> Rules:
 
 @st.composite
 def puzzles(draw: st.DrawFn, teams: int = 1) -> Puzzle:
-    """One gang with rules, and others that want nothing but room; beside them nobody has surplus."""
+    """One gang with rules, and others that only request capacity; if there are several gangs, none has surplus."""
     machines = tuple(
         Machine(
             f"n{at}",

@@ -45,7 +45,7 @@ def relaxed(
             return replace(cluster, pods=(*cluster.pods, *more))
         case CombinedChange(parts):
             return reduce(lambda one, part: relaxed(one, part, context, formulation), parts, cluster)
-    raise AssertionError(f"nobody can carry out {change}")
+    raise AssertionError(f"unknown change: {change}")
 
 
 def _level(

@@ -51,12 +51,12 @@ def test_pods_of_2_3_3_and_8_cpus_share_two_nodes_of_8(settings):
     assert len(schedule(snapshot, profile(**settings)).assignments) == 4
 
 
-def test_twenty_singles_and_an_eight_gpu_pod_that_arrive_together_all_run():
+def test_twenty_single_gpu_pods_and_an_eight_gpu_pod_that_arrive_together_are_all_placed():
     snapshot = cluster(nodes(4, gpu=8), alone(20, gpu=1), Snapshot(pods=(pod("large", gpu=8),)))
     assert len(schedule(snapshot).assignments) == 21
 
 
-def test_an_eight_gpu_pod_runs_beside_twenty_singles_of_the_session_before():
+def test_an_eight_gpu_pod_is_placed_after_twenty_single_gpu_pods_of_an_earlier_session():
     early = cluster(nodes(4, gpu=8), alone(20, gpu=1))
     later = bound(early, schedule(early))
     assert sum(bool(one.node) for one in later.pods) == 20
@@ -64,18 +64,18 @@ def test_an_eight_gpu_pod_runs_beside_twenty_singles_of_the_session_before():
     assert "large" in placed(schedule(snapshot))
 
 
-def test_heavier_gang_wins_inside_a_priority():
+def test_heavier_gang_is_placed_first_within_a_priority():
     snapshot = cluster(nodes(4, gpu=1), gang("small", 2, age=100), gang("large", 4))
     assert {name.split("-")[0] for name in placed(schedule(snapshot))} == {"large"}
 
 
-def test_ordered_selection_lets_the_first_come_first():
+def test_ordered_selection_places_the_older_gang_before_a_heavier_one():
     snapshot = cluster(nodes(4, gpu=1), gang("large", 4), gang("small", 2, age=100))
     decision = schedule(snapshot, profile(selection="ordered", policy={"name": "fcfs"}))
     assert {name.split("-")[0] for name in placed(decision)} == {"small"}
 
 
-def test_higher_priority_loses_nothing_to_a_heavier_gang():
+def test_gang_of_higher_priority_is_placed_before_a_heavier_gang():
     snapshot = cluster(
         nodes(4, gpu=1),
         gang("heavy", 4),
@@ -87,13 +87,13 @@ def test_higher_priority_loses_nothing_to_a_heavier_gang():
     assert [tier.priority for tier in decision.solver.tiers] == [100, 0]
 
 
-def test_elastic_members_follow_the_minimum_as_far_as_there_is_room():
+def test_elastic_surplus_is_placed_after_the_minimum_while_nodes_have_room():
     decision = schedule(cluster(nodes(3, gpu=1), gang("elastic", 5, 2)))
     assert len(decision.assignments) == 3
     assert reasons(decision) == {}
 
 
-def test_members_of_a_required_rack_lie_in_one_rack():
+def test_members_with_a_required_rack_are_placed_in_one_rack():
     racks = [node(f"n{at}", {"rack": f"r{at // 2}"}, gpu=2) for at in range(4)]
     wide = gang("wide", 4, topology={"required": "rack"})
     decision = schedule(cluster(racks, wide, topologies=(topology("rack"),)))
@@ -109,7 +109,7 @@ def test_gang_larger_than_any_rack_is_refused_with_the_level_at_which_it_fits():
     assert refusal.relaxation == "fits at level block"
 
 
-def test_gang_names_a_level_that_does_not_exist():
+def test_gang_with_an_unknown_level_is_refused():
     wide = gang("wide", 1, topology={"required": "row"})
     decision = schedule(cluster(nodes(1, gpu=1), wide, topologies=(topology("rack"),)))
     (refusal,) = decision.refusals
@@ -117,19 +117,19 @@ def test_gang_names_a_level_that_does_not_exist():
     assert "its levels are: rack" in refusal.message
 
 
-def test_pod_names_a_pod_group_that_does_not_exist():
+def test_pod_with_a_missing_pod_group_is_refused():
     snapshot = cluster(nodes(1, gpu=1), Snapshot(pods=(pod("lost", group="ghost", gpu=1),)), alone(1, gpu=1))
     decision = schedule(snapshot)
     assert reasons(decision) == {"team/ghost": "PodGroupNotFound"}
     assert set(placed(decision)) == {"solo-0"}
 
 
-def test_pod_group_names_a_queue_that_does_not_exist():
+def test_pod_group_with_a_missing_queue_is_refused():
     decision = schedule(cluster(nodes(1, gpu=1), gang("lost", 1, queue="nowhere")))
     assert reasons(decision) == {"team/lost": "QueueNotFound"}
 
 
-def test_pod_group_with_too_few_pods_holds_nothing():
+def test_pod_group_with_too_few_pods_is_refused():
     short = Snapshot(pods=(pod("a", group="short", gpu=1),), pod_groups=(group("short", 2),))
     decision = schedule(cluster(nodes(2, gpu=1), short))
     assert reasons(decision) == {"team/short": "NotEnoughPods"}
@@ -175,7 +175,7 @@ def test_queue_runs_no_more_pod_groups_than_it_may():
     assert list(reasons(decision).values()) == ["QueueLimit"]
 
 
-def test_half_bound_gang_is_completed_first():
+def test_partially_bound_gang_is_completed_first():
     half = Snapshot(
         pods=(pod("h-0", group="half", on="n0", gpu=1), pod("h-1", group="half", gpu=1)),
         pod_groups=(group("half", 2),),
@@ -211,7 +211,7 @@ def _started(one):
     )
 
 
-def test_blocking_head_keeps_everyone_behind_it():
+def test_blocking_head_keeps_every_gang_behind_it_pending():
     snapshot = cluster(nodes(2, gpu=1), gang("run", 1, age=99), gang("head", 2, age=50), gang("late", 1))
     fifo = profile(selection="ordered", policy={"name": "fcfs"}, blocking=True)
     decision = schedule(snapshot, fifo)
@@ -219,13 +219,13 @@ def test_blocking_head_keeps_everyone_behind_it():
     assert reasons(decision)["team/late"] == "OutOfTurn"
 
 
-def test_gang_that_no_empty_cluster_could_hold_blocks_nobody():
+def test_gang_larger_than_the_cluster_blocks_no_gang():
     snapshot = cluster(nodes(2, gpu=1), gang("giant", 9, age=50), gang("late", 1))
     fifo = profile(selection="ordered", policy={"name": "fcfs"}, blocking=True)
     assert set(placed(schedule(snapshot, fifo))) == {"late-0"}
 
 
-def test_session_decides_window_after_window():
+def test_session_places_the_gangs_of_every_window():
     snapshot = cluster(nodes(4, gpu=8), alone(30, gpu=1))
     decision = schedule(snapshot, profile(sessionWindow=7))
     assert len(decision.assignments) == 30

@@ -74,7 +74,7 @@ def test_relaxation_admits_the_gang_and_half_of_it_does_not(cluster: Snapshot):
 
 
 @given(cluster=clusters(EXPLAINED))
-def test_in_strict_order_the_relaxation_admits_the_gang_where_the_others_stay(cluster: Snapshot):
+def test_relaxation_admits_the_gang_in_ordered_selection_too(cluster: Snapshot):
     decision = schedule(cluster, ORDERED)
     standing = bound(cluster, decision)
     for refusal in decision.refusals:

@@ -51,22 +51,22 @@ def test_room_counts_members_on_open_nodes_by_domain():
     ]
 
 
-def test_others_are_where_the_decision_puts_them():
+def test_pods_of_other_gangs_count_on_the_nodes_of_the_decision():
     decision = Decision(assignments=(Assignment(namespace="team", pod="other-0", node="n1"),))
     assert seen(decision).parts[0].room == 3
 
 
-def test_own_members_are_looked_at_as_if_they_still_waited():
+def test_members_of_the_gang_itself_are_evaluated_as_pending():
     decision = Decision(assignments=(Assignment(namespace="team", pod="wide-0", node="n1"),))
     assert seen(decision) == seen()
 
 
-def test_what_is_evicted_leaves_room():
+def test_evicted_pods_leave_room():
     gone = Eviction(namespace="team", pod="busy", pod_group="team/busy", for_="team/wide", reason="Preempted")
     assert seen(Decision(evictions=(gone,))).parts[0].room == 7
 
 
-def test_pod_alone_is_found_by_its_own_name_and_an_unknown_one_is_not():
+def test_single_pod_is_found_by_name_and_an_unknown_name_has_no_report():
     view = seen(key="team/busy")
     assert (view.bound, view.pending, view.parts) == (1, 0, ())
-    assert report_feasibility(CLUSTER, Decision(), Profile(), "team/nobody") is None
+    assert report_feasibility(CLUSTER, Decision(), Profile(), "team/missing") is None

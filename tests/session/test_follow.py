@@ -20,18 +20,18 @@ SETTINGS = WAYS | {
 @pytest.mark.properties
 @pytest.mark.parametrize("way", SETTINGS)
 @given(snapshot=clusters(), later=st.sampled_from([0.0, 5000.0]))
-def test_leaving_refusals_out_changes_nothing_else(way: str, snapshot: Snapshot, later: float):
+def test_session_without_refusals_decides_the_same(way: str, snapshot: Snapshot, later: float):
     brief = Session(snapshot, SETTINGS[way], brief=True).decide(NOW + later, 0)
     full = schedule(snapshot, SETTINGS[way], NOW + later)
     assert brief.assignments == full.assignments
-    if brief.assignments or brief.reservations:  # of a head behind which nobody could start it says nothing
+    if brief.assignments or brief.reservations:  # it omits a head behind which no gang could start
         assert brief.reservations == full.reservations
     assert brief.solver == full.solver
     if way != "joint":
         assert {one.pod_group for one in brief.refusals} <= {one.pod_group for one in full.refusals}
 
 
-def test_events_move_the_cluster_on():
+def test_session_follows_the_events_of_the_cluster():
     follower = Session(cluster(nodes(2, gpu=1)), profile())
     snapshot = cluster(nodes(2, gpu=1), gang("bert", 2), alone(1, gpu=1))
     follower.apply(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))

@@ -1,4 +1,4 @@
-"""Gangs whose members need each other are placed when a search over every way says that they can be."""
+"""Gangs with rules between members are placed exactly when an exhaustive search finds a placement."""
 
 import pytest
 from hypothesis import example, given
@@ -38,7 +38,7 @@ BY_ROOM = {"InsufficientResources", "NoFeasibleNode"}
 
 
 def solved(puzzle: Puzzle) -> tuple[set[str], Decision]:
-    """The gangs that have a place; none is there in part, and no pod where its filters would not have it."""
+    """The placed gangs; each is placed completely, and each pod passes its filters."""
     snapshot = snapshot_of(puzzle)
     decision = schedule(snapshot, EXACT)
     places = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
@@ -47,20 +47,20 @@ def solved(puzzle: Puzzle) -> tuple[set[str], Decision]:
 
 
 @given(puzzle=puzzles())
-def test_gang_whose_members_need_each_other_is_placed_exactly_when_it_can_be(puzzle):
+def test_gang_with_rules_between_members_is_placed_exactly_when_a_placement_exists(puzzle):
     placed, decision = solved(puzzle)
     assert bool(placed) == can_be_placed(puzzle), decision.refusals
 
 
 @given(puzzle=puzzles(teams=3))
 @example(puzzle=OTHERS_FIRST)
-def test_such_a_gang_and_others_that_want_room_alone_are_all_placed_when_they_can_be(puzzle):
+def test_all_gangs_are_placed_exactly_when_an_exhaustive_search_places_them(puzzle):
     placed, decision = solved(puzzle)
     assert (len(placed) == len(puzzle.teams)) == can_be_placed(puzzle), decision.refusals
 
 
 @given(puzzle=puzzles())
-def test_gang_that_cannot_be_placed_hears_whether_rules_or_room_stand_against_it(puzzle):
+def test_refusal_states_whether_rules_or_capacity_prevent_a_placement(puzzle):
     if can_be_placed(puzzle):
         return
     (refusal,) = solved(puzzle)[1].refusals

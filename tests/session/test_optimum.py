@@ -44,7 +44,7 @@ def priorities(formulation: Formulation) -> list[int]:
 
 
 def by_priority(formulation: Formulation, tiers: Iterable[float]) -> list[float]:
-    """The values of tiers as a decision states them: half bound gangs beside the others of their priority."""
+    """The values of tiers as in a decision: partially bound gangs together with the others of their priority."""
     found = dict.fromkeys(priorities(formulation), 0.0)
     for (_, priority), value in zip(formulation.tiers, tiers, strict=True):
         found[priority] += value
@@ -102,8 +102,8 @@ def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(clus
 
 
 @given(cluster=clusters(TINY))
-def test_no_placement_at_all_is_worth_more(cluster: Snapshot):
-    """Every way to put every pod on every node, judged by the objects alone: formulation included."""
+def test_no_valid_placement_has_a_higher_value(cluster: Snapshot):
+    """Evaluates every placement of every pod by the objects only, so that the formulation is tested too."""
     waiting = [pod for pod in cluster.pods if not pod.node]
     tier_of = tiers_of(cluster)
     shares = {pod.key: weight(cluster, pod) for pod in waiting}
@@ -122,7 +122,7 @@ def test_no_placement_at_all_is_worth_more(cluster: Snapshot):
 
 
 def tiers_of(cluster: Snapshot) -> dict[str, tuple[bool, int]]:
-    """By pod, whether its gang is half bound, which goes before all, and its priority."""
+    """By pod, whether its gang is partially bound, which comes first, and its priority."""
     values = {one.metadata.name: one.value for one in cluster.priority_classes}
     found: dict[str, tuple[bool, int]] = {}
     for group, pods in audit.gangs(cluster).values():

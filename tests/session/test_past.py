@@ -28,13 +28,13 @@ def started(decision) -> set[str]:
 
 @pytest.mark.parametrize("selection", ["weight", "ordered"])
 @pytest.mark.parametrize("policy", ["decayed-usage", "time-based"])
-def test_queue_that_used_less_lately_goes_first(policy, selection):
+def test_queue_with_less_recent_usage_is_first(policy, selection):
     chosen = profile(queuePolicy={"name": policy}, selection=selection)
     assert started(schedule(two_teams(QueueUsage("a", GPU, 6.0)), chosen)) == {"b"}
     assert started(schedule(two_teams(QueueUsage("b", GPU, 6.0)), chosen)) == {"a"}
 
 
-def test_equal_queues_take_turns_and_replay_repeats_every_one():
+def test_equal_queues_take_turns_and_replay_repeats_every_decision():
     chosen = profile(queuePolicy=POLICY, selection="ordered", usageHalfLifeSeconds=10 * HOUR)
     snapshot = two_teams()
     follower = Session(snapshot, chosen)
@@ -52,13 +52,13 @@ def test_equal_queues_take_turns_and_replay_repeats_every_one():
     assert abs(turns.count("a") - turns.count("b")) <= 1
 
 
-def test_without_a_policy_that_looks_at_it_no_past_is_kept():
+def test_usage_is_not_recorded_without_a_policy_that_reads_it():
     follower = Session(two_teams(), profile())
     follower.decide(NOW, 0)
     assert follower.usage(NOW + HOUR) == {}
 
 
-def test_what_does_not_fit_in_queues_is_set_aside_and_all_the_rest_is_decided():
+def test_invalid_queue_settings_are_set_aside_and_gangs_are_still_scheduled():
     queues = (
         queue("org", guarantee={GPU: "2"}),
         queue("a", parent="org", guarantee={GPU: "4"}, policy={"name": "lottery"}),

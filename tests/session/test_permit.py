@@ -1,4 +1,4 @@
-"""Reserve and Permit: what plugins see of placed pods, who waits, and what stays when somebody says no."""
+"""Reserve and Permit: the calls for placed pods, waiting gangs, and the rollback after a refusal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -127,7 +127,7 @@ def test_members_reserve_one_by_one_and_are_released_together(settings):
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_refused_member_unreserves_the_gang_in_reverse_and_nothing_stays(settings):
+def test_refused_member_unreserves_its_gang_in_reverse_order(settings):
     recorder = Recorder(refuse("bert-2"))
     decision, sessions = decide_with(
         recorder, cluster(nodes(4, gpu=1), gang("bert", 3), gang("solo", 1)), **settings
@@ -143,7 +143,7 @@ def test_refused_member_unreserves_the_gang_in_reverse_and_nothing_stays(setting
     assert sessions.tables.gangs["team/bert"].gang_count().placed == 0
 
 
-def test_gang_that_a_plugin_makes_wait_is_held_on_its_nodes():
+def test_gang_that_waits_at_permit_is_held_on_its_nodes():
     decision, _ = decide_with(Recorder(wait), cluster(nodes(2, gpu=1), gang("bert", 2)))
     assert decision.assignments == ()
     (waiting,) = decision.waiting
@@ -172,12 +172,12 @@ def test_held_gang_keeps_its_capacity_from_others():
     assert decision.waiting[0].until == "2023-11-14T22:13:30Z"
 
 
-def test_held_gang_is_let_go_where_it_waited_once_the_plugin_allows_it():
+def test_held_gang_is_assigned_to_its_held_nodes_once_permit_allows_it():
     decision, _ = decide_with(Recorder(), held(cluster(nodes(2, gpu=1), gang("bert", 2)), NOW + 10))
     assert placed(decision) == {"bert-0": "n0", "bert-1": "n1"}
 
 
-def test_held_gang_past_its_time_is_unreserved_in_reverse_and_nothing_stays():
+def test_held_gang_past_its_timeout_is_unreserved_in_reverse_order():
     recorder = Recorder(wait)
     decision, sessions = decide_with(recorder, held(cluster(nodes(2, gpu=1), gang("bert", 2)), NOW))
     assert reasons(decision) == {"team/bert": "PermitTimeout"}
@@ -187,7 +187,7 @@ def test_held_gang_past_its_time_is_unreserved_in_reverse_and_nothing_stays():
 
 
 class Gate:
-    """Is at Permit, counts who is on the nodes by then, and may refuse a pod."""
+    """A Permit plugin that counts the placed pods at each call, and may refuse a pod."""
 
     name: ClassVar[str] = "Gate"
 
@@ -202,7 +202,7 @@ class Gate:
 
 
 class Door(Gate):
-    """Is at Reserve, too, and keeps something."""
+    """Implements Reserve too, and keeps state."""
 
     def reserve(self, pod, node, nodes, state):
         return SUCCESS
@@ -212,14 +212,14 @@ class Door(Gate):
 
 
 class Arch(Door):
-    """Keeps nothing."""
+    """Reserves nothing for any class."""
 
     def reserves_nothing(self, pod):
         return True
 
 
 @pytest.mark.parametrize("kind, seen", [(Gate, [1, 2, 3]), (Door, [1, 2, 3]), (Arch, [3, 3, 3])])
-def test_permit_sees_who_came_before_and_the_others_where_nobody_keeps_anything(kind, seen):
+def test_permit_sees_earlier_pods_or_the_whole_gang_if_nothing_is_reserved(kind, seen):
     plugin = kind()
     decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
     assert len(placed(decision)) == 3
@@ -227,7 +227,7 @@ def test_permit_sees_who_came_before_and_the_others_where_nobody_keeps_anything(
 
 
 class Herald(Arch):
-    """Says the same of all pods of a gang."""
+    """Answers the same for all pods of a gang."""
 
     traits: ClassVar[PluginTraits] = PluginTraits(permit_is_per_gang=True)
 
@@ -242,7 +242,7 @@ class Herald(Arch):
 
 
 @pytest.mark.parametrize("refused, left", [("", 3), ("bert-0", 0)])
-def test_permit_that_says_the_same_of_a_gang_is_shown_the_first_of_equal_pods_alone(refused, left):
+def test_permit_per_gang_is_called_for_the_first_of_equal_pods_only(refused, left):
     plugin = Herald(refused)
     decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
     assert len(placed(decision)) == left
@@ -251,7 +251,7 @@ def test_permit_that_says_the_same_of_a_gang_is_shown_the_first_of_equal_pods_al
 
 
 class Porter:
-    """Asks who comes in about nothing but the spec."""
+    """A PreEnqueue plugin that reads only the spec of a pod."""
 
     name: ClassVar[str] = "Porter"
     traits: ClassVar[PluginTraits] = PluginTraits(preenqueue_reads_spec_only=True)
@@ -264,7 +264,7 @@ class Porter:
         return SUCCESS
 
 
-def test_preenqueue_that_looks_at_specs_alone_is_asked_once_for_pods_that_share_one():
+def test_preenqueue_that_reads_only_specs_is_called_once_for_each_spec():
     plugin, some = Porter(), gang("bert", 4)
     first, last = some.pods[0].spec, some.pods[3].spec
     specs = zip(some.pods, (first, first, last, last), strict=True)
@@ -277,13 +277,13 @@ def test_preenqueue_that_looks_at_specs_alone_is_asked_once_for_pods_that_share_
 
 @dataclass
 class Nameplate(Arch):
-    """Compares by what it holds, and so has no hash."""
+    """Compares by value, and so has no hash."""
 
     seen: list[int] = field(default_factory=list)
     _refused: str = ""
 
 
-def test_plugin_without_a_hash_may_be_at_reserve_and_permit():
+def test_unhashable_plugin_may_implement_reserve_and_permit():
     plugin = Nameplate()
     decision, _ = decide_with(plugin, cluster(nodes(3, gpu=1), gang("bert", 3)))
     assert len(placed(decision)) == 3
@@ -291,7 +291,7 @@ def test_plugin_without_a_hash_may_be_at_reserve_and_permit():
 
 
 @pytest.mark.parametrize("kind, back", [(Door, ["bert-1", "bert-0"]), (Arch, ["bert-2", "bert-1", "bert-0"])])
-def test_refused_member_is_taken_back_with_those_that_were_assumed_together_with_it(kind, back):
+def test_refused_member_is_unreserved_with_the_pods_assumed_together_with_it(kind, back):
     plugin = kind("bert-1")
     there = cluster(nodes(4, gpu=1), gang("bert", 3), gang("solo", 1))
     decision, sessions = decide_with(plugin, there)
@@ -302,7 +302,7 @@ def test_refused_member_is_taken_back_with_those_that_were_assumed_together_with
 
 
 class Minding(Recorder):
-    """Makes one gang wait, and does something about it when the other comes."""
+    """Makes the first gang wait, and acts on waiting pods when the second gang is at Permit."""
 
     def __init__(self, act: Callable[[Any], object]) -> None:
         super().__init__()
@@ -322,7 +322,7 @@ def minded(act: Callable[[Any], object], **settings: Any) -> tuple[Decision, Ses
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_pods_that_wait_can_be_let_go_by_whom_they_wait_for(settings):
+def test_waiting_pods_can_be_allowed_during_permit_of_another_gang(settings):
     decision, sessions = minded(lambda waiting: [one.allow("Recorder") for one in waiting], **settings)
     assert len(placed(decision)) == 4
     assert decision.waiting == ()
@@ -330,7 +330,7 @@ def test_pods_that_wait_can_be_let_go_by_whom_they_wait_for(settings):
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_a_pod_that_is_rejected_while_it_waits_takes_its_gang_with_it(settings):
+def test_rejection_of_a_waiting_pod_rolls_back_its_gang(settings):
     def act(waiting: Any) -> None:
         one = waiting.get("team/first-1")
         if one is not None:
@@ -349,13 +349,13 @@ def held_on(snapshot: Snapshot, name: str, *pairs: tuple[str, str], until: float
     return replace(snapshot, held=(*snapshot.held, HeldGang(f"team/{name}", "Recorder", until, pods)))
 
 
-def test_gang_that_is_gone_holds_nothing_any_more():
+def test_deleted_held_gang_holds_no_capacity():
     snapshot = held_on(cluster(nodes(1, gpu=1), gang("late", 1)), "gone", ("gone-0", "n0"))
     decision, _ = decide_with(Recorder(), snapshot)
     assert set(placed(decision)) == {"late-0"}
 
 
-def test_gang_whose_node_is_gone_queues_again_like_any_other():
+def test_held_gang_with_a_deleted_node_is_scheduled_again():
     snapshot = held_on(cluster(nodes(1, gpu=1), gang("bert", 1)), "bert", ("bert-0", "n9"))
     decision, _ = decide_with(Recorder(), snapshot)
     assert placed(decision) == {"bert-0": "n0"}
@@ -365,7 +365,7 @@ def test_gang_whose_node_is_gone_queues_again_like_any_other():
     assert not sessions.tables.node_table.requested.any()
 
 
-def test_pod_alone_is_held_under_its_own_name():
+def test_single_pod_is_held_under_its_own_name():
     snapshot = cluster(nodes(1, gpu=1), gang("x", 1))
     single = replace(snapshot, pod_groups=(), pods=tuple(_alone(one) for one in snapshot.pods))
     decision, _ = decide_with(Recorder(), held_on(single, "x-0", ("x-0", "n0")))
@@ -377,14 +377,14 @@ def _alone(one):
     return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, labels=None))
 
 
-def test_deadline_of_the_first_wait_stands_however_often_the_plugin_says_wait():
+def test_repeated_wait_does_not_extend_the_permit_deadline():
     snapshot = held_on(cluster(nodes(1, gpu=1), gang("bert", 1)), "bert", ("bert-0", "n0"), until=NOW + 5)
     for _ in range(2):
         decision, _ = decide_with(Recorder(wait), snapshot)
         assert [one.until for one in decision.waiting] == ["2023-11-14T22:13:25Z"]
 
 
-def test_gang_that_is_allowed_after_its_deadline_is_let_go_all_the_same():
+def test_gang_that_is_allowed_after_its_deadline_is_assigned():
     snapshot = held_on(cluster(nodes(1, gpu=1), gang("bert", 1)), "bert", ("bert-0", "n0"), until=NOW - 5)
     decision, _ = decide_with(Recorder(lambda _: PermitAnswer()), snapshot)
     assert placed(decision) == {"bert-0": "n0"}

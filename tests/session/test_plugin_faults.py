@@ -238,7 +238,7 @@ OF_POSTFILTER: list[tuple[str, Fault]] = [
     ("PostFilter", saying(PostFilterAnswer(SKIP))),
     ("PostFilter", saying(PostFilterAnswer(WAIT))),
     ("PostFilter", saying(PostFilterAnswer(node="atlantis"))),
-    ("PostFilter", saying(PostFilterAnswer(node="n0", victims=("team/nobody",)))),
+    ("PostFilter", saying(PostFilterAnswer(node="n0", victims=("team/missing",)))),
     ("PostFilter", saying(PostFilterAnswer(node="n0", victims="all"))),  # type: ignore[arg-type]
 ]
 
@@ -271,12 +271,12 @@ def cases(faults: list[tuple[str, Fault]]) -> list[Any]:
 
 @pytest.mark.parametrize("settings", WAYS)
 @pytest.mark.parametrize("point, fault", cases(FAULTS))
-def test_fault_fails_its_gang_with_the_plugin_named_and_all_else_is_scheduled(point, fault, settings):
+def test_fault_of_a_plugin_fails_only_the_gang_concerned_and_names_the_plugin(point, fault, settings):
     assert_that_one_gang_failed(*decide_with(Faulty(point, fault), **settings))
 
 
 class NeverGivesBack(Faulty):
-    """Reserves everything, and breaks as soon as it is to be given back."""
+    """Reserves every pod, and raises in Unreserve."""
 
     @override
     def reserve(self, pod, node, nodes, state):
@@ -284,7 +284,7 @@ class NeverGivesBack(Faulty):
 
 
 @pytest.mark.parametrize("settings", WAYS[:2])
-def test_gang_that_breaks_a_plugin_as_it_is_taken_back_is_not_tried_in_another_order(settings):
+def test_gang_with_a_failed_unreserve_is_not_retried_in_another_order(settings):
     order_matters = replace(OTHERS_FIRST, teams=(replace(OTHERS_FIRST.teams[0], name=BAD),))
     plugin = NeverGivesBack("Unreserve", raising)
     decision, sessions = decide_with(plugin, snapshot_of(order_matters), **settings)
@@ -295,12 +295,12 @@ def test_gang_that_breaks_a_plugin_as_it_is_taken_back_is_not_tried_in_another_o
 
 @pytest.mark.parametrize("settings", WAYS[:2])
 @pytest.mark.parametrize("point, fault", cases(WITH_SOLVER))
-def test_fault_over_rows_fails_its_gang_and_the_others_keep_theirs(point, fault, settings):
+def test_fault_in_constrain_fails_only_the_gang_concerned(point, fault, settings):
     assert_that_one_gang_failed(*decide_with(Faulty(point, fault), **settings))
 
 
 @pytest.mark.parametrize("point, fault", cases(OF_POSTFILTER))
-def test_fault_as_room_is_to_be_made_fails_the_pod_that_it_was_for(point, fault):
+def test_fault_in_postfilter_fails_only_the_preempting_gang(point, fault):
     wish = gang(BAD, 1, requests={"gpu": 2})
     snapshot = cluster(nodes(6, gpu=1), wish, gang("gpt", 2), alone(1, gpu=1))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
@@ -318,7 +318,7 @@ def test_constrain_is_not_asked_when_the_solver_is_off():
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_nodes_that_do_not_exist_leave_the_pod_without_any_and_the_plugin_is_named(settings):
+def test_prefilter_that_names_unknown_nodes_refuses_the_gang_and_is_named(settings):
     unknown = saying(PreFilterAnswer(nodes=frozenset({"atlantis"})))
     decision, _ = decide_with(Faulty("PreFilter", unknown), **settings)
     assert set(placed(decision)) == {"gpt-0", "gpt-1", "solo-0"}
@@ -326,13 +326,13 @@ def test_nodes_that_do_not_exist_leave_the_pod_without_any_and_the_plugin_is_nam
     assert "node(s) didn't satisfy plugin(s) [Faulty]" in decision.refusals[0].message
 
 
-def test_fault_as_a_pod_lands_fails_its_gang():
+def test_fault_in_add_pod_fails_only_the_gang_concerned():
     decision, sessions = decide_with(Faulty("AddPod", raising))
     assert_that_one_gang_failed(decision, sessions)
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_fault_over_the_labels_of_a_snapshot_loses_nothing_and_is_told(settings):
+def test_fault_in_snapshot_label_keys_is_reported_and_refuses_no_pod(settings):
     class Reading(Faulty):
         name: ClassVar[str] = "Reading"
 
@@ -347,7 +347,7 @@ def test_fault_over_the_labels_of_a_snapshot_loses_nothing_and_is_told(settings)
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_pods_differ_in_every_label_when_a_plugin_cannot_say_which_labels_it_reads(settings):
+def test_pods_differ_in_every_label_if_snapshot_label_keys_fails(settings):
     class Choosy(Faulty):
         name: ClassVar[str] = "Choosy"
 
@@ -369,7 +369,7 @@ def test_pods_differ_in_every_label_when_a_plugin_cannot_say_which_labels_it_rea
 
 
 @pytest.mark.parametrize("settings", WAYS[:2])
-def test_rows_that_break_only_over_several_gangs_are_left_out_and_it_is_told(settings):
+def test_constrain_that_fails_only_for_several_gangs_is_skipped_and_reported(settings):
     class Crowded(Faulty):
         name: ClassVar[str] = "Crowded"
 
@@ -388,6 +388,6 @@ def test_rows_that_break_only_over_several_gangs_are_left_out_and_it_is_told(set
 
 @pytest.mark.parametrize("settings", WAYS[:2])
 @pytest.mark.parametrize("right", [-1, -(2**62), 2**62])
-def test_row_that_is_broken_by_nothing_or_out_of_all_proportion_loses_nothing(right, settings):
+def test_row_with_a_negative_or_huge_right_hand_side_refuses_no_gang(right, settings):
     decision, _ = decide_with(Faulty("Constrain", row(right=np.array([right]))), **settings)
     assert len(placed(decision)) == 5

@@ -32,9 +32,7 @@ def places(decision: Decision) -> dict[str, str]:
 
 @every_way
 @given(cluster=clusters())
-def test_no_gang_is_split_no_node_overcommitted_and_no_filter_level_or_limit_passed_over(
-    way: str, cluster: Snapshot
-):
+def test_decisions_respect_gangs_capacity_filters_levels_and_limits(way: str, cluster: Snapshot):
     decision = schedule(cluster, WAYS[way])
     assert audit.violations(cluster, places(decision)) == []
     assert len(places(decision)) == len(decision.assignments)
@@ -43,9 +41,7 @@ def test_no_gang_is_split_no_node_overcommitted_and_no_filter_level_or_limit_pas
 
 @every_way
 @given(cluster=clusters())
-def test_every_gang_that_waits_is_placed_whole_or_refused_once_for_a_stated_reason(
-    way: str, cluster: Snapshot
-):
+def test_every_pending_gang_is_placed_completely_or_refused_once_with_a_reason(way: str, cluster: Snapshot):
     decision = schedule(cluster, WAYS[way])
     assert {one.reason for one in decision.refusals} <= set(REASONS)
     assert all(one.message for one in decision.refusals)
@@ -66,7 +62,7 @@ def test_the_same_cluster_gets_the_same_bytes(way: str, cluster: Snapshot):
 
 
 @given(cluster=clusters())
-def test_what_a_tier_reached_is_never_above_its_bound(cluster: Snapshot):
+def test_objective_of_a_tier_never_exceeds_its_bound(cluster: Snapshot):
     account = schedule(cluster).solver
     assert all(tier.objective <= tier.bound * (1 + 1e-9) + 1e-12 for tier in account.tiers)
     assert 0 <= account.gap <= 1

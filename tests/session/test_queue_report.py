@@ -30,7 +30,7 @@ TEAMS = (
 )
 
 
-def test_tree_comes_parents_first_with_what_the_cluster_has():
+def test_queues_are_listed_parents_first_with_the_capacity_of_the_cluster():
     found = view(queues=TEAMS)
     assert [(one.name, one.parent, one.depth) for one in found.queues] == [
         ("default", "", 0),
@@ -43,7 +43,7 @@ def test_tree_comes_parents_first_with_what_the_cluster_has():
     assert "pods" not in found.capacity
 
 
-def test_queue_has_what_is_stated_and_what_its_pods_have():
+def test_queue_reports_its_settings_and_allocated_amounts():
     found = by_name(view(queues=TEAMS, pods=(*running("vision", 2), *running("vision", 1, node="n1"))))
     vision = found["vision"]
     assert (vision.guarantee, vision.limit, vision.allocated) == ({GPU: 8}, {GPU: 24}, {GPU: 12})
@@ -55,13 +55,13 @@ def test_queue_has_what_is_stated_and_what_its_pods_have():
     assert found["text"].weight == 2.0
 
 
-def test_pods_of_others_count_against_no_queue():
+def test_pods_of_other_schedulers_count_against_no_queue():
     theirs = pod("theirs", gpu=4, on="n0")
     theirs = replace(theirs, spec=replace(theirs.spec, scheduler_name="default-scheduler"))
     assert by_name(view(queues=TEAMS, pods=(theirs,)))["default"].allocated == {}
 
 
-def test_who_waits_is_counted_with_what_is_asked_and_for_how_long():
+def test_queue_reports_pending_gangs_their_requests_and_longest_wait():
     asked = gang("bert", 3, queue="vision", requests={"gpu": 4}, age=90)
     found = view(asked, alone(1, gpu=1), queues=TEAMS)
     queues = by_name(found)
@@ -72,7 +72,7 @@ def test_who_waits_is_counted_with_what_is_asked_and_for_how_long():
     assert {one.pod_group: one.requests for one in found.waiting}["team/bert"] == {GPU: 12}
 
 
-def test_gangs_are_in_the_order_of_their_turns_each_with_its_share():
+def test_pending_gangs_are_listed_in_scheduling_order_with_their_share():
     rich = gang("rich", 1, queue="vision", requests={"gpu": 4})
     poor = gang("poor", 8, queue="other", requests={"gpu": 4}, age=100)
     found = view(poor, rich, queues=TEAMS)
@@ -82,15 +82,15 @@ def test_gangs_are_in_the_order_of_their_turns_each_with_its_share():
     ]
 
 
-def test_while_no_queue_is_entitled_to_anything_every_share_is_all():
+def test_share_is_all_if_no_queue_has_an_entitlement():
     found = view(gang("bert", 1, queue="a"), queues=(queue("a"), queue("b")))
     assert [one.share for one in found.waiting] == ["all"]
 
 
-def test_gang_of_a_queue_that_is_not_there_stands_nowhere():
+def test_gang_of_a_missing_queue_is_not_listed():
     assert view(gang("bert", 1, queue="absent"), queues=TEAMS).waiting == ()
 
 
-def test_elastic_gang_stands_once_with_all_that_it_wants():
+def test_elastic_gang_is_listed_once_with_all_its_requests():
     found = view(gang("bert", 6, 1, queue="vision", requests={"gpu": 4}), queues=TEAMS)
     assert [(one.pod_group, one.requests) for one in found.waiting] == [("team/bert", {GPU: 24})]

@@ -32,7 +32,7 @@ def refusal(snapshot: Snapshot, **settings):
     return found
 
 
-def test_capacity_names_what_is_missing_and_nodes_that_would_do():
+def test_refusal_for_capacity_names_the_missing_amount_and_sufficient_nodes():
     found = refusal(cluster(nodes(1, gpu=2), gang("g", 4)))
     assert found.reason == "InsufficientResources"
     assert found.message == "2 of the 4 pods it needs fit; missing: nvidia.com/gpu 2"
@@ -40,40 +40,40 @@ def test_capacity_names_what_is_missing_and_nodes_that_would_do():
     assert found.relaxation == "1 more node like n0 (cpu 64, memory 256Gi, nvidia.com/gpu 2)"
 
 
-def test_pod_larger_than_any_node_asks_for_a_larger_one():
+def test_refusal_of_a_pod_larger_than_any_node_suggests_a_larger_node():
     found = refusal(cluster(nodes(1, gpu=2), gang("g", 1, requests={"gpu": 8})))
     assert found.reason == "NoFeasibleNode"
     assert found.message.startswith("a pod asks for more than any node")
     assert "like n0 but larger (cpu 64, memory 256Gi, nvidia.com/gpu 8)" in found.relaxation
 
 
-def test_level_that_is_too_narrow_names_its_best_domain_and_the_level_that_would_do():
+def test_refusal_for_a_level_names_the_best_domain_and_a_sufficient_level():
     found = refusal(cluster(RACKS, gang("g", 5, topology={"required": "rack"}), topologies=BOTH))
     assert found.reason == "InsufficientTopologyCapacity"
     assert found.message.startswith("4 of the 5 pods it needs fit in rack r0, the best of its level")
     assert found.relaxation == "fits at level block"
 
 
-def test_subgroups_level_is_named_with_the_subgroup():
+def test_refusal_for_the_level_of_a_subgroup_names_the_subgroup():
     pods = tuple(pod(f"g-{at}", group="g", sub="workers", gpu=1) for at in range(5))
     subs = [{"name": "workers", "minMember": 5, "topology": {"required": "rack"}}]
     snapshot = cluster(RACKS, Snapshot(pods=pods, pod_groups=(group("g", subGroups=subs),)), topologies=BOTH)
     assert refusal(snapshot).relaxation == "fits at level block for its subGroup workers"
 
 
-def test_more_nodes_are_asked_for_in_a_domain():
+def test_refusal_for_a_level_suggests_nodes_in_a_domain():
     found = refusal(cluster(RACKS, gang("g", 9, topology={"required": "block"}), topologies=BOTH))
     assert found.relaxation.endswith(" in block b")
 
 
-def test_level_in_which_no_node_lies_is_named():
+def test_refusal_for_a_level_without_nodes_names_the_level():
     bare = [node("n0", gpu=2)]
     found = refusal(cluster(bare, gang("g", 1, topology={"required": "rack"}), topologies=BOTH))
     assert found.message == "no node lies in any rack: none has the level's label"
     assert found.relaxation == "fits without a required level"
 
 
-def test_domain_that_is_yet_to_be_made_is_a_new_one():
+def test_suggested_nodes_may_form_a_new_domain():
     there = inside(cluster(RACKS, gang("g", 1), topologies=BOTH))
     wording = RefusalMessages(there.context, there.joint())
     change = NodeChange(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
@@ -82,7 +82,7 @@ def test_domain_that_is_yet_to_be_made_is_a_new_one():
     )
 
 
-def test_changes_of_several_parts_are_joined_and_parts_that_say_nothing_left_out():
+def test_combined_changes_are_joined_without_empty_parts():
     there = inside(cluster(nodes(1, gpu=2), gang("g", 1), queues=(queue("a", limit={GPU: "3"}),)))
     wording = RefusalMessages(there.context, there.joint())
     nothing = QuotaChange(0, (0, 0, 0, 0, 0), 3)
@@ -93,14 +93,14 @@ def test_changes_of_several_parts_are_joined_and_parts_that_say_nothing_left_out
     assert wording.relaxation(None) == ""
 
 
-def test_limit_names_queue_amount_and_how_far_it_would_have_to_rise():
+def test_refusal_for_a_limit_names_the_queue_and_the_missing_amount():
     found = refusal(cluster(nodes(4, gpu=2), gang("g", 4, queue="a"), queues=(queue("a", limit={GPU: "3"}),)))
     assert found.reason == "QueueLimit"
     assert found.message == "the limit of queue a is short of nvidia.com/gpu 1"
     assert found.relaxation == "waits for queue limit: a would need nvidia.com/gpu 1 more"
 
 
-def test_limit_that_is_exceeded_already_has_to_rise_by_the_excess_too():
+def test_missing_amount_of_an_exceeded_limit_includes_the_excess():
     running = tuple(on(pod(f"r-{at}", group="run", gpu=1), f"n{at}") for at in range(4))
     snapshot = cluster(
         nodes(4, gpu=2),
@@ -111,7 +111,7 @@ def test_limit_that_is_exceeded_already_has_to_rise_by_the_excess_too():
     assert refusal(snapshot).relaxation == "waits for queue limit: a would need nvidia.com/gpu 3 more"
 
 
-def test_number_of_pod_groups_is_told_apart_from_the_limit():
+def test_refusal_for_max_running_pod_groups_differs_from_that_for_a_limit():
     found = refusal(
         cluster(nodes(4, gpu=2), gang("g", 1, queue="a"), queues=(queue("a", maxRunningPodGroups=0),))
     )
@@ -119,7 +119,7 @@ def test_number_of_pod_groups_is_told_apart_from_the_limit():
     assert found.relaxation == "waits until queue a may run 1 more PodGroup (maxRunningPodGroups)"
 
 
-def test_filters_speak_in_kube_schedulers_words_and_other_nodes_must_be_open_to_the_pods():
+def test_refusal_of_filters_has_the_message_of_kube_scheduler_and_suggests_a_node():
     picky = gang("g", 1, requests={"gpu": 1})
     chosen = tuple(
         pod(one.name, group="g", gpu=1, spec={"node_selector": {"disk": "ssd"}}) for one in picky.pods
@@ -133,20 +133,20 @@ def test_filters_speak_in_kube_schedulers_words_and_other_nodes_must_be_open_to_
     )
 
 
-def test_gang_that_others_outbid_is_told_so():
+def test_refusal_of_an_outbid_gang_says_so():
     decision = schedule(cluster(nodes(4, gpu=1), gang("small", 2, age=10), gang("large", 4)))
     (found,) = decision.refusals
     assert found.message.endswith("gangs of a higher priority or more weight took the room")
 
 
-def test_fragments_are_told_apart_from_a_lack():
+def test_refusal_for_fragmentation_differs_from_that_for_missing_capacity():
     snapshot = cluster(nodes(2, gpu=3), gang("g", 2, requests={"gpu": 2}), gang("h", 1, requests={"gpu": 2}))
     (found,) = schedule(snapshot).refusals
     assert "enough is free in sum, and too little of it together on one node" in found.message
 
 
 @pytest.mark.parametrize("settings", [{}, {"selection": "ordered"}])
-def test_rule_of_a_plugin_is_named(settings):
+def test_refusal_for_a_plugin_constraint_names_the_plugin(settings):
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
     lonely = tuple(pod(f"g-{at}", group="g", labels={"app": "a"}, spec=apart(term), cpu=1) for at in range(2))
     found = refusal(cluster(nodes(1), Snapshot(pods=lonely, pod_groups=(group("g", 2),))), **settings)

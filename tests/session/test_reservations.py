@@ -39,7 +39,7 @@ BEGUN = NOW - 60
 
 
 def running(name: str, seconds: int | None, *places: str) -> Snapshot:
-    """One-GPU pods on nodes, expected to run for so long since they began."""
+    """Bound one-GPU pods of a gang with an expected runtime."""
     pods: tuple[Pod, ...] = tuple(
         on(pod(f"{name}-{at}", group=name, gpu=1), one) for at, one in enumerate(places)
     )
@@ -51,7 +51,7 @@ def shadow(snapshot: Snapshot, key: str):
     return there, reserve(there.context, there.gang(key), (), NOW)
 
 
-def test_head_starts_at_the_first_end_that_lets_it_in():
+def test_reserved_start_is_the_first_end_after_which_the_head_fits():
     snapshot = cluster(
         nodes(3, gpu=1),
         running("a", 100, "n0"),
@@ -64,27 +64,27 @@ def test_head_starts_at_the_first_end_that_lets_it_in():
     assert found.start == BEGUN + 200
 
 
-def test_head_that_lacks_nothing_but_an_unending_gang_has_no_reservation():
+def test_head_behind_a_gang_without_an_expected_runtime_has_no_reservation():
     snapshot = cluster(nodes(2, gpu=1), running("a", None, "n0"), running("b", 100, "n1"), gang("head", 2))
     _, found = shadow(snapshot, "team/head")
     assert found is None
 
 
-def test_ends_that_are_overdue_count_as_now():
+def test_overdue_ends_count_as_now():
     snapshot = cluster(nodes(1, gpu=1), running("late", 10, "n0"), gang("head", 1))
     _, found = shadow(snapshot, "team/head")
     assert found is not None
     assert found.start == NOW
 
 
-def test_all_that_end_with_the_reserved_start_leave_their_room_to_others():
+def test_room_of_all_gangs_that_end_at_the_reserved_start_is_free():
     snapshot = cluster(nodes(2, gpu=1), running("a", 100, "n0"), running("b", 100, "n1"), gang("head", 1))
     there, found = shadow(snapshot, "team/head")
     assert found is not None
     assert found.free[:, there.context.tables.node_table.column[GPU]].tolist() == [1, 1]
 
 
-def test_longer_gang_may_take_what_the_head_does_not_need_and_no_more():
+def test_longer_gang_may_use_only_what_the_head_does_not_need():
     snapshot = cluster(nodes(3, gpu=1), running("a", 100, "n0"), gang("head", 3), gang("x", 1))
     there, found = shadow(snapshot, "team/head")
     assert found is not None
@@ -98,7 +98,7 @@ def test_longer_gang_may_take_what_the_head_does_not_need_and_no_more():
     assert not found.take(np.array([2], np.int32), one)
 
 
-def test_reservation_keeps_to_the_heads_required_level():
+def test_reservation_respects_the_required_level_of_the_head():
     racks = [node(f"n{at}", {"rack": f"r{at // 2}"}, gpu=1) for at in range(4)]
     snapshot = cluster(
         racks,
@@ -128,7 +128,7 @@ def test_gang_that_would_delay_the_head_is_refused_and_one_that_ends_in_time_sta
     assert [one.pod_group for one in decision.reservations] == ["team/head"]
 
 
-def test_surplus_that_finds_no_room_reserves_nothing_and_blocks_nobody():
+def test_surplus_without_room_reserves_nothing_and_blocks_no_gang():
     elastic = tuple(on(pod(f"e-{at}", group="e", age=90, gpu=1), f"n{at}") for at in range(2))
     more = Snapshot(
         pods=(*elastic, pod("e-2", group="e", age=90, gpu=2)),
@@ -144,7 +144,7 @@ def test_surplus_that_finds_no_room_reserves_nothing_and_blocks_nobody():
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
     ends=st.lists(st.integers(61, 999), min_size=1, max_size=6),
 )
-def test_on_one_slot_nodes_the_start_is_that_of_easy(sizes: list[int], ends: list[int]):
+def test_start_on_nodes_of_one_slot_equals_that_of_easy_backfilling(sizes: list[int], ends: list[int]):
     """Ends in order release slots until the head fits: the textbook's shadow time and extra nodes."""
     jobs = list(zip(sizes, ends, strict=False))
     slots = sum(size for size, _ in jobs) + 1
@@ -167,7 +167,7 @@ def test_on_one_slot_nodes_the_start_is_that_of_easy(sizes: list[int], ends: lis
         assert int(np.maximum(0, found.free[:, column]).sum()) == available
 
 
-def test_gang_whose_start_nobody_knows_never_ends():
+def test_running_gang_without_a_start_time_never_ends():
     late = msgspec.structs.replace(on(pod("r", group="run", gpu=1), "n0"), status=pod("x").status)
     snapshot = cluster(
         nodes(1, gpu=1),
@@ -178,7 +178,7 @@ def test_gang_whose_start_nobody_knows_never_ends():
     assert found is None
 
 
-def test_gang_that_outlasts_the_reservation_takes_nodes_that_the_head_leaves():
+def test_gang_that_outlasts_the_reservation_uses_nodes_that_the_head_does_not():
     head = Snapshot(
         pods=tuple(
             pod(f"head-{at}", group="head", age=50, spec={"node_selector": {"type": "a"}}, gpu=4)
@@ -210,7 +210,7 @@ def promised(*names: str) -> tuple[Reservation, ...]:
 
 
 def two_heads(**head) -> Snapshot:
-    """A gang that came first, and a shorter one that came later; neither fits before the same moment."""
+    """An older gang, and a shorter one that arrived later; both fit from the same moment on."""
     stated = {"age": 50, "expectedRuntimeSeconds": 1000} | head
     return cluster(
         nodes(3, gpu=1),
@@ -221,7 +221,7 @@ def two_heads(**head) -> Snapshot:
 
 
 @SELECTIONS
-def test_start_that_was_promised_is_kept_against_shorter_gangs_that_come_later(selection: str):
+def test_promised_start_is_kept_against_shorter_gangs_that_arrive_later(selection: str):
     snapshot = replace(two_heads(), reservations=promised("head"))
     decision = schedule(snapshot, kept(selection))
     assert [one.pod_group for one in decision.reservations] == ["team/head"]
@@ -230,14 +230,14 @@ def test_start_that_was_promised_is_kept_against_shorter_gangs_that_come_later(s
 
 
 @SELECTIONS
-def test_start_is_promised_to_a_head_that_has_waited_long_for_its_run_time(selection: str):
+def test_head_is_promised_a_start_when_its_slowdown_reaches_promise_slowdown(selection: str):
     assert schedule(two_heads(), kept(selection)).reservations == ()
     for slowdown, told in ((1.1, ["team/later"]), (1.11, [])):
         decision = schedule(two_heads(), kept(selection, promise_slowdown=slowdown))
         assert [one.pod_group for one in decision.reservations] == told
 
 
-def test_run_time_that_is_not_stated_counts_as_the_policies_take_it():
+def test_unstated_runtime_counts_as_one_hour_for_promise_slowdown():
     decision = schedule(
         cluster(nodes(2, gpu=1), running("a", 500, "n0"), gang("head", 2, age=3600)),
         kept("ordered", promise_slowdown=2),
@@ -246,7 +246,7 @@ def test_run_time_that_is_not_stated_counts_as_the_policies_take_it():
 
 
 @SELECTIONS
-def test_promise_binds_nobody_of_a_higher_priority(selection: str):
+def test_promise_does_not_bind_gangs_of_higher_priority(selection: str):
     urgent = wanting("urgent", 3, priority=10, expectedRuntimeSeconds=100)
     snapshot = cluster(
         nodes(3, gpu=1),
@@ -261,7 +261,7 @@ def test_promise_binds_nobody_of_a_higher_priority(selection: str):
     assert [one.pod_group for one in decision.reservations] == ["team/urgent"]
 
 
-def test_promise_outlasts_the_room_that_the_policy_wants():
+def test_promised_gang_starts_without_the_headroom_of_the_policy():
     snapshot = cluster(
         nodes(4, gpu=1), running("a", 9999, "n0", "n1"), gang("head", 2, age=50, expectedRuntimeSeconds=9000)
     )
@@ -273,8 +273,8 @@ def test_promise_outlasts_the_room_that_the_policy_wants():
     assert set(placed(decision)) == {"head-0", "head-1"}
 
 
-def test_promise_takes_no_turn_of_another_queue():
-    """The queue b is below its guarantee: its gang is next, whatever a was told."""
+def test_promise_does_not_take_the_turn_of_another_queue():
+    """Queue b is below its guarantee: its gang is next, whatever start was promised to the gang of queue a."""
     snapshot = cluster(
         nodes(3, gpu=1),
         running("r", 500, "n0"),
@@ -289,7 +289,7 @@ def test_promise_takes_no_turn_of_another_queue():
 
 
 @SELECTIONS
-def test_promise_to_a_gang_that_is_gone_holds_nobody(selection: str):
+def test_promise_to_a_deleted_gang_delays_no_other_gang(selection: str):
     snapshot = cluster(nodes(1, gpu=1), gang("x", 1), reservations=promised("gone"))
     assert set(placed(schedule(snapshot, kept(selection)))) == {"x-0"}
 
@@ -317,18 +317,18 @@ def test_gang_that_outlasts_the_start_waits_and_one_that_ends_in_time_does_not()
     assert len(placed(schedule(snapshot, profile()))) == 2
 
 
-def test_what_the_head_leaves_is_for_all():
+def test_gangs_behind_the_head_share_the_room_that_it_leaves():
     decision = schedule(behind(4, gang("long", 1), gang("other", 1)), WEIGHT_EASY)
     assert len(decision.assignments) == 1
 
 
-def test_higher_priority_owes_the_head_nothing():
+def test_gang_of_higher_priority_starts_although_it_delays_the_head():
     decision = schedule(behind(3, wanting("urgent", 2)), WEIGHT_EASY)
     assert set(placed(decision)) == {"urgent-0", "urgent-1"}
-    assert decision.reservations == ()  # nobody knows when the urgent one ends
+    assert decision.reservations == ()  # the urgent gang has no known end
 
 
-def test_surplus_of_a_running_gang_takes_nothing_from_the_head():
+def test_surplus_of_a_running_gang_does_not_delay_the_head():
     elastic = running_gang("elastic", ["n0"], started=60, minimum=1, expectedRuntimeSeconds=1000)
     more = gang("elastic", 2, 1)
     snapshot = cluster(
@@ -342,7 +342,7 @@ def test_surplus_of_a_running_gang_takes_nothing_from_the_head():
     assert schedule(snapshot, WEIGHT_EASY).assignments == ()
 
 
-def test_gang_that_fits_or_never_will_is_no_head():
+def test_gang_that_fits_now_or_never_is_not_the_head():
     snapshot = cluster(
         nodes(3, gpu=1), running("a", 100, "n0"), gang("fits", 2, age=90), gang("never", 4, age=80)
     )
@@ -351,21 +351,21 @@ def test_gang_that_fits_or_never_will_is_no_head():
     assert ReservedHead.choose(there.context, gangs, (), StickyReservations(NOW)) is None
 
 
-def test_head_whose_time_has_come_starts_whatever_the_others_weigh():
+def test_head_starts_at_its_reserved_time_before_heavier_gangs():
     told = (Reservation(pod_group="team/head", start="2023-11-14T22:13:20Z"),)
     snapshot = cluster(nodes(4, gpu=1), gang("head", 3, age=50), gang("heavy", 4))
     assert len(placed(schedule(snapshot, profile()))) == 4
     assert len(placed(schedule(replace(snapshot, reservations=told), WEIGHT_EASY))) == 3
 
 
-def test_no_known_end_keeps_nothing():
+def test_head_behind_a_gang_without_a_known_end_reserves_nothing():
     snapshot = cluster(nodes(2, gpu=1), running("a", None, "n0"), gang("head", 2, age=50), gang("x", 1))
     decision = schedule(snapshot, WEIGHT_EASY)
     assert set(placed(decision)) == {"x-0"}
     assert decision.reservations == ()
 
 
-def test_room_is_kept_on_the_nodes_that_the_head_may_use_alone():
+def test_room_is_reserved_only_on_nodes_that_the_head_may_use():
     wide = (node("n0", gpu=8), node("n1", gpu=8), node("n2", gpu=4))
     snapshot = cluster(
         wide,
@@ -379,7 +379,7 @@ def test_room_is_kept_on_the_nodes_that_the_head_may_use_alone():
     assert reasons(decision)["team/long"] == "OutOfTurn"
 
 
-def test_head_for_which_others_leave_needs_no_reservation():
+def test_head_that_preempts_has_no_reservation():
     snapshot = cluster(
         nodes(1, gpu=1), running_gang("low", ["n0"], expectedRuntimeSeconds=7200), wanting("head", 1)
     )
@@ -388,8 +388,8 @@ def test_head_for_which_others_leave_needs_no_reservation():
     assert decision.reservations == ()
 
 
-def test_gang_makes_nobody_leave_from_room_that_the_head_gets_next():
-    """The head needs both nodes of its type; whoever is behind it may have the third, and not one of these."""
+def test_gang_behind_the_head_evicts_no_pod_from_nodes_that_the_head_needs():
+    """The head needs both nodes of its type; a gang behind it may use only the third node."""
     wide = (node("n0", {"type": "a"}, gpu=1), node("n1", {"type": "a"}, gpu=1), node("n2", gpu=1))
     first = running_gang("first", ["n0"], started=60, priority=10, expectedRuntimeSeconds=100)
     behind = wanting("long", 1, age=50, expectedRuntimeSeconds=5000)

@@ -37,7 +37,7 @@ def spans(result):
     return [(one.started, one.ended) for one in result.gangs]
 
 
-def test_a_gang_starts_when_it_comes_and_ends_after_its_run_time():
+def test_a_gang_starts_when_it_arrives_and_ends_after_its_run_time():
     result, _ = played([(5, 7, 2)])
     assert spans(result) == [(5, 12)]
 
@@ -47,7 +47,7 @@ def test_completions_come_before_arrivals_and_arrivals_before_the_session():
     assert spans(result) == [(0, 10), (10, 15)]
 
 
-def test_gangs_that_come_at_one_moment_are_seen_by_one_session():
+def test_gangs_that_arrive_in_one_second_are_in_one_session():
     result, made = played([(3, 10, 1), (3, 10, 1), (3, 10, 1)])
     assert made[0].asked == [(3.0, 0)]
     assert result.sessions == 1
@@ -86,18 +86,18 @@ def test_a_failing_node_kills_the_gangs_on_it_whole_and_they_run_again_from_the_
     assert len(made) == 1
 
 
-def test_gangs_beside_a_failed_node_run_on():
+def test_gangs_on_other_nodes_continue_when_a_node_fails():
     result, _ = played([(0, 10, 1), (0, 10, 1)], outages=(Outage("node-0", time=5),))
     assert spans(result) == [(5, 15), (0, 10)]
 
 
-def test_what_waits_for_a_node_that_never_comes_back_is_told_as_unfinished():
+def test_gangs_that_wait_for_a_node_without_a_repair_are_unfinished():
     result, _ = played([(0, 10, 4)], outages=(Outage("node-3", time=5),))
     assert spans(result) == [(None, None)]
     assert result.gangs[0].restarts == 1
 
 
-def test_a_session_that_started_all_it_looked_at_is_asked_again_at_once():
+def test_a_session_that_placed_its_whole_window_is_followed_by_another_at_once():
     class Narrow(FirstComeScheduler):
         @override
         def decide(self, now, seed):
@@ -110,19 +110,19 @@ def test_a_session_that_started_all_it_looked_at_is_asked_again_at_once():
     assert run(gangs_of(rows), Narrow, SETTINGS).gangs[3].started == 10
 
 
-def test_the_seed_is_handed_to_every_session():
+def test_the_seed_is_passed_to_every_session():
     _, made = played([(0, 1, 1), (5, 1, 1)], seed=11)
     assert [seed for _, seed in made[0].asked] == [11, 11]
 
 
-def test_progress_is_told_up_to_the_end():
+def test_progress_is_reported_up_to_the_end():
     told = []
     run(gangs_of([(0, 1, 1), (2, 1, 1)]), FirstComeScheduler, SETTINGS, lambda *both: told.append(both))
     assert told[0] == (0, 2)
     assert told[-1] == (2, 2)
 
 
-def test_a_gang_held_at_permit_is_handed_back_and_asked_again_when_its_time_is_over():
+def test_a_gang_held_at_permit_is_passed_to_the_next_session_until_its_timeout():
     class Holding(FirstComeScheduler):
         @override
         def decide(self, now, seed):
@@ -149,7 +149,7 @@ def test_a_gang_held_at_permit_is_handed_back_and_asked_again_when_its_time_is_o
     assert made[0].asked == [(0.0, 0), (30.0, 0)]
 
 
-def test_the_series_tells_what_is_used_and_who_waits():
+def test_the_series_contain_used_amounts_and_pending_gangs():
     result, _ = played([(0, 10, 3), (2, 10, 2)])
     series = result.series
     assert series.times == (0, 2, 10, 20)
@@ -164,7 +164,7 @@ def test_the_series_tells_what_is_used_and_who_waits():
 @given(rows=WIDE)
 def test_sessions_in_order_with_backfill_are_easy_start_by_start(policy, rows):
     profile = Profile.model_validate({"selection": "ordered", "backfill": "easy", "policy": {"name": policy}})
-    slots = 8  # shares of eight are exact in floats, so that whoever is equal stays so
+    slots = 8  # shares of eight are exact in floats, so that equal shares stay equal
     result = simulate(gangs_of(rows, slots), profile, RunSettings(policy))
     expected = easy_starts(sorted(rows, key=lambda row: row[0]), slots, KEYS[policy])
     assert {number: one.started for number, one in enumerate(result.gangs)} == expected

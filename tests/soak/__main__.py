@@ -1,7 +1,7 @@
-"""Kill leaders again and again, let a bad network rage, then keep one leader busy, and say what came of it.
+"""Kill leaders again and again, let a bad network rage, then keep one leader busy, and report the results.
 
 ``bench/results/`` has its results, docs/resilience.md a summary. Its exit code is 1 when an
-invariant did not hold: a gang left half bound, a pod bound twice or lost, a node given more than it has, memory that
+invariant did not hold: a gang left partially bound, a pod bound twice or lost, an overcommitted node, or memory that
 only grows.
 """
 
@@ -113,7 +113,7 @@ def _churn(plane: ControlPlane, options: argparse.Namespace) -> None:
 def _follow(
     kind: str, run: Iterable[Gust | Sample], summary: Callable[[], Iterable[str]], record: Path | None
 ) -> None:
-    """Tell what comes of a run as it comes, and its summary at the end, however it ends."""
+    """Print the results of a run as they arrive, and a summary at the end, however it ends."""
     try:
         for one in run:
             print(f"{time.strftime('%H:%M:%S')} {one}", flush=True)

@@ -26,7 +26,7 @@ EVERY: Final = 10.0
 WARM_UP: Final = 12_000
 """Pods that come and go before memory is judged: the journal of the cache fills, which keeps 65,536 changes."""
 TURNOVER: Final = 1.3
-"""As many times all pods, too: until then the scheduler was made anew, which it is after four changes a pod
+"""As many times all pods, too: until then the scheduler was rebuilt, which happens after four changes a pod
 (`state/up_to_date_scheduler.py`), and what it keeps of pods that are gone is as much as it ever is."""
 GROWTH: Final = 0.05
 """By which the memory of the last third may be above that of the first."""
@@ -118,7 +118,7 @@ class Churn:
         return last / first - 1
 
     def summary(self) -> Iterator[str]:
-        """Say what came of it, in lines for people."""
+        """Report the results, in lines for people."""
         if not self.samples:
             return
         last = self.samples[-1]
@@ -139,7 +139,7 @@ class Churn:
         yield f"a batch was bound after {took[len(took) // 2]:.2f} s (median of {len(took)}), {took[-1]:.2f} s at worst"
 
     def _submit(self, load: Load, witness: Witness, pods: int, batches: int = 1) -> list[Batch]:
-        """Make batches of so many pods each, and wait until all of them are bound."""
+        """Create batches of pods, and wait until all of them are bound."""
         made, begun = [load.batch(pods) for _ in range(batches)], time.monotonic()
         for one in made:
             load.submit(one)

@@ -68,7 +68,7 @@ class Storm:
         self._load = Load(self.namespace, random.Random(self.seed + 1))
 
     def run(self, seconds: float) -> Iterator[Gust]:
-        """Go on for so long.
+        """Run for a number of seconds.
 
         Raises:
           AssertionError: an invariant does not hold, or it took too long.
@@ -107,7 +107,7 @@ class Storm:
         return gust
 
     def summary(self) -> Iterator[str]:
-        """Say what came of it, in lines for people."""
+        """Report the results, in lines for people."""
         if not self.done:
             return
         took = spread([one.whole for one in self.done])

@@ -44,7 +44,7 @@ def test_ctrl_c_still_raises_once_a_model_was_solved():
     assert (done.returncode, done.stdout) == (0, "raised\n"), done.stderr
 
 
-def test_rows_and_bounds_that_come_later_count_in_the_next_solve():
+def test_rows_and_bounds_added_later_apply_in_the_next_solve():
     model, worth = knapsack()
     maximise(model, worth, EFFORT)
     extra = model.add_row(np.array([2]), np.array([1]), upper=0)
@@ -59,7 +59,7 @@ def test_rows_and_bounds_that_come_later_count_in_the_next_solve():
     assert values[fresh[0]] == 1
 
 
-def test_a_row_with_a_switch_holds_only_when_it_is_on():
+def test_a_row_with_a_switch_holds_only_if_the_switch_is_on():
     model = LinearModel()
     columns = model.add_variables(np.zeros(3, np.int64), np.array([9, 1, 1]))
     model.add_row(columns[:1], np.ones(1, np.int64), upper=4, when=1)
@@ -73,7 +73,7 @@ def test_a_row_with_a_switch_holds_only_when_it_is_on():
     assert not model.admits(np.array([10, 0, 0]))
 
 
-def test_an_impossible_model_is_called_so():
+def test_an_infeasible_model_is_reported_as_infeasible():
     model, worth = knapsack()
     model.add_row(np.arange(3), np.ones(3, np.int64), lower=4)
     answer = maximise(model, worth, EFFORT)
@@ -82,13 +82,13 @@ def test_an_impossible_model_is_called_so():
     assert answer.values is None
 
 
-def test_without_time_the_bound_is_still_a_bound():
+def test_a_solve_without_time_still_returns_a_valid_bound():
     model, worth = knapsack()
     answer = maximise(model, worth, SolveLimits(deterministic=0.0, guard_seconds=60.0))
     assert answer.bound >= 10
 
 
-def test_a_guard_that_fires_says_so():
+def test_a_solve_ended_by_the_guard_reports_it():
     rng = np.random.default_rng(0)
     model = LinearModel()
     columns = model.add_variables(np.zeros(60, np.int64), np.ones(60, np.int64))
@@ -162,7 +162,7 @@ def test_a_linear_program_is_solved_again_with_other_sides_and_upper_bounds():
     assert third.worth == pytest.approx(6.0)
 
 
-def test_rows_come_back_as_they_were_added():
+def test_rows_are_returned_as_they_were_added():
     model = LinearModel()
     assert model.matrix()[0].tolist() == [0]
     model.add_variables(np.zeros(3, np.int64), np.ones(3, np.int64))
@@ -189,7 +189,7 @@ def test_weights_of_a_common_measure_are_scaled_exactly():
     assert slack == 0
 
 
-def test_nothing_that_weighs_is_scaled_to_nothing():
+def test_no_positive_weight_is_scaled_to_zero():
     assert scale_weights(np.zeros(2), np.ones(2, np.int64))[0].tolist() == [0, 0]
 
 

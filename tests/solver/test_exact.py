@@ -92,7 +92,7 @@ def _no_more(values: tuple[float, ...], bounds: np.ndarray) -> bool:
     return all(value <= bound * (1 + 1e-9) + 1e-12 for value, bound in zip(values, bounds, strict=True))
 
 
-def test_a_hint_that_breaks_a_rule_is_passed_over():
+def test_a_hint_that_violates_a_rule_is_ignored():
     problem = problem_of([[2], [2]], [{"pods": 2, "demand": [2]}])
     index = np.zeros(1, np.int32)
     crowded = Solution(index, index, index + 2, np.array([True]), np.array([4.0]), np.array([4.0]))
@@ -119,7 +119,7 @@ def test_volcanos_gang_of_2_3_3_and_8_cpus_fits_two_nodes_of_8():
     assert solve_exact(together, BUDGET, seed=1).taken[0]
 
 
-def test_equal_worth_is_decided_by_gangs_then_scores():
+def test_placements_of_equal_value_are_compared_by_gangs_then_scores():
     gangs = [{"pods": 1, "demand": [4]}, {"pods": 1, "demand": [2]}, {"pods": 1, "demand": [2]}]
     problem = problem_of([[4], [2]], gangs[:1] + gangs[1:])
     small = solve_exact(
@@ -136,7 +136,7 @@ def test_packing_touches_few_nodes_and_spreading_many():
     assert len(solve_exact(replace(problem, spread=True), BUDGET, seed=1).nodes) == 3
 
 
-def test_a_preferred_domain_that_members_use_already_is_kept_to():
+def test_a_preferred_domain_that_running_members_use_is_preferred():
     gangs = [{"pods": 2, "demand": [1], "preferred": 0}]
     used = {name: np.zeros(1, np.int32) for name in ("used_gang", "used_level")}
     used |= {"used_subgroup": np.full(1, -1, np.int32), "used_domain": np.ones(1, np.int32)}
@@ -144,7 +144,7 @@ def test_a_preferred_domain_that_members_use_already_is_kept_to():
     assert placed(solve_exact(problem, BUDGET, seed=1)) == {(0, 1): 1, (0, 2): 1}
 
 
-def test_a_row_that_placing_nothing_breaks_does_not_stop_the_rest():
+def test_a_row_violated_without_placements_does_not_prevent_other_placements():
     row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([-3]))
     problem = problem_of([[4]], [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [1]}], rows=(row,))
     solution = solve_exact(problem, BUDGET, seed=1)
@@ -190,7 +190,7 @@ def test_the_same_input_gives_the_same_bytes_in_every_process():
 
 @pytest.mark.properties
 @given(problems())
-def test_the_values_at_hand_stay_legal_and_count_gangs_before_preferred_cost(problem: Problem):
+def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem: Problem):
     solution = solve_exact(problem, Budget(deterministic=0.0), seed=0)
     best = solve_exact(problem, Budget(deterministic=5.0), seed=0)
     seen = []
@@ -220,7 +220,7 @@ def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
 
 @pytest.mark.properties
 @given(problems())
-def test_what_the_model_admits_is_what_it_answers(problem: Problem):
+def test_the_model_admits_its_own_answer(problem: Problem):
     model = NodeModel(problem)
     solution = solve_exact(problem, Budget(deterministic=5.0), seed=0)
     triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)

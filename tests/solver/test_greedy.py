@@ -13,7 +13,7 @@ from tests.solver.instances import problem_of, problems
 
 @pytest.mark.properties
 @given(problems())
-def test_whatever_the_greedy_places_is_legal(problem: Problem):
+def test_placements_of_the_greedy_are_legal(problem: Problem):
     assert verify_solution(problem, solve_greedy(problem)) == ()
     assert verify_solution(problem, solve_job_by_job(problem)) == ()
 
@@ -58,12 +58,12 @@ def test_surplus_pods_come_after_every_minimum_of_their_tier():
     assert solution.counts.tolist() == [1, 2]
 
 
-def test_the_peers_fill_the_fullest_node_first():
+def test_the_job_by_job_reference_fills_the_fullest_node_first():
     problem = problem_of([[8, 8], [4, 8]], [{"pods": 2, "demand": [2, 2]}])
     assert solve_job_by_job(problem).nodes.tolist() == [1]
 
 
-def test_the_peers_take_the_pods_of_a_gang_as_they_come_and_the_greedy_the_largest_first():
+def test_the_greedy_places_the_largest_pods_of_a_gang_first_and_the_reference_does_not():
     problem = problem_of(
         [[8], [8]],
         [{"pods": 2, "demand": [size]} for size in (3, 5)],
@@ -84,7 +84,7 @@ def test_the_peers_take_the_pods_of_a_gang_as_they_come_and_the_greedy_the_large
 RACKS = [[0, 0, 1, 1]]
 
 
-def test_only_pods_alone_that_nothing_else_binds_are_alike():
+def test_only_unconstrained_single_pods_with_equal_demand_are_equal_gangs():
     gangs = [
         {"pods": 1, "demand": [1]},
         {"pods": 1, "demand": [2]},

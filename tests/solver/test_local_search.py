@@ -1,4 +1,4 @@
-"""Pods of the session step aside, and never into a place that is not theirs."""
+"""Pods of the session are moved to make room, and never to a node that their rules forbid."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def split_small(**more) -> Packing:
     return packing
 
 
-def test_a_small_pod_steps_aside_for_a_big_one():
+def test_a_small_pod_is_moved_to_make_room_for_a_large_one():
     packing = split_small()
     assert packing.room.place(1, 1) == 0
     assert LocalSearch(packing).make_room(1, 1, None) == 1
@@ -38,7 +38,7 @@ def test_no_pod_moves_to_a_node_that_its_mask_forbids():
     assert LocalSearch(fixed).make_room(1, 1, None) == 0
 
 
-def test_no_pod_leaves_the_domain_of_its_gang():
+def test_no_pod_is_moved_out_of_the_domain_of_its_gang():
     gangs = [{"pods": 2, "demand": [2], "required": 0}, {"pods": 1, "demand": [4]}]
     packing = Packing(problem_of([[4], [4], [2]], gangs, levels=[[0, 0, 1]]))
     packing.room.take(0)
@@ -50,7 +50,7 @@ def test_no_pod_leaves_the_domain_of_its_gang():
     assert nodes.nodes[nodes.classes == 0].tolist() in ([0], [1])
 
 
-def test_a_node_is_emptied_when_all_its_pods_find_another_place():
+def test_a_node_is_emptied_if_all_its_pods_fit_on_other_nodes():
     gangs = [{"pods": 4, "demand": [1]}, {"pods": 1, "demand": [3]}, {"pods": 1, "demand": [8]}]
     packing = Packing(problem_of([[8], [7]], gangs, capacity=np.array([[8]] * 2)))
     for gang in range(3):
@@ -66,7 +66,7 @@ CAPACITY = np.array([[1000, 1000]] * 2)
 
 
 def crossed(gain: int, **more) -> Packing:
-    """CPU is left on the first node and memory on the second; pods of equal CPU stand on the wrong ones.
+    """CPU is free on the first node and memory on the second; pods of equal CPU are on the unsuitable nodes.
 
     The heavy pods ask for `gain` more memory than the light ones.
     """
@@ -85,13 +85,13 @@ def crossed(gain: int, **more) -> Packing:
     return packing
 
 
-def test_a_pod_with_more_memory_leaves_for_one_with_less():
+def test_pods_of_equal_cpu_and_different_memory_are_exchanged():
     packing = crossed(gain=200)
     assert LocalSearch(packing).make_room(2, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
-def test_several_exchanges_bring_what_one_does_not():
+def test_several_exchanges_make_room_if_one_does_not():
     packing = crossed(gain=100)
     assert LocalSearch(packing).make_room(2, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
@@ -140,13 +140,13 @@ def full(tier: int) -> Packing:
     return packing
 
 
-def test_gangs_of_a_lower_tier_give_way():
+def test_gangs_of_a_lower_tier_are_ejected():
     packing = full(tier=0)
     assert eject_for(packing, 2) in ([0], [1], [0, 1], [1, 0])
     assert packing.taken.tolist() == [False, False, True]
 
 
-def test_gangs_of_the_same_tier_stay_where_they_are():
+def test_gangs_of_the_same_tier_are_not_ejected():
     packing = full(tier=1)
     before = [row.tolist() for row in packing.room.free]
     assert eject_for(packing, 2) is None
@@ -154,7 +154,7 @@ def test_gangs_of_the_same_tier_stay_where_they_are():
     assert [row.tolist() for row in packing.room.free] == before
 
 
-def test_when_even_all_of_them_are_not_enough_everybody_is_back():
+def test_all_ejected_gangs_are_restored_if_the_room_is_not_enough():
     gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 9, "demand": [1], "tier": 0}]
     packing = Packing(problem_of([[4], [4]], gangs))
     packing.try_gang(0)
@@ -162,7 +162,7 @@ def test_when_even_all_of_them_are_not_enough_everybody_is_back():
     assert packing.taken.tolist() == [True, False]
 
 
-def test_those_give_way_that_cost_least_and_hold_enough_together():
+def test_the_cheapest_gangs_that_free_enough_room_together_are_ejected():
     costs = [5.0, 1.0, 1.0]
     gangs = [{"pods": 4, "demand": [1], "tier": 1, "weight": cost} for cost in costs]
     packing = Packing(problem_of([[4], [4], [4]], [*gangs, {"pods": 2, "demand": [4], "tier": 0}]))
@@ -171,7 +171,7 @@ def test_those_give_way_that_cost_least_and_hold_enough_together():
     assert eject_for(packing, 3) in ([1, 2], [2, 1])
 
 
-def test_no_gang_is_ejected_that_the_other_ejected_gangs_make_unnecessary():
+def test_no_gang_is_ejected_if_the_other_ejected_gangs_free_enough_room():
     gangs = [
         {"pods": 1, "demand": [1], "tier": 1, "weight": 0.1},
         {"pods": 4, "demand": [1], "tier": 1, "weight": 1.0},

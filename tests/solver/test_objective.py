@@ -86,7 +86,7 @@ def test_a_subgroup_prefers_for_its_own_pods():
     assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 0, 1), (1, 1, 1))) == 2.0
 
 
-def test_the_least_that_a_gang_asks_for_is_its_smallest_pods():
+def test_the_minimum_demand_of_a_gang_is_that_of_its_smallest_pods():
     problem = problem_of([[9, 9]], [{"pods": 2, "need": 3, "demand": [4, 1]}, {"pods": 2, "demand": [1, 3]}])
     together = replace(
         problem,
@@ -130,7 +130,7 @@ def test_the_first_tier_that_differs_decides():
     assert compare_solutions(worth(2.0, 1.0), worth(2.0, 0.0)) == 1
 
 
-def test_more_gangs_decide_among_equal_tiers():
+def test_the_number_of_gangs_decides_among_equal_tiers():
     assert compare_solutions(worth(1.0, taken=2), worth(1.0, taken=1)) == 1
     assert compare_solutions(worth(1.0, taken=1), worth(1.0, taken=1)) == 0
 

@@ -34,7 +34,7 @@ def state(packing: Packing) -> tuple:
 
 @pytest.mark.properties
 @given(problems(), st.data())
-def test_rollback_and_withdrawal_leave_everything_as_it_was(problem: Problem, data):
+def test_rollback_and_withdrawal_restore_the_earlier_state(problem: Problem, data):
     packing = Packing(problem)
     gangs = len(problem.gangs.need)
     packing.try_gang(0)
@@ -106,7 +106,7 @@ def test_a_gang_limit_of_one_admits_one_gang():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.booleans())
-def test_equal_lone_pods_are_as_many_placed_as_one_as_one_by_one(seed: int, pods: int, spread: bool):
+def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, pods: int, spread: bool):
     rng = np.random.default_rng(seed)
     free, demand = rng.integers(0, 9, (4, 3)).tolist(), [*rng.integers(0, 4, 2).tolist(), 1]
     problem = problem_of(free, [{"pods": 1, "demand": demand}] * pods, spread=spread)
@@ -121,14 +121,14 @@ def test_equal_lone_pods_are_as_many_placed_as_one_as_one_by_one(seed: int, pods
     assert not together.taken.any()
 
 
-def test_placing_whole_places_nothing_when_not_all_go():
+def test_placing_a_whole_gang_places_no_pod_if_not_all_fit():
     room = FreeCapacity(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
     assert room.place(0, 5, whole=True) == 0
     assert room.place(0, 5) == 4
     assert room.waiting == [1]
 
 
-def test_no_more_nodes_are_looked_at_than_pods_and_the_last_takes_what_is_left():
+def test_at_most_one_node_for_each_pod_is_chosen_and_the_last_takes_the_rest():
     room = FreeCapacity(problem_of([[2], [5], [4], [0]], [{"pods": 6, "demand": [1]}]), plain=True)
     assert room.place(0, 3) == 3
     assert room.free[0].tolist() == [0, 5, 3, 0]
@@ -136,7 +136,7 @@ def test_no_more_nodes_are_looked_at_than_pods_and_the_last_takes_what_is_left()
     assert room.free[0].tolist() == [0, 5, 0, 0]
 
 
-def test_triples_add_up_and_leave_out_what_has_moved_away():
+def test_triples_are_summed_without_pods_that_were_moved():
     room = FreeCapacity(problem_of([[4], [4]], [{"pods": 3, "demand": [1]}]))
     room.put(0, np.array([0]), np.array([2]))
     room.put(0, np.array([0]), np.array([-2]))
@@ -162,7 +162,7 @@ def test_only_the_given_nodes_are_used():
     assert room.free[0].tolist() == [4, 0, 0]
 
 
-def test_large_pods_come_first_and_parts_with_a_required_level_before_others():
+def test_classes_are_sorted_by_size_and_parts_with_a_required_level_come_first():
     problem = problem_of(
         [[8]],
         [{"pods": 1, "demand": [size]} for size in (2, 8, 3)],
@@ -221,7 +221,7 @@ def test_a_spread_is_filled_to_its_lower_limits_before_the_rest():
     assert verify_solution(problem, solution) == ()
 
 
-def test_a_row_that_is_broken_already_is_not_broken_further():
+def test_an_already_violated_row_is_not_violated_further():
     row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.array([-1, 1]))
     solution = solve_greedy(problem_of([[9], [9]], [{"pods": 1, "demand": [1]}], rows=(row,)))
     assert solution.nodes.tolist() == [1]
@@ -238,7 +238,7 @@ def test_a_quota_stops_a_gang_that_the_nodes_would_hold():
     assert not solve_greedy(problem).taken.any()
 
 
-def test_a_quota_that_all_of_its_gangs_leave_room_in_is_not_counted():
+def test_a_quota_that_its_gangs_cannot_exceed_is_not_counted():
     gangs = [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
     problem = problem_of(
         [[9]],
@@ -272,17 +272,17 @@ def nodes_of(*, free: list[list[int]], gangs: list[dict], class_index: int = 0, 
     return [int(node) for node in solution.nodes[solution.classes == class_index]]
 
 
-def test_one_gpu_takes_the_odd_gpu_and_not_a_pair():
+def test_a_pod_with_one_gpu_uses_a_node_with_an_odd_gpu():
     gangs = [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [2]}]
     assert nodes_of(free=[[2], [4], [3]], gangs=gangs) == [2]
 
 
-def test_a_pair_takes_the_half_quad_and_not_a_whole_one():
+def test_a_pod_with_two_gpus_uses_a_half_free_group_of_four():
     gangs = [{"pods": 1, "demand": [2]}, {"pods": 2, "demand": [4]}]
     assert nodes_of(free=[[8], [6]], gangs=gangs) == [1]
 
 
-def test_a_pod_without_gpus_leaves_the_cpus_that_gpus_need():
+def test_a_pod_without_gpus_avoids_cpus_that_free_gpus_need():
     gangs = [{"pods": 1, "demand": [400, 0]}, {"pods": 1, "demand": [400, 4]}]
     cpus = nodes_of(free=[[400, 4], [500, 0]], gangs=gangs, capacity=np.tile([800, 8], (2, 1)))
     assert cpus == [1]

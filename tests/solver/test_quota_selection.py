@@ -25,7 +25,7 @@ PLENTY = Budget(deterministic=50.0)
 
 
 def limited(free: list[list[int]], gangs: list[dict], most: int) -> Problem:
-    """Gangs of one queue that may use so much of the first resource."""
+    """Gangs of one queue with a limit on the first resource."""
     return problem_of(
         free,
         gangs,
@@ -58,7 +58,7 @@ def test_surplus_counts_against_the_limit_too():
     assert answer.counts.sum() == 5
 
 
-def test_what_the_greedy_placed_as_it_was_chosen_stays_where_it_is():
+def test_placements_of_the_greedy_that_match_the_choice_are_kept():
     gangs = [{"pods": 2, "demand": [1]}, {"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}]
     problem = limited([[4], [4], [4]], gangs, 6)
     packing, floor = pack_greedily(problem), solve_greedy(problem)
@@ -70,13 +70,13 @@ def test_what_the_greedy_placed_as_it_was_chosen_stays_where_it_is():
     assert verify_solution(problem, answer) == ()
 
 
-def test_a_choice_that_the_nodes_do_not_hold_is_none():
+def test_a_choice_that_does_not_fit_on_the_nodes_is_discarded():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
     assert select_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem)) is None
     assert verify_solution(problem, solve(problem, Budget(exact_variables=0))) == ()
 
 
-def test_a_node_too_few_is_no_matter_of_quotas():
+def test_a_problem_limited_by_nodes_is_not_solved_by_quota_selection():
     assert is_limited_by_quotas_only(pack_greedily(limited([[4], [4]], THREE, 4)))
     assert not is_limited_by_quotas_only(pack_greedily(limited([[3]], THREE, 9)))
 
@@ -90,7 +90,7 @@ def test_the_choice_bounds_every_placement(problem: Problem):
 
 @pytest.mark.properties
 @given(problems())
-def test_what_is_allotted_is_legal_and_the_optimum(problem: Problem):
+def test_the_selected_placement_is_legal_and_optimal(problem: Problem):
     uncut = replace(problem, cuts=())
     answer = select_by_quotas(pack_greedily(uncut), PLENTY, 0, solve_greedy(uncut))
     if answer is not None:
@@ -101,7 +101,7 @@ def test_what_is_allotted_is_legal_and_the_optimum(problem: Problem):
 MIXED = [{"pods": 1, "demand": [1]}, {"pods": 2, "demand": [2], "tier": 1}, {"pods": 3, "demand": [1]}]
 
 
-def test_gangs_keep_what_they_ask_for_under_new_numbers():
+def test_renumbered_gangs_keep_their_demands():
     subset = take_subset(problem_of([[9]], MIXED), np.array([False, True, True]))
     assert subset.problem.classes.gang.tolist() == [0, 1]
     assert subset.problem.classes.count.tolist() == [2, 3]
@@ -116,7 +116,7 @@ def test_a_solution_comes_back_under_the_old_numbers():
     assert solution.objective.tolist() == [4.0, 0.0]
 
 
-def test_rows_tie_gangs_to_each_other():
+def test_subset_of_a_problem_with_rows_is_refused():
     row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([1]))
     with pytest.raises(ValueError, match="rows and cuts"):
         take_subset(problem_of([[9]], MIXED, rows=(row,)), np.ones(3, np.bool_))
@@ -124,7 +124,7 @@ def test_rows_tie_gangs_to_each_other():
 
 @pytest.mark.properties
 @given(problems())
-def test_leaving_a_gang_out_is_not_allowing_it(problem: Problem):
+def test_an_omitted_gang_is_not_allowed(problem: Problem):
     loose = replace(problem, rows=(), cuts=())
     kept = np.arange(len(loose.gangs.need)) > 0
     budget = Budget(deterministic=20.0)

@@ -66,7 +66,7 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
     assert np.median(gaps) <= 0.02
 
 
-def test_a_session_with_room_for_all_stops_at_the_greedy():
+def test_a_session_with_room_for_all_gangs_ends_after_the_greedy():
     solution = solve(to_problem(uncontended(300, 40, 0, 400)), Budget())
     assert solution.stage == "greedy"
     assert solution.gap == 0.0
@@ -109,7 +109,7 @@ def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
     assert not solve(problem, AGGREGATED).taken.any()
 
 
-def test_an_answer_with_faults_is_discarded_loudly_and_the_greedy_stands(monkeypatch, caplog):
+def test_an_answer_with_faults_is_logged_and_replaced_by_the_greedy(monkeypatch, caplog):
     problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}])
     monkeypatch.setattr(stage, "verify_solution", lambda *_: ("a planted fault",))
     solution = solve(problem, Budget())

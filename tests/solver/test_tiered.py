@@ -47,7 +47,7 @@ def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents
     assert int(solve_greedy(packing.problem).nodes[0]) in {cell.areas[0][1] for cell in cells}
 
 
-def test_for_bounds_one_cell_holds_every_domain_that_may_do():
+def test_the_model_for_bounds_has_one_cell_for_all_candidate_domains():
     domains, packing = domains_of([1, 2, 3], levels=[[0, 1, 2]], keep=False)
     (cell,) = domains.cells_of_gang(0, packing.members(0), every=True)
     assert cell.nodes.tolist() == [1, 2]
@@ -96,7 +96,7 @@ def test_an_elastic_gang_takes_its_minimum_or_nothing():
     assert best(problem_of([[2]], [gang])) == [0]
 
 
-def test_a_quota_binds():
+def test_a_quota_limits_the_choice():
     problem = problem_of(
         [[9]],
         [{"pods": 5, "need": 1, "demand": [1]}],
@@ -107,7 +107,7 @@ def test_a_quota_binds():
     assert best(problem) == [3]
 
 
-def test_a_row_over_all_nodes_binds():
+def test_a_row_over_all_nodes_limits_the_choice():
     row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([2]))
     assert best(problem_of([[9]], [{"pods": 5, "need": 1, "demand": [1]}], rows=(row,))) == [2]
 
@@ -156,7 +156,7 @@ def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Pro
         assert int(row.factors @ placed) <= row.right
 
 
-def test_cpu_on_one_node_and_memory_on_another_hold_nothing():
+def test_cpu_on_one_node_and_memory_on_another_hold_no_pod():
     gangs = [{"pods": 4, "demand": [1000, 1000]}, {"pods": 4, "demand": [2000, 2000]}]
     problem = problem_of([[9000, 500], [500, 9000]], gangs)
     rows = PoolSupply(Packing(problem)).violable_rows(
@@ -165,7 +165,7 @@ def test_cpu_on_one_node_and_memory_on_another_hold_nothing():
     assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
 
 
-def test_gpus_without_the_cpus_that_any_pod_takes_along_are_no_supply():
+def test_gpus_without_enough_cpus_for_any_pod_are_not_counted():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
     supply = PoolSupply(Packing(problem))
     assert supply.total_slots(1, np.array([1]), np.array([0, 1])).tolist() == [2 + 8]
@@ -203,7 +203,7 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
 
 @pytest.mark.properties
 @given(problems(extras=False))
-def test_a_choice_that_does_not_fit_is_cut_off(problem: Problem):
+def test_a_choice_that_does_not_fit_is_cut(problem: Problem):
     aggregate = model(problem, relaxed=True)
     everything = aggregate.bounds()[1]
     before = aggregate.rows
@@ -257,7 +257,7 @@ def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
 
 @pytest.mark.properties
 @given(problems(extras=False))
-def test_a_climb_does_not_fall_behind_its_floor(problem: Problem):
+def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
     full = climber(problem, relaxed=False)
     floor = solve_greedy(problem)
     placed = count_placed(problem, floor.classes, floor.counts)
@@ -279,7 +279,7 @@ def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
     assert loose.bounds(np.array([0, 4])).tolist() == [4.0, 4.0]
 
 
-def test_classes_that_take_nothing_do_not_limit_each_other():
+def test_classes_without_requests_do_not_limit_each_other():
     gangs = [{"pods": 2, "demand": [0], "tier": 0}, {"pods": 3, "demand": [0], "tier": 0}]
     problem = problem_of([[4]], gangs)
     full = climber(problem, relaxed=False)
@@ -293,7 +293,7 @@ def test_classes_that_take_nothing_do_not_limit_each_other():
 
 @pytest.mark.properties
 @given(problems())
-def test_whatever_the_model_chooses_is_realised_legally(problem: Problem):
+def test_every_choice_of_the_model_is_placed_legally(problem: Problem):
     aggregate = model(problem)
     start = np.zeros(aggregate.variables, np.int64)
     peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).maximise_tiers(start, [])
@@ -312,7 +312,7 @@ def test_room_that_the_choice_left_is_filled():
     assert realised.shortages == ()
 
 
-def test_what_falls_short_is_reported():
+def test_a_shortfall_of_the_placement_is_reported():
     problem = problem_of([[3], [3]], [{"pods": 3, "demand": [2]}])
     aggregate = model(problem)
     everything = np.ones(aggregate.variables, np.int64)
@@ -327,7 +327,7 @@ def run(problem: Problem, budget: Budget) -> Solution:
     return TieredRounds(problem, problem, budget, 0, PlacementFloors(floor, (placed,)), NoTelemetry()).run()
 
 
-def test_even_a_budget_of_nothing_falls_behind_no_floor_and_reports_bounds():
+def test_a_budget_of_zero_is_never_worse_than_the_floor_and_reports_bounds():
     problem = to_problem(generate(200, 30, 0))
     solution = run(problem, Budget(deterministic=0.0, rounds=1))
     assert compare_solutions(solution, solve_greedy(problem)) >= 0

@@ -356,14 +356,14 @@ def test_the_fault_is_caught_in_a_session_of_plain_gangs(plant: Callable):
     assert any(FAULTS[plant] in fault for fault in verify_solution(*planted))
 
 
-def test_a_solution_that_places_nothing_is_sound():
+def test_a_solution_without_placements_is_valid():
     problem = problem_of([[4]], [{"pods": 2, "demand": [3]}])
     none = np.zeros(0, np.int32)
     empty = Solution(none, none, none, np.array([False]), np.zeros(1), np.array([6.0]))
     assert verify_solution(problem, empty) == ()
 
 
-def test_long_lists_of_faults_are_cut_short():
+def test_long_lists_of_faults_are_truncated():
     problem = problem_of([[4]], [{"pods": 1, "demand": [1]}] * 40)
     triples = [(c, 0, 1) for c in range(40)]
     crowded = solution_of(

@@ -44,7 +44,7 @@ def places(snapshot: Snapshot) -> dict[str, str]:
 
 
 class Ledger:
-    """A scheduler that only keeps what it is told, and complains of what makes no sense."""
+    """A scheduler that only records the changes it receives, and asserts that they are consistent."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.nodes = {one.name for one in snapshot.nodes}

@@ -57,7 +57,7 @@ def test_objects_of_unknown_kinds_are_refused():
         ClusterState().put(Strange(metadata=pod("a").metadata))
 
 
-def test_snapshot_is_in_the_order_of_keys_however_objects_came():
+def test_snapshot_is_sorted_by_key_whatever_the_order_of_events():
     names = ["n2", "n0", "n10", "n1"]
     assert [one.name for one in cache_of(*map(node, names)).snapshot().nodes] == ["n0", "n1", "n10", "n2"]
 
@@ -82,7 +82,7 @@ def test_write_that_changes_nothing_that_scheduling_reads_is_no_change():
     assert cache.snapshot() is before
 
 
-def test_waiting_pods_of_other_schedulers_are_passed_over_until_they_are_bound():
+def test_pending_pods_of_other_schedulers_are_ignored_until_they_are_bound():
     theirs = pod("a", 1)
     theirs = msgspec.structs.replace(
         theirs, spec=msgspec.structs.replace(theirs.spec, scheduler_name="default")
@@ -157,7 +157,7 @@ def test_delete_event_with_an_outdated_object_deletes_it():
     assert cache.snapshot().pods == ()
 
 
-def test_deletion_of_an_elder_leaves_the_younger_of_its_name():
+def test_deletion_of_an_older_pod_keeps_the_newer_one_of_its_name():
     cache = cache_of(pod("a", 1, "elder"), pod("a", 5, "younger"))
     cache.remove(pod("a", 1, "elder"))
     assert [one.metadata.uid for one in cache.snapshot().pods] == ["younger"]
@@ -227,7 +227,7 @@ def test_assumed_pod_counts_on_its_node_before_the_api_says_so():
     ],
     ids=["no pod", "no node", "bound", "leaving", "ended", "another"],
 )
-def test_decision_that_was_overtaken_is_not_assumed(objects: list[object], uid: str):
+def test_outdated_decision_is_not_assumed(objects: list[object], uid: str):
     cache = cache_of(*objects)
     before = cache.snapshot()
     assert not cache.assume(A, "n0", NOW, uid)
@@ -251,7 +251,7 @@ def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     assert not cache.unassume(A, "n0")
 
 
-def test_forgetting_a_place_that_was_given_up_already_leaves_the_new_one():
+def test_unassume_of_an_earlier_node_keeps_the_later_assumption():
     cache = assumed()
     cache.unassume(A, "n0")
     cache.assume(A, "n1", NOW)
@@ -267,7 +267,7 @@ def test_watch_confirms_an_assumed_pod():
     assert cache.snapshot_as_listed() == cache.snapshot()
 
 
-def test_confirmation_that_says_nothing_new_changes_nothing():
+def test_confirmation_of_an_assumed_pod_does_not_change_the_snapshot():
     cache = assumed()
     before = cache.snapshot()
     cache.put(pod("a", 4, "ua", on="n0"))
@@ -298,7 +298,7 @@ def test_deletion_of_an_assumed_pod_frees_its_room():
     assert not cache.unassume(A, "n0")
 
 
-def test_another_pod_of_its_name_is_not_assumed_where_the_elder_was():
+def test_another_pod_of_the_same_name_does_not_inherit_the_assumption():
     cache = assumed()
     cache.put(pod("a", 9, "younger"))
     assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": ""})
@@ -354,7 +354,7 @@ def test_equal_pods_on_one_node_share_a_spec():
     assert placements.place(one, "n1").node == "n1"
 
 
-def test_specs_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
+def test_shared_specs_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(assumption, "MAX_CACHED_SPECS", 1)
     one, placements = pod("a"), Placements()
     assert [placements.place(one, f"n{at}").node for at in range(3)] == ["n0", "n1", "n2"]

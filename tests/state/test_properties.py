@@ -98,11 +98,11 @@ class Life(RuleBasedStateMachine):
         known = self.api.objects[Pod].get(name)
         if known is not None:
             changed = pod(name, 0, known.metadata.uid, labels={"v": label}, on=known.node)
-            self.api.put(self.api.rewrite(changed, status=known.status))  # who has ended does not run again
+            self.api.put(self.api.rewrite(changed, status=known.status))  # a finished pod does not run again
 
     @rule(name=st.sampled_from(PODS), where=st.sampled_from(NODES))
     def pod_is_bound(self, name: str, where: str) -> None:
-        """By us, or by somebody else: the API does not tell."""
+        """By this scheduler or by another one: the API server does not distinguish them."""
         known = self.api.objects[Pod].get(name)
         if known is not None and not known.node and not known.finished:
             where = self.assumed.get(name, where)

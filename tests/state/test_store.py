@@ -35,7 +35,7 @@ def test_freezing_twice_gives_the_same_tuple():
     assert shelf.freeze() is frozen
 
 
-def test_buried_uids_are_known_until_a_list_shows_them_alive():
+def test_tombstones_contain_deleted_uids_until_they_are_removed():
     gone = Tombstones()
     gone.add("u1")
     gone.add("")
@@ -46,7 +46,7 @@ def test_buried_uids_are_known_until_a_list_shows_them_alive():
     assert "u1" not in gone
 
 
-def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
+def test_the_oldest_tombstones_are_dropped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "MAX_TOMBSTONES", 2)
     gone = Tombstones()
     for uid in "abc":
@@ -54,12 +54,12 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     assert [uid in gone for uid in "abc"] == [False, True, True]
 
 
-def test_another_resource_version_makes_no_difference():
+def test_a_new_resource_version_is_equal_for_scheduling():
     assert equal_for_scheduling(pod("a", 1), pod("a", 2))
     assert equal_for_scheduling(node("n0", 1), node("n0", 2))
 
 
-def test_spec_status_and_other_metadata_do():
+def test_changed_spec_status_or_labels_are_not_equal_for_scheduling():
     assert not equal_for_scheduling(pod("a"), pod("a", on="n0"))
     assert not equal_for_scheduling(pod("a"), ended(pod("a")))
     assert not equal_for_scheduling(pod("a"), pod("a", labels={"x": "y"}))

@@ -77,7 +77,7 @@ READ = [
 
 
 @pytest.mark.parametrize("changed", UNREAD)
-def test_scheduler_is_not_made_anew_for_what_no_plugin_of_ours_reads_of_a_node(changed):
+def test_scheduler_is_not_rebuilt_for_node_fields_that_no_built_in_plugin_reads(changed):
     watcher = Watcher(told(conditions=ready("True")), pod("a"))
     watcher.follow()
     watcher.put(changed, pod("b"))
@@ -86,7 +86,7 @@ def test_scheduler_is_not_made_anew_for_what_no_plugin_of_ours_reads_of_a_node(c
 
 
 @pytest.mark.parametrize("changed", READ)
-def test_scheduler_is_told_the_nodes_when_something_changed_that_is_read(changed):
+def test_scheduler_receives_the_nodes_if_a_field_that_plugins_read_has_changed(changed):
     watcher = Watcher(node("n0"), pod("a"))
     watcher.follow()
     watcher.put(changed, pod("b", on="n1"))
@@ -98,7 +98,7 @@ def test_scheduler_is_told_the_nodes_when_something_changed_that_is_read(changed
 
 @pytest.mark.parametrize("changed", UNREAD)
 @pytest.mark.parametrize("whole", [False, True])
-def test_only_a_scheduler_with_plugins_of_others_is_told_what_ours_do_not_read_of_a_node(whole, changed):
+def test_node_fields_that_built_in_plugins_ignore_reach_only_schedulers_with_other_plugins(whole, changed):
     watcher = Watcher(told(conditions=ready("True")), pod("a"), whole=whole)
     watcher.follow()
     watcher.put(changed)
@@ -106,7 +106,7 @@ def test_only_a_scheduler_with_plugins_of_others_is_told_what_ours_do_not_read_o
     assert len(watcher.made) == 1
 
 
-def test_pods_and_groups_are_followed_one_by_one():
+def test_pods_and_pod_groups_are_followed_event_by_event():
     watcher = Watcher(node("n0"), pod("a"), group("g"))
     watcher.follow()
     watcher.put(pod("b"), group("g", 2), group("h"))
@@ -125,7 +125,7 @@ def test_pods_and_groups_are_followed_one_by_one():
 
 
 @pytest.mark.parametrize("uids", [("elder", "younger"), ("younger", "elder")])
-def test_pod_that_changes_its_gang_or_only_its_name_is_the_same_leaves_and_joins(uids):
+def test_pod_that_is_replaced_or_changes_its_gang_is_removed_and_added(uids):
     watcher = Watcher(node("n0"), pod("a", 1, uids[0]))
     watcher.follow()
     watcher.put(pod("a", 2, uids[1], on="n0"))
@@ -144,7 +144,7 @@ def test_pod_that_changes_its_gang_or_only_its_name_is_the_same_leaves_and_joins
     ],
     ids=["resource of a node", "queue", "resource of a pod"],
 )
-def test_a_scheduler_is_made_anew_for_what_it_cannot_follow(change: Any):
+def test_a_scheduler_is_rebuilt_for_changes_that_it_cannot_follow(change: Any):
     watcher = Watcher(node("n0"), pod("a"))
     watcher.follow()
     watcher.put(change)
@@ -154,7 +154,7 @@ def test_a_scheduler_is_made_anew_for_what_it_cannot_follow(change: Any):
     assert len(watcher.made) == 2
 
 
-def test_a_scheduler_is_made_anew_when_it_fell_too_far_behind():
+def test_a_scheduler_that_is_too_far_behind_is_rebuilt():
     watcher = Watcher(node("n0"), length=2)
     watcher.follow()
     watcher.put(*(pod(name) for name in "abc"))
@@ -162,7 +162,7 @@ def test_a_scheduler_is_made_anew_when_it_fell_too_far_behind():
     assert len(watcher.made) == 2
 
 
-def test_a_scheduler_is_made_anew_now_and_then_so_that_it_forgets_what_is_gone():
+def test_a_scheduler_is_rebuilt_after_many_changes_to_release_deleted_objects():
     watcher = Watcher(node("n0"), many=3)
     for name in "abc":
         watcher.put(pod(name))
@@ -172,14 +172,14 @@ def test_a_scheduler_is_made_anew_now_and_then_so_that_it_forgets_what_is_gone()
     assert len(watcher.made) == 2
 
 
-def test_held_gangs_are_handed_on():
+def test_held_gangs_are_passed_to_the_new_scheduler():
     watcher = Watcher(node("n0"))
     held = (HeldGang("team/g", "Quota", NOW, ()),)
     watcher.feed.scheduler(held)
     assert watcher.made[0].held == held
 
 
-def test_what_pods_on_nodes_ask_for_is_known():
+def test_resources_requested_by_bound_pods_are_known():
     watcher = Watcher(node("n0"), pod("a", gpu=1, on="n0"))
     watcher.follow()
     watcher.put(pod("b", gpu=1))
@@ -241,7 +241,7 @@ class History:
 @pytest.mark.properties
 @pytest.mark.parametrize("way", WAYS)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_sessions_that_are_fed_decide_as_those_over_a_fresh_snapshot(way: str, seed: int):
+def test_sessions_that_follow_the_feed_decide_as_those_of_a_snapshot(way: str, seed: int):
     history = History(seed, WAYS[way])
     for _ in history.events():
         history.feed.scheduler().decide(NOW, 0)

@@ -16,7 +16,7 @@ def test_team_gets_its_own_nodes_first(schedule: Schedule) -> None:
     assert places(schedule(nodes, [pod("web", cpu="1")])) == {"web": "ours"}
 
 
-def test_nobody_else_gets_them(schedule: Schedule) -> None:
+def test_pods_of_other_owners_do_not_use_these_nodes(schedule: Schedule) -> None:
     decision = schedule([node("ours", owner="team-a")], [pod("web", namespace="team-b", cpu="1")])
     assert places(decision) == {}
     assert "node(s) belonged to another team" in decision.refusals[0].message

@@ -22,18 +22,18 @@ def pod(name="p", namespace="team", **labels):
     return msgspec.convert({"metadata": {"name": name, "namespace": namespace, "labels": labels}}, Pod)
 
 
-def test_a_budget_pays_for_the_pods_of_its_namespace_that_it_selects():
+def test_a_budget_applies_to_the_selected_pods_of_its_namespace():
     assert budget().protects(pod(app="db"))
     assert not budget().protects(pod(app="web"))
     assert not budget().protects(pod(namespace="other", app="db"))
 
 
 @pytest.mark.parametrize("spec", [{"selector": {}}, {"selector": None}], ids=["empty", "none"])
-def test_a_selector_that_says_nothing_matches_nothing(spec):
+def test_an_empty_or_missing_selector_protects_no_pod(spec):
     assert not budget(**spec).protects(pod(app="db"))
 
 
-def test_an_eviction_is_paid_for_once():
+def test_an_eviction_is_charged_once():
     one = pod(app="db")
     after = budget(allowed=1).after_eviction_of(one)
     assert after.status.disruptions_allowed == 0

@@ -24,12 +24,12 @@ def test_toleration_matches_as_upstream_does(toleration, tolerates):
     assert toleration.tolerates(TAINT) is tolerates
 
 
-def test_terms_that_are_not_stated_are_none_at_all():
+def test_unstated_terms_are_empty():
     assert PodAffinity().required == ()
     assert PodAffinity().preferred == ()
 
 
-def test_times_read_and_write_in_utc():
+def test_times_are_read_and_written_in_utc():
     assert seconds("2026-01-01T00:00:00Z") == seconds("2026-01-01T01:00:00+01:00") == 1767225600.0
     assert timestamp(1767225600.9) == "2026-01-01T00:00:00Z"
 

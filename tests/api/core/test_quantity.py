@@ -107,7 +107,7 @@ def test_shown_amount_reads_back_the_same(resource, amount):
     assert base_units(resource, format_quantity(resource, amount)) == amount
 
 
-def test_amounts_are_shown_as_people_write_them():
+def test_amounts_are_written_in_the_usual_notation():
     assert format_quantity("cpu", 1500) == "1500m"
     assert format_quantity("cpu", 4000) == "4"
     assert format_quantity("memory", 64 * 2**30) == "64Gi"

@@ -91,7 +91,7 @@ def test_mistake_is_named_by_its_field(spec, field, message):
     assert complaint(**spec) == (field, message)
 
 
-def test_unreadable_quantity_says_what_a_quantity_is():
+def test_invalid_quantity_is_reported_with_the_expected_format():
     field, message = complaint(minResources={"cpu": "lots"})
     assert field == "spec.minResources.cpu"
     assert "'lots' is not a usable quantity" in message

@@ -14,7 +14,7 @@ def found(model, content):
     return []
 
 
-def test_every_mistake_of_an_object_is_its_own_complaint():
+def test_every_mistake_of_an_object_is_reported_separately():
     assert found(
         Queue, {"metadata": {"name": "q"}, "spec": {"weight": -1, "limits": {}, "maxRunningPodGroups": 1.5}}
     ) == [
@@ -24,7 +24,7 @@ def test_every_mistake_of_an_object_is_its_own_complaint():
     ]
 
 
-def test_field_like_no_other_is_answered_with_the_known_ones():
+def test_unknown_field_is_reported_with_the_known_ones():
     ((field, message),) = found(
         Topology, {"metadata": {"name": "t"}, "spec": {"levels": [{"name": "a", "nodeLabel": "b", "zzz": 1}]}}
     )
@@ -54,7 +54,7 @@ def test_long_values_are_cut():
     assert len(message) < 100
 
 
-def test_paths_read_as_in_a_manifest():
+def test_paths_are_written_as_in_a_manifest():
     assert field_path(("spec", "levels", 1, "name")) == "spec.levels[1].name"
     assert field_path(()) == ""
 

@@ -1,4 +1,4 @@
-"""What a pod asks of a node's resources, how that is scored, and whom preemption would move."""
+"""Requests of pods, scoring strategies, and pods that preemption may evict."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Whoever asks since when is told of every node that moved."""
+"""The change log lists every node that changed since a generation."""
 
 import numpy as np
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from batchsched.framework.nodes.change_log import MIN_ENTRIES, NO_NODE, Memo, NodeChangeLog, reindexed
 
 
-def test_nodes_that_moved_are_told_once_and_in_order():
+def test_changed_nodes_are_listed_once_and_in_order():
     moves = NodeChangeLog(4)
     for node in (2, 0):
         moves.record(node)
@@ -19,7 +19,7 @@ def test_nodes_that_moved_are_told_once_and_in_order():
 
 
 @given(data=st.data())
-def test_no_move_is_missed_however_long_ago_it_was(data):
+def test_no_change_is_missed_however_old_the_generation(data):
     moves = NodeChangeLog(3)
     noted = [step % 7 % 3 for step in range(4 * MIN_ENTRIES)]
     for node in noted:
@@ -31,7 +31,7 @@ def test_no_move_is_missed_however_long_ago_it_was(data):
         assert found == sorted(set(noted[since:]))
 
 
-def test_moves_are_told_under_new_numbers_and_those_of_nodes_that_are_gone_no_more():
+def test_changes_follow_renumbered_nodes_and_omit_deleted_ones():
     moves = NodeChangeLog(3)
     for node in (0, 1, NO_NODE):
         moves.record(node)
@@ -41,7 +41,7 @@ def test_moves_are_told_under_new_numbers_and_those_of_nodes_that_are_gone_no_mo
 
 
 class Squares:
-    """Squares of the nodes' numbers, and which were asked for."""
+    """Squares of the nodes' numbers, and the nodes of each call."""
 
     def __init__(self, numbers):
         self.numbers = numbers
@@ -53,7 +53,7 @@ class Squares:
         return np.asarray(self.numbers)[where] ** 2
 
 
-def test_array_is_asked_again_of_nodes_that_changed_and_what_was_returned_stays():
+def test_array_is_recomputed_for_changed_nodes_in_a_copy():
     changes, squares = NodeChangeLog(3), Squares([1, 2, 3])
     memo = Memo(changes, 3)
     before = memo.array("squares", squares)
@@ -65,7 +65,7 @@ def test_array_is_asked_again_of_nodes_that_changed_and_what_was_returned_stays(
     assert squares.asked == [[0, 1, 2], [1]]
 
 
-def test_array_follows_nodes_to_their_new_places():
+def test_array_follows_renumbered_nodes():
     changes, squares = NodeChangeLog(2), Squares([1, 2])
     memo = Memo(changes, 2)
     memo.array("squares", squares)
@@ -77,7 +77,7 @@ def test_array_follows_nodes_to_their_new_places():
     assert squares.asked[-1] == [0]
 
 
-def test_value_is_amended_with_the_nodes_that_changed():
+def test_value_is_updated_with_the_changed_nodes():
     changes = NodeChangeLog(3)
     memo = Memo(changes, 3)
     seen = [
@@ -88,13 +88,13 @@ def test_value_is_amended_with_the_nodes_that_changed():
     assert seen == ["a", "a", "a[2]"]
 
 
-def test_what_was_not_asked_for_in_the_longest_time_is_forgotten():
+def test_least_recently_used_values_are_evicted():
     memo, squares = Memo(NodeChangeLog(3), 3, most=0), Squares([1, 2, 3])
     for key in (*range(64), 0, 64, 0, 1):
         memo.array(key, squares)
     assert len(squares.asked) == 66
 
 
-def test_rows_of_nodes_that_were_not_there_are_zeros():
+def test_rows_of_new_nodes_are_zeros():
     assert reindexed(np.asarray([[1, 2], [3, 4]]), np.asarray([1, -1])).tolist() == [[3, 4], [0, 0]]
     assert reindexed(np.zeros((0, 2), np.int64), np.asarray([-1])).tolist() == [[0, 0]]

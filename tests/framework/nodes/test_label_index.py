@@ -32,7 +32,7 @@ SETS = st.lists(st.tuples(st.sampled_from(["n", "m"]), LABELS), max_size=8)
 
 
 @given(SETS, SETS, st.lists(SELECTIONS, max_size=3))
-def test_index_finds_what_asking_every_set_finds_also_after_more_came(first, then, selections):
+def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selections):
     index = LabelIndex()
     for batch, known in ((first, first), (then, first + then)):
         for namespace, labels in batch:

@@ -1,4 +1,4 @@
-"""The node table notes which nodes moved, and follows Node objects: one that followed is as one laid out afresh."""
+"""The node table records changed nodes and follows Node objects: it always equals a new table."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ DISKS = NodeSelector(
 HARD = frozenset({"NoSchedule"})
 
 
-def test_nodes_to_which_pods_came_and_which_they_left_have_moved():
+def test_added_and_removed_pods_are_recorded_as_moves_of_their_nodes():
     made = table([node(f"n{at}") for at in range(4)])
     start, guest = made.moves.generation, pod("a")
     land(made, guest, "n2")
@@ -32,7 +32,7 @@ def test_nodes_to_which_pods_came_and_which_they_left_have_moved():
     assert made.changes.generation == 0
 
 
-def test_node_whose_object_changed_has_changed_and_moved():
+def test_changed_node_object_is_recorded_as_a_change_and_a_move():
     nodes = [node(name) for name in "abc"]
     made = table(nodes)
     nodes[1] = node("b", labels={"disk": "ssd"})
@@ -61,7 +61,7 @@ def some_nodes():
 
 
 def said(made: NodeTable) -> list:
-    """What was worked out of a table."""
+    """Everything that is computed from a table."""
     return [
         made.names,
         made.index,
@@ -79,7 +79,7 @@ def said(made: NodeTable) -> list:
 
 
 @given(versions=st.lists(some_nodes(), min_size=2, max_size=5), asked=st.lists(st.booleans(), min_size=5))
-def test_table_that_followed_its_nodes_is_as_one_laid_out_afresh(versions, asked):
+def test_table_that_followed_its_nodes_equals_a_new_table(versions, asked):
     followed = table(versions[0])
     there: dict[str, Pod] = {}
     for nodes, ask in zip(versions, asked, strict=False):
@@ -98,21 +98,21 @@ def test_table_that_followed_its_nodes_is_as_one_laid_out_afresh(versions, asked
         assert said(followed) == said(afresh)
 
 
-def test_promises_stand_until_they_are_taken_back():
+def test_assumed_volumes_are_kept_until_they_are_reverted():
     assumed = AssumedVolumes()
     assumed.assume("default/x", AssumedClaim((("v", "default/c"),), (("default/d", "n"),)))
     assumed.assume("default/y", AssumedClaim((("w", "default/e"),)))
     assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
     assert assumed.node_of == {"default/d": "n"}
     assert assumed.get("default/y") == AssumedClaim((("w", "default/e"),))
-    assert assumed.get("default/nobody") == AssumedClaim()
+    assert assumed.get("default/missing") == AssumedClaim()
     assumed.revert("default/x")
     assumed.revert("default/x")
-    assumed.revert("default/nobody")
+    assumed.revert("default/missing")
     assert (assumed.claim_of, assumed.node_of) == ({"w": "default/e"}, {})
 
 
-def test_promises_are_taken_over_of_pods_whose_reservation_stands():
+def test_assumed_volumes_of_reserved_pods_are_copied():
     before, after = AssumedVolumes(), AssumedVolumes()
     before.assume("default/x", AssumedClaim((("v", "default/c"),), (("default/d", "n"),)))
     before.assume("default/y", AssumedClaim((("w", "default/e"),)))

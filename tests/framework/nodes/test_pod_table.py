@@ -25,7 +25,7 @@ MOVES = st.lists(
 
 
 @given(MOVES)
-def test_counts_follow_pods_that_come_and_go(moves):
+def test_counts_follow_added_and_removed_pods(moves):
     table = PodTable(4)
     there: dict[str, tuple] = {}
     for number, at, app, terminating, social in moves:
@@ -65,7 +65,7 @@ COMING = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.boolean
 
 
 @given(st.booleans(), COMING, COMING, st.randoms(use_true_random=False))
-def test_pods_of_one_spec_come_and_go_together_as_they_do_one_by_one(social, before, after, random):
+def test_adding_and_removing_pods_together_equals_one_by_one(social, before, after, random):
     affinity = nb.required(apart=[nb.near(nb.HOST, app="a")]) if social else None
     pods = [
         (nb.pod(f"p{number}", {"app": app}, terminating=terminating, affinity=affinity), at)
@@ -106,12 +106,12 @@ def test_equal_terms_of_many_pods_are_one_group():
     assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
 
 
-def test_a_pod_that_is_not_there_cannot_be_taken_away():
+def test_an_unknown_pod_cannot_be_removed():
     with pytest.raises(KeyError):
-        PodTable(1).remove([nb.pod("nobody").key])
+        PodTable(1).remove([nb.pod("missing").key])
 
 
-def test_groups_without_pods_are_forgotten_and_counts_stay():
+def test_groups_without_pods_are_dropped_and_counts_stay_correct():
     table = PodTable(2)
     table.add([(nb.pod("stays", {"app": "a"}), 1)])
     for number in range(2000):
@@ -127,7 +127,7 @@ def test_groups_without_pods_are_forgotten_and_counts_stay():
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_pod_that_leaves_holds_no_disk_no_attachment_and_no_claim(together):
+def test_a_removed_pod_holds_no_disk_no_attachment_and_no_claim(together):
     disk = {"name": "d", "gcePersistentDisk": {"pdName": "d"}}
     data = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
     mounting = [nb.pod(name, volumes=[disk, data]) for name in ("first", "second")]
@@ -153,14 +153,14 @@ def test_address_and_protocol_have_defaults():
     assert host_ports(pod()) == ()
 
 
-def test_init_containers_hold_ports_only_where_they_go_on_running():
+def test_init_containers_hold_ports_only_as_sidecars():
     ports = [{"containerPort": 80, "hostPort": 80}]
     sidecar = {"name": "s", "restartPolicy": "Always", "ports": ports}
     assert host_ports(pod(initContainers=[sidecar])) == (WEB,)
     assert host_ports(pod(initContainers=[{"name": "i", "ports": ports}])) == ()
 
 
-def test_conflicts():
+def test_host_ports_conflict_by_number_protocol_and_address():
     here, there = WEB._replace(address="10.0.0.1"), WEB._replace(address="10.0.0.2")
     assert WEB.conflicts(here)
     assert here.conflicts(WEB)

@@ -1,4 +1,4 @@
-"""Volumes of Kubernetes' own kinds in CSI's words, against the rules of k8s.io/csi-translation-lib."""
+"""In-tree volumes translated to CSI, against the rules of k8s.io/csi-translation-lib."""
 
 import msgspec
 import pytest
@@ -55,17 +55,17 @@ def selector(*expressions):
     ],
     ids=["no label", "label", "both labels", "several zones"],
 )
-def test_a_gce_disk_is_named_after_where_its_labels_say_it_is(labels, handle):
+def test_the_handle_of_a_gce_disk_contains_the_zone_or_region_of_its_labels(labels, handle):
     found = volume_handle(volume(labels, gcePersistentDisk={"pdName": "d"}))
     assert found == f"projects/UNSPECIFIED/{handle}/disks/d"
 
 
 @pytest.mark.parametrize("zones", ["a__b", "us-east1-b__us-west1-a"], ids=["no zones", "two regions"])
-def test_zones_that_make_no_region_leave_a_gce_disk_without_a_name(zones):
+def test_a_gce_disk_in_zones_without_a_common_region_has_no_handle(zones):
     assert volume_handle(volume({ZONE: zones}, gcePersistentDisk={"pdName": "d"})) is None
 
 
-def test_a_gce_disk_mounted_by_name_is_in_no_zone():
+def test_the_handle_of_an_inline_gce_disk_has_no_zone():
     assert inline_handle(mounted(gcePersistentDisk={"pdName": "d"})) == (
         "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"
     )
@@ -82,48 +82,48 @@ def test_a_gce_disk_mounted_by_name_is_in_no_zone():
     ],
     ids=["bare", "any bare", "with zone", "without zone", "no volume"],
 )
-def test_an_ebs_volume_is_named_with_or_without_its_zone(stated, handle):
+def test_an_ebs_volume_id_may_include_its_zone(stated, handle):
     assert inline_handle(mounted(awsElasticBlockStore={"volumeID": stated})) == handle
 
 
-def test_only_managed_azure_disks_have_a_name():
+def test_only_managed_azure_disks_have_a_handle():
     assert inline_handle(mounted(azureDisk={"diskURI": "/d", "kind": "managed"})) == "/d"
     assert inline_handle(mounted(azureDisk={"diskURI": "/d", "kind": "Shared"})) is None
 
 
-def test_shares_and_disks_of_vsphere_are_of_no_migrated_kind():
+def test_azure_file_and_vsphere_volumes_are_not_migrated():
     assert migrated_kind(mounted(azureFile={})) is None
     assert migrated_kind(mounted(vsphereVolume={})) is None
     assert mounted(vsphereVolume={}).is_in_tree
 
 
-def test_a_node_says_which_plugins_it_has_migrated():
+def test_migrated_plugins_are_read_from_the_annotation_of_the_csi_node():
     key = "storage.alpha.kubernetes.io/migrated-plugins"
     stated = {"metadata": {"annotations": {key: "kubernetes.io/aws-ebs,kubernetes.io/azure-file"}}}
     assert migrated_on(msgspec.convert(stated, CSINode)) == {"kubernetes.io/aws-ebs"}
     assert migrated_on(None) == frozenset()
 
 
-def test_zones_of_an_affinity_stand_under_the_drivers_label():
+def test_zones_of_an_affinity_are_translated_to_the_label_of_the_driver():
     stated = volume(affinity=terms(within(ZONE, "a"), within(REGION, "r")), awsElasticBlockStore={})
     assert translated(stated, EBS) == selector(within(EBS.zone, "a"), within(REGION, "r"))
 
 
-def test_beta_regions_beside_beta_zones_stand_under_todays_label():
+def test_beta_regions_of_an_affinity_are_translated_to_the_stable_label():
     stated = volume(affinity=terms(within(OLD_ZONE, "a"), within(OLD_REGION, "r")), gcePersistentDisk={})
     assert translated(stated, GCE) == selector(within(GCE.zone, "a"), within(REGION, "r"))
 
 
-def test_zones_of_labels_join_an_affinity_that_names_none():
+def test_zones_of_labels_are_added_to_an_affinity_without_zones():
     stated = volume({ZONE: "b__a"}, affinity=terms(within("disk", "ssd")), gcePersistentDisk={})
     assert translated(stated, GCE) == selector(within("disk", "ssd"), within(GCE.zone, "a", "b"))
     assert translated(volume({OLD_ZONE: "a"}, gcePersistentDisk={}), GCE) == selector(within(GCE.zone, "a"))
 
 
-def test_without_zones_nothing_is_asked_of_the_node():
+def test_a_volume_without_zones_has_no_node_affinity():
     assert translated(volume({ZONE: ""}, gcePersistentDisk={}), GCE) is None
 
 
-def test_azures_affinity_stays_as_it_is():
+def test_the_affinity_of_azure_disks_is_not_translated():
     stated = volume({ZONE: "a"}, affinity=terms(within(ZONE, "a")), azureDisk={})
     assert translated(stated, AZURE) == selector(within(ZONE, "a"))

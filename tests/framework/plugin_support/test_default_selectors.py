@@ -28,6 +28,6 @@ def selecting(kind: type, selector: Any) -> Any:
         ("stateful_sets", StatefulSet, None, set()),
     ],
 )
-def test_every_label_that_a_service_or_a_workload_selects_pods_by_is_named(field, kind, selector, keys):
+def test_default_label_keys_are_those_of_all_services_and_workloads(field, kind, selector, keys):
     snapshot = Snapshot(**{field: (selecting(kind, selector),)})
     assert default_label_keys(snapshot) == keys

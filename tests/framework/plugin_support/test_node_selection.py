@@ -18,7 +18,7 @@ from tests.plugins.cluster import node, pod, table
 VALUES = st.sampled_from(["1", "2", "10", "x"])
 EXPRESSIONS = st.builds(
     Requirement,
-    key=st.sampled_from(["zone", "gen", "nobody-has"]),
+    key=st.sampled_from(["zone", "gen", "missing"]),
     operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
     values=st.lists(VALUES, min_size=1, max_size=2).map(tuple),
 )
@@ -38,7 +38,7 @@ LABELS = st.lists(st.dictionaries(st.sampled_from(["zone", "gen"]), VALUES), min
 
 @pytest.mark.properties
 @given(labels=LABELS, terms=st.lists(TERMS, max_size=3))
-def test_masks_say_of_each_node_what_the_selector_says_of_it_alone(labels, terms):
+def test_masks_equal_the_selector_evaluated_node_by_node(labels, terms):
     made = table([node(f"n{at}", labels=one) for at, one in enumerate(labels)])
     selector = NodeSelector(node_selector_terms=tuple(terms))
     assert nodes_matching_selector(made, selector).tolist() == [
@@ -50,7 +50,7 @@ def test_masks_say_of_each_node_what_the_selector_says_of_it_alone(labels, terms
         ]
 
 
-def test_labels_must_all_be_there():
+def test_nodes_with_labels_have_all_of_them():
     made = table([node("a", labels={"x": "1", "y": "2"}), node("b", labels={"x": "1"})])
     assert nodes_with_labels(made, {"x": "1", "y": "2"}).tolist() == [True, False]
     assert nodes_with_labels(made, {}).tolist() == [True, True]
@@ -63,7 +63,7 @@ def test_an_affinity_without_terms_selects_nothing():
     assert nodes_matching_pod(made, pod()).tolist() == [True]
 
 
-def test_an_unknown_operator_is_breakage():
+def test_an_unknown_operator_is_an_error():
     term = NodeSelectorTerm(match_expressions=(Requirement(key="x", operator="Near", values=("1",)),))
     with pytest.raises(InvalidSelector, match="Near"):
         nodes_matching_term(table([node("a")]), term)
@@ -80,7 +80,7 @@ def test_nodes_with_equal_taints_are_one_group():
     assert [len(taints) for taints in groups] == [1, 0]
 
 
-def test_only_taints_of_the_effects_that_nobody_tolerates_are_counted():
+def test_only_untolerated_taints_of_the_given_effects_are_counted():
     made = table([node("a", taints=[HARD, SOFT, {**SOFT, "key": "other"}]), node("b")])
     soft = frozenset({"PreferNoSchedule"})
     assert untolerated(made, (), soft).tolist() == [2, 0]

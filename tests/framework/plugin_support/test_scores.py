@@ -31,13 +31,13 @@ MEBIBYTE = 1024 * 1024
         ("requests.example.com/x", False, False),
     ],
 )
-def test_kinds_of_resources(resource, extended, scalar):
+def test_extended_and_scalar_resources_are_recognised_by_name(resource, extended, scalar):
     assert (is_extended(resource), is_scalar(resource)) == (extended, scalar)
 
 
-def test_scalar_resources_count_only_where_they_are_asked_for():
+def test_scalar_resources_count_only_if_requested():
     made = table([node("n", {GPU.name: "4"})])
-    resources = (*CPU_AND_MEMORY, GPU, ResourceSpec(name="pods"), ResourceSpec(name="nobody.has/it"))
+    resources = (*CPU_AND_MEMORY, GPU, ResourceSpec(name="pods"), ResourceSpec(name="example.com/missing"))
     assert len(scored_resources(class_of(made, pod()), made, resources, nonzero=True)) == 2
     found = scored_resources(class_of(made, pod(requests={GPU.name: "1"})), made, resources, nonzero=True)
     assert [(one.weight, one.request, one.capacity(made.all()).tolist()) for one in found[2:]] == [
@@ -45,7 +45,7 @@ def test_scalar_resources_count_only_where_they_are_asked_for():
     ]
 
 
-def test_defaults_stand_in_for_missing_requests_only_where_they_are_wanted():
+def test_defaults_replace_missing_requests_only_for_nonzero_amounts():
     made = table([node("n")], {"n": [pod("a")]})
     wish = class_of(made, pod())
     assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
@@ -84,17 +84,17 @@ def points(*pairs):
     return [UtilizationShapePoint(utilization=at, score=score) for at, score in pairs]
 
 
-def test_scores_lie_on_the_line_and_stay_level_beyond_its_ends():
+def test_scores_follow_the_line_and_are_constant_beyond_its_ends():
     line = broken_line(points((20, 0), (40, 10)))
     assert line[[0, 20, 21, 30, 40, 41, 100]].tolist() == [0, 0, 5, 50, 100, 100, 100]
 
 
-def test_falling_lines_round_toward_zero_too():
+def test_falling_lines_are_rounded_toward_zero():
     assert broken_line(points((0, 10), (3, 9)))[:5].tolist() == [100, 97, 94, 90, 90]
 
 
 @pytest.mark.parametrize("pairs", [[(5, 1), (5, 2)], [(5, 1), (4, 2)]], ids=["twice", "back"])
-def test_a_line_that_does_not_go_on_is_refused(pairs):
+def test_a_line_with_points_out_of_order_is_refused(pairs):
     check_rises(points((1, 1), (2, 0)))
     with pytest.raises(ValueError, match="must rise from point to point"):
         check_rises(points(*pairs))

@@ -30,7 +30,7 @@ def test_an_ephemeral_volumes_claim_is_named_after_pod_and_volume():
     assert list(claim_uses(pod("x", volumes=volumes))) == [ClaimUse("x-v", ephemeral=True), ClaimUse("c")]
 
 
-def test_pods_differ_by_their_claims_and_by_themselves_where_these_are_their_own():
+def test_claim_identity_differs_by_claim_and_by_pod_for_ephemeral_claims():
     assert claim_identity(claiming("x", "c")) == claim_identity(claiming("y", "c")) != claim_identity(pod())
     own = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]
     assert claim_identity(pod("x", volumes=own)) != claim_identity(pod("y", volumes=own))
@@ -45,7 +45,7 @@ def test_a_claim_is_owned_by_the_pod_that_controls_it():
     assert owned() == "PVC default/x-v was not created for pod default/x (pod is not owner)"
 
 
-def test_the_old_annotation_goes_before_the_class():
+def test_the_beta_annotation_overrides_the_storage_class():
     assert claim_class(claim("c", metadata=BETA)) == "old"
     assert claim_class(claim("c", storageClassName=None)) == ""
     assert volume_class(volume("v")) == "late"

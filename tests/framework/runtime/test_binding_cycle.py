@@ -40,7 +40,7 @@ class Binder:
 
 
 class Keeper:
-    """A Reserve plugin that notes who is unreserved."""
+    """A Reserve plugin that records unreserved pods."""
 
     name = "Keeper"
 
@@ -66,7 +66,7 @@ def at(point: str, status: Status) -> Callable[[str], Status]:
     return lambda asked: status if asked == point else SUCCESS
 
 
-def test_everyone_prepares_the_first_binds_and_everyone_is_told():
+def test_every_plugin_runs_prebind_and_postbind_and_the_first_one_binds():
     calls: Calls = []
     assert bound(Binder("a", calls), Binder("b", calls)) == SUCCESS
     assert calls == [
@@ -84,7 +84,7 @@ def test_binder_that_skips_leaves_the_pod_to_the_next():
     assert [name for point, name in calls if point == "Bind"] == ["a", "b"]
 
 
-def test_pod_that_nobody_takes_is_skipped_and_nobody_is_told():
+def test_bind_skipped_by_every_plugin_returns_skip_without_postbind():
     calls: Calls = []
     assert bound(Binder("a", calls, at("Bind", SKIP))) == SKIP
     assert ("PostBind", "a") not in calls
@@ -98,7 +98,7 @@ def test_refusal_ends_the_cycle(point):
 
 
 @pytest.mark.parametrize("point", ["PreBind", "Bind"])
-def test_plugin_that_breaks_is_named_with_its_point(point):
+def test_error_names_the_plugin_and_its_point(point):
     def broken(asked: str) -> Status:
         if asked == point:
             raise OSError("gone")
@@ -108,7 +108,7 @@ def test_plugin_that_breaks_is_named_with_its_point(point):
         bound(Binder("a", [], broken))
 
 
-def test_breakage_that_a_plugin_words_itself_goes_through():
+def test_plugin_error_raised_by_a_plugin_is_not_wrapped():
     def broken(_: str) -> Status:
         raise PluginError("inner", "PreBind", "my own words")
 
@@ -118,12 +118,12 @@ def test_breakage_that_a_plugin_words_itself_goes_through():
 
 @pytest.mark.parametrize("answer", [None, True, Status(Code.WAIT)])
 @pytest.mark.parametrize("point", ["PreBind", "Bind"])
-def test_answer_that_means_nothing_is_breakage(point, answer):
+def test_invalid_answer_is_an_error(point, answer):
     with pytest.raises(PluginError, match=f"plugin a failed in {point}: expected"):
         bound(Binder("a", [], at(point, answer)))
 
 
-def test_plugin_that_raises_before_it_awaits_is_named_too():
+def test_error_of_a_bind_that_is_not_a_coroutine_names_the_plugin_too():
     class Plain(Binder):
         @override
         def bind(self, pod, node, cycle):
@@ -137,7 +137,7 @@ def test_refusal_carries_the_name_of_its_plugin():
     assert bound(Binder("a", [], at("Bind", Status(Code.UNSCHEDULABLE, ("no",))))).plugin == "a"
 
 
-def test_postbind_that_breaks_leaves_the_pod_bound_and_the_others_told():
+def test_error_in_postbind_keeps_the_pod_bound_and_the_other_plugins_are_called():
     class Deaf(Binder):
         @override
         async def postbind(self, pod, node):
@@ -151,7 +151,7 @@ def test_postbind_that_breaks_leaves_the_pod_bound_and_the_others_told():
 
 
 @pytest.mark.parametrize("point", ["PreBind", "Bind"])
-def test_pod_that_is_not_bound_is_left_to_whoever_asked(point):
+def test_bind_does_not_unreserve_a_refused_pod(point):
     keeper = Keeper()
     assert bound(keeper, Binder("a", [], at(point, NO))) == NO
     assert keeper.unreserved == []
@@ -161,17 +161,17 @@ def given_back(*keepers: Keeper, node: str = "n0") -> tuple[str, ...]:
     return unreserve(Pipeline(keepers), pod(), node, table([a_node("n0")]))
 
 
-def test_every_plugin_gives_back_what_it_reserved():
+def test_unreserve_is_called_on_every_plugin():
     keepers = Keeper(), Keeper()
     assert given_back(*keepers) == ()
     assert [one.unreserved for one in keepers] == [[("x", 0)], [("x", 0)]]
 
 
-def test_what_breaks_as_a_pod_is_unreserved_is_told():
+def test_error_in_unreserve_is_returned():
     assert given_back(Keeper(OSError("gone"))) == ("plugin Keeper failed in Unreserve: OSError: gone",)
 
 
-def test_node_that_is_gone_has_nothing_to_give_back():
+def test_unreserve_is_not_called_for_a_deleted_node():
     keeper = Keeper()
     assert given_back(keeper, node="atlantis") == ()
     assert keeper.unreserved == []

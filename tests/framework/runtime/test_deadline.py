@@ -38,7 +38,7 @@ class Exceeded:
         raise AssertionError
 
 
-def test_a_plugin_that_is_left_out_accepts_every_node_and_scores_them_all_alike():
+def test_a_disabled_plugin_accepts_every_node_and_gives_equal_scores():
     made = table([node(f"n{at}") for at in range(3)])
     pod_class, nodes, state = class_of(made, pod("p")), made.all(), CycleState()
     plugin: Any = with_deadline(Refusing(), Exceeded())

@@ -1,4 +1,4 @@
-"""The pipeline: who is asked when, what an answer causes, and what happens to nonsense."""
+"""The pipeline: the order of calls, the effect of each answer, and invalid answers."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ Calls = list[tuple[str, str]]
 
 
 class Named:
-    """A plugin that answers what it is told to, and writes its calls down; points are added by subclasses."""
+    """A plugin with a configured answer that records its calls; subclasses add extension points."""
 
     def __init__(self, name: str, calls: Calls | None = None, answer: Any = None) -> None:
         self.name = name
@@ -103,7 +103,7 @@ def scan(*plugins: Named):
     return Pipeline(plugins).scan(class_of(made, pod()), made)
 
 
-def test_first_refusal_of_preenqueue_stands_and_nobody_is_asked_after_it():
+def test_first_refusal_of_preenqueue_is_returned_and_later_plugins_are_not_called():
     calls: Calls = []
     plugins = [PreEnqueues("a", calls), PreEnqueues("b", calls, NO), PreEnqueues("c", calls)]
     assert Pipeline(plugins).preenqueue(pod()) == Status(NO.code, NO.reasons, "b")
@@ -111,7 +111,7 @@ def test_first_refusal_of_preenqueue_stands_and_nobody_is_asked_after_it():
     assert Pipeline(plugins[:1]).preenqueue(pod()) is SUCCESS
 
 
-def test_prefilters_come_before_filters_in_the_order_of_the_profile():
+def test_prefilters_run_before_filters_in_the_order_of_the_profile():
     calls: Calls = []
     found = scan(Both("a", calls), Filters("b", calls), Both("c", calls))
     assert calls == [(p, n) for p, ns in (("PreFilter", "ac"), ("Filter", "abc")) for n in ns]
@@ -119,7 +119,7 @@ def test_prefilters_come_before_filters_in_the_order_of_the_profile():
     assert found.plugins == ("a", "b", "c")
 
 
-def test_unresolvable_prefilter_stops_at_once():
+def test_unresolvable_prefilter_ends_the_cycle():
     calls: Calls = []
     found = scan(
         Both("a", calls), Both("b", calls, PreFilterAnswer(NEVER)), Both("c", calls), Filters("d", calls)
@@ -129,7 +129,7 @@ def test_unresolvable_prefilter_stops_at_once():
     assert not found.fits.any()
 
 
-def test_unschedulable_prefilter_lets_the_others_run_and_the_first_of_them_stands():
+def test_later_prefilters_run_after_an_unschedulable_one_and_the_first_refusal_is_returned():
     calls: Calls = []
     later = PreFilterAnswer(Status(Code.UNSCHEDULABLE, ("later",)))
     found = scan(Both("a", calls, PreFilterAnswer(NO)), Both("b", calls, later), Filters("c", calls))
@@ -137,12 +137,12 @@ def test_unschedulable_prefilter_lets_the_others_run_and_the_first_of_them_stand
     assert (found.status.reasons, found.status.plugin) == (("not now",), "a")
 
 
-def test_unresolvable_answer_after_an_unschedulable_one_takes_its_place():
+def test_unresolvable_refusal_replaces_an_earlier_unschedulable_one():
     found = scan(Both("a", answer=PreFilterAnswer(NO)), Both("b", answer=PreFilterAnswer(NEVER)))
     assert (found.status.code, found.status.plugin) == (Code.UNRESOLVABLE, "b")
 
 
-def test_skipping_prefilter_drops_its_own_filter_alone():
+def test_prefilter_that_skips_skips_only_its_own_filter():
     calls: Calls = []
     found = scan(Both("a", calls, PreFilterAnswer(SKIP)), Both("b", calls))
     assert calls == [("PreFilter", "a"), ("PreFilter", "b"), ("Filter", "b")]
@@ -169,7 +169,7 @@ def test_first_plugin_that_refuses_a_node_gives_its_reason():
 
 
 @pytest.mark.parametrize("answer", [None, refuse(True), "yes"])
-def test_verdict_of_the_wrong_shape_is_breakage(answer):
+def test_verdict_of_the_wrong_shape_is_an_error(answer):
     class Odd(Filters):
         @override
         def filter(self, pod, nodes, state):
@@ -180,14 +180,14 @@ def test_verdict_of_the_wrong_shape_is_breakage(answer):
 
 
 class Refuses(Named):
-    """A Filter that refuses the nodes it was told."""
+    """A Filter that refuses the configured nodes."""
 
     def filter(self, pod, nodes, state):
         return Verdict.refuse(np.isin(nodes.indexes, self.answer), "no", unresolvable=False)
 
 
 class Breaks(Named):
-    """A Filter that cannot judge the nodes it was told."""
+    """A Filter that raises for the configured nodes."""
 
     def filter(self, pod, nodes, state):
         if np.isin(nodes.indexes, self.answer).any():
@@ -195,7 +195,7 @@ class Breaks(Named):
         return Verdict.refuse(nodes.indexes == 2, "odd", unresolvable=True)
 
 
-def test_plugin_that_breaks_over_nodes_refused_before_breaks_nothing():
+def test_error_of_a_filter_on_already_refused_nodes_is_ignored():
     # runtime/framework.go, `RunFilterPlugins` ends at the first refusal of a node.
     found = scan(Refuses("a", answer=[0]), Breaks("b", answer=[0]))
     assert [found.reasons_at(at) for at in range(3)] == [("no",), (), ("odd",)]
@@ -204,7 +204,7 @@ def test_plugin_that_breaks_over_nodes_refused_before_breaks_nothing():
         scan(Refuses("a", answer=[0]), Breaks("b", answer=[1]))
 
 
-def test_plugin_that_raises_is_named_with_its_point_and_the_cause_is_kept():
+def test_error_names_the_plugin_and_its_point_and_keeps_the_cause():
     with pytest.raises(PluginError, match="plugin a failed in PreFilter: KeyError: 'x'") as caught:
         scan(PreFilters("a", answer=KeyError("x")))
     assert isinstance(caught.value.__cause__, KeyError)
@@ -217,12 +217,12 @@ def total(plugins: list[Named], weights: dict[str, int] | None = None) -> list[i
     return list(scored.tolist())
 
 
-def test_scores_are_weighed_and_added_over_the_nodes_that_fit():
+def test_scores_of_feasible_nodes_are_weighted_and_summed():
     plugins: list[Named] = [Scores("a", answer=[1, 2]), Scores("b", answer=[100, 0])]
     assert total(plugins, {"a": 10}) == [110, 20]
 
 
-def test_normalize_comes_before_the_weight():
+def test_scores_are_normalized_before_they_are_weighted():
     class Normalizing(Scores):
         def normalize(self, scores, pod, nodes, state):
             return 100 - scores // 10
@@ -230,14 +230,14 @@ def test_normalize_comes_before_the_weight():
     assert total([Normalizing("a", answer=[1000, 0])], {"a": 2}) == [0, 200]
 
 
-def test_skipping_prescore_drops_its_own_score_alone():
+def test_prescore_that_skips_skips_only_its_own_score():
     calls: Calls = []
     assert total([PreScores("a", calls, SKIP), PreScores("b", calls)]) == [100, 100]
     assert calls == [("PreScore", "a"), ("PreScore", "b"), ("Score", "b")]
 
 
 @pytest.mark.parametrize("answer", [[101, 0], [0, -1], [1], 7])
-def test_scores_out_of_range_or_of_the_wrong_number_are_breakage(answer):
+def test_scores_out_of_range_or_of_the_wrong_length_are_an_error(answer):
     with pytest.raises(PluginError, match="plugin a failed in Score: expected 2 whole numbers from 0 to 100"):
         total([Scores("a", answer=answer)])
 
@@ -247,7 +247,7 @@ def reserving(*plugins: Named) -> Status:
     return Pipeline(plugins).reserve(pod(), 0, made, CycleState())
 
 
-def test_refused_reserve_unreserves_everyone_in_reverse_order():
+def test_refused_reserve_unreserves_all_plugins_in_reverse_order():
     calls: Calls = []
     status = reserving(Reserves("a", calls), Reserves("b", calls, NO), Reserves("c", calls))
     assert status.plugin == "b"
@@ -255,7 +255,7 @@ def test_refused_reserve_unreserves_everyone_in_reverse_order():
     assert [name for point, name in calls if point == "Unreserve"] == ["c", "b", "a"]
 
 
-def test_reserve_that_raises_unreserves_everyone_too():
+def test_reserve_that_raises_unreserves_all_plugins_too():
     calls: Calls = []
     with pytest.raises(PluginError, match="plugin b failed in Reserve"):
         reserving(Reserves("a", calls), Reserves("b", calls, ValueError("no")))
@@ -263,14 +263,14 @@ def test_reserve_that_raises_unreserves_everyone_too():
 
 
 class Spares(Reserves):
-    """Keeps nothing for pods named so."""
+    """Reserves nothing for pods with the name `plain`."""
 
     def reserves_nothing(self, pod):
         return self.answer if self.answer is not None else pod.pod.name == "plain"
 
 
 @pytest.mark.parametrize("name, asked", [("plain", ["b"]), ("other", ["a", "b"])])
-def test_reserve_that_keeps_nothing_for_a_class_is_not_shown_its_pods(name, asked):
+def test_reserve_is_not_called_for_a_class_for_which_it_reserves_nothing(name, asked):
     calls: Calls = []
     made, one = three(), pod(name)
     pipeline = Pipeline([Spares("a", calls), Reserves("b", calls)])
@@ -281,12 +281,12 @@ def test_reserve_that_keeps_nothing_for_a_class_is_not_shown_its_pods(name, aske
     assert [name for point, name in calls if point == "Unreserve"] == ["b", "a"]
 
 
-def test_what_a_reserve_says_of_a_class_is_true_or_false():
+def test_reserves_nothing_must_return_a_boolean():
     with pytest.raises(PluginError, match="plugin a failed in Reserve: expected True or False"):
         Pipeline([Spares("a", answer="no")]).stateful_reserve_plugins(class_of(three(), pod()))
 
 
-def test_unreserve_that_raises_does_not_keep_the_others_from_theirs():
+def test_unreserve_of_all_plugins_is_called_although_one_raises():
     class Broken(Reserves):
         @override
         def unreserve(self, pod, node, nodes, state):
@@ -305,13 +305,13 @@ def permitting(*plugins: Named) -> tuple[PermitAnswer, ...]:
     return Pipeline(plugins).permit(pod(), 0, three(), CycleState())
 
 
-def test_permit_collects_everyone_who_says_wait():
+def test_permit_collects_all_plugins_that_answer_wait():
     wait = PermitAnswer(Status(Code.WAIT), 5.0)
     answers = permitting(Permits("a", answer=wait), Permits("b"), Permits("c", answer=wait))
     assert [(one.status.plugin, one.timeout_seconds) for one in answers] == [("a", 5.0), ("c", 5.0)]
 
 
-def test_permit_that_refuses_stands_alone():
+def test_refusal_at_permit_discards_earlier_waits():
     calls: Calls = []
     wait = PermitAnswer(Status(Code.WAIT), 5.0)
     answers = permitting(
@@ -321,7 +321,7 @@ def test_permit_that_refuses_stands_alone():
     assert calls == [("Permit", "a"), ("Permit", "b")]
 
 
-def test_filters_that_landing_pods_cannot_change_are_not_asked_again():
+def test_filters_that_placed_pods_do_not_affect_are_not_called_again():
     calls: Calls = []
 
     class Shifting(Filters):
@@ -339,14 +339,14 @@ def test_filters_that_landing_pods_cannot_change_are_not_asked_again():
     assert pipeline.refusal_at(pod_class, 1, made, state) is SUCCESS
 
 
-def test_names_are_those_that_plugins_state_or_those_of_their_classes():
+def test_name_of_a_plugin_is_its_attribute_or_its_class_name():
     class Strange:
         pass
 
     assert names([Filters("a"), Strange()]) == ("a", "Strange")
 
 
-def test_bulk_question_is_asked_only_when_every_moving_filter_knows_it():
+def test_admits_is_called_only_if_every_affected_filter_implements_it():
     class Counting(Filters):
         traits = PluginTraits(placement_effect=PlacementEffect.TIGHTENS)
 
@@ -368,7 +368,7 @@ def test_bulk_question_is_asked_only_when_every_moving_filter_knows_it():
     assert asked(2, Counting("a"), Slow("b")) is None
 
 
-def test_landed_pods_are_told_to_those_that_keep_a_state_and_did_not_skip():
+def test_add_pod_is_called_on_stateful_plugins_that_did_not_skip():
     calls: Calls = []
 
     class Keeping(PreFilters):
@@ -386,7 +386,7 @@ def test_landed_pods_are_told_to_those_that_keep_a_state_and_did_not_skip():
     assert calls == [("AddPod", "a")]
 
 
-def test_prepare_runs_the_prefilters_alone():
+def test_run_prefilters_calls_no_filter():
     calls: Calls = []
     made = three()
     state, status = Pipeline([Both("a", calls, PreFilterAnswer(SKIP))]).run_prefilters(
@@ -408,11 +408,11 @@ def test_rows_of_all_plugins_are_collected_in_order():
     assert pipeline.constrain(CandidateSet(()), three()) == tuple(rows)
 
 
-def test_signature_is_what_every_plugin_looks_at_and_all_of_the_pod_where_one_does_not_say():
+def test_signature_combines_those_of_the_plugins_or_is_the_whole_pod_if_one_has_none():
     one, other = pod("one", {"cpu": "1"}), pod("other", {"cpu": "2"})
-    told = Pipeline([Filters("a")])
-    assert told.signature(one) == told.signature(other)
-    assert not told.reads_all
+    signed = Pipeline([Filters("a")])
+    assert signed.signature(one) == signed.signature(other)
+    assert not signed.reads_all
 
     class Bare:
         name = "bare"
@@ -426,7 +426,7 @@ def test_signature_is_what_every_plugin_looks_at_and_all_of_the_pod_where_one_do
     assert bare.signature(one) == bare.signature(pod("third", {"cpu": "1"}))
 
 
-def test_labels_that_any_plugin_reads_are_put_together():
+def test_label_keys_are_the_union_of_those_of_the_plugins():
     class Reads(Named):
         def label_keys(self, pod):
             return frozenset(self.say("Signature", None))

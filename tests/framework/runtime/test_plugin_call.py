@@ -1,4 +1,4 @@
-"""Timings are told of in a tenth of all cycles, the same ones for the same seed, and change nothing."""
+"""Plugin calls are timed in a tenth of all cycles, the same ones for the same seed, without an effect on decisions."""
 
 from contextlib import contextmanager
 
@@ -24,10 +24,10 @@ class Noting(NoTelemetry):
 
 
 class Plugin:
-    name = "Mine"
+    name = "Own"
 
 
-def cycles_told(seed, count=2000):
+def timed_cycles(seed, count=2000):
     noting = Noting()
     timings = PluginTimings(noting, seed)
     for at in range(count):
@@ -37,26 +37,26 @@ def cycles_told(seed, count=2000):
     return [point for _, point in noting.calls if point != "again"], len(noting.calls)
 
 
-def test_a_tenth_of_the_cycles_is_told_of_whole():
-    told, calls = cycles_told(7)
-    assert 150 < len(told) < 250
-    assert calls == 2 * len(told)
+def test_all_calls_of_a_tenth_of_the_cycles_are_timed():
+    timed, calls = timed_cycles(7)
+    assert 150 < len(timed) < 250
+    assert calls == 2 * len(timed)
 
 
-def test_the_seed_says_which_cycles():
-    assert cycles_told(3) == cycles_told(3)
-    assert cycles_told(3) != cycles_told(4)
+def test_the_seed_selects_the_timed_cycles():
+    assert timed_cycles(3) == timed_cycles(3)
+    assert timed_cycles(3) != timed_cycles(4)
 
 
-def test_plugin_that_breaks_is_named_whether_or_not_it_is_timed():
+def test_plugin_that_raises_is_named_whether_or_not_it_is_timed():
     for timings in (PluginTimings(), PluginTimings(Noting(), 0)):
         for _ in range(50):
             timings.begin_cycle()
-            with pytest.raises(PluginError, match="plugin Mine failed in Score: ZeroDivisionError"):
+            with pytest.raises(PluginError, match="plugin Own failed in Score: ZeroDivisionError"):
                 timings.ask(Plugin(), "Score", lambda: 1 // 0)
 
 
-def test_listener_hears_of_plugins_and_the_decision_is_the_same():
+def test_telemetry_receives_plugin_calls_and_does_not_change_the_decision():
     snapshot = cluster(nodes(4), alone(60, cpu=1))
     chosen = profile(solver={"enabled": False})
     noting = Noting()

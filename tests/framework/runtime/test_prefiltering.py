@@ -1,4 +1,4 @@
-"""Whoever had nothing against a class for good is not asked about it again."""
+"""A PreFilter that accepts a class permanently is not called for it again."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SEEN = StateKey[int]("Counting/seen")
 
 
 class Counting:
-    """Counts how often it is asked, and tells its Filter."""
+    """Counts its PreFilter calls, and passes the count to its Filter."""
 
     name = "Counting"
 
@@ -36,7 +36,7 @@ class Counting:
 
 
 class Following(Counting):
-    """Changes what it keeps as pods come and go."""
+    """Updates its state as pods are added and removed."""
 
     def add_pod(self, pod, added, node, nodes, state):
         """Count nothing."""
@@ -46,7 +46,7 @@ class Following(Counting):
 
 
 class Silent:
-    """Does not say what of a pod it looks at."""
+    """Has no signature."""
 
     name = "Silent"
     traits = PluginTraits(result_scope=ResultScope.ALL_NODE_OBJECTS)
@@ -58,7 +58,7 @@ class Silent:
 
 
 def asked_twice(plugin):
-    """How often a plugin is asked by two scans, a pod landing in between; the second tells what a fresh one would."""
+    """The calls of a plugin in two scans with a placement in between; the second scan equals one without a cache."""
     made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), ClassResults()
     wish = class_of(made, pod())
     pipeline.scan(wish, made, standing)
@@ -76,7 +76,7 @@ def asked_twice(plugin):
 
 @pytest.mark.parametrize("far", [ResultScope.ALL_NODE_OBJECTS, ResultScope.NODE_AND_ITS_PODS])
 @pytest.mark.parametrize("answer", [SUCCESS, SKIP], ids=["success", "skip"])
-def test_what_no_pod_changes_is_asked_once(far, answer):
+def test_prefilter_that_placed_pods_do_not_affect_is_called_once(far, answer):
     assert asked_twice(Counting(far, PreFilterAnswer(answer))) == 1
 
 
@@ -85,7 +85,7 @@ def test_what_no_pod_changes_is_asked_once(far, answer):
     [Counting(ResultScope.CLUSTER), Following(ResultScope.NODE_AND_ITS_PODS), Silent()],
     ids=["cluster", "follows", "unsigned"],
 )
-def test_what_pods_may_change_is_asked_each_time(plugin):
+def test_prefilter_that_placed_pods_may_affect_is_called_each_time(plugin):
     assert asked_twice(plugin) == 2
 
 
@@ -98,5 +98,5 @@ def test_what_pods_may_change_is_asked_each_time(plugin):
     ],
     ids=["unschedulable", "unresolvable", "narrows"],
 )
-def test_refusals_and_narrowing_are_asked_for_each_time(answer):
+def test_prefilter_that_refuses_or_narrows_is_called_each_time(answer):
     assert asked_twice(Counting(ResultScope.ALL_NODE_OBJECTS, answer)) == 2

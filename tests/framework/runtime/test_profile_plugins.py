@@ -81,7 +81,7 @@ def off(*stated: str) -> dict[str, Any]:
     return {"disabled": [{"name": name} for name in stated]}
 
 
-def test_without_changes_every_point_has_the_defaults_that_have_it():
+def test_every_point_has_the_default_plugins_that_implement_it():
     made = pipeline()
     assert names(made.filters) == ("Judge", "JudgeAndRank")
     assert names(made.scores) == ("JudgeAndRank", "Rank")
@@ -102,7 +102,7 @@ def test_without_a_weight_a_default_that_is_enabled_again_counts_once_as_in_kube
     assert pipeline(enabled=[{"name": "JudgeAndRank"}]).weights["JudgeAndRank"] == 3
 
 
-def test_multi_point_disables_everywhere_and_star_leaves_what_it_enables():
+def test_multi_point_disables_at_every_point_and_star_keeps_what_it_enables():
     assert names(pipeline(multiPoint=off("JudgeAndRank")).filters) == ("Judge",)
     made = pipeline(multiPoint={**off("*"), **on("Rank")})
     assert (names(made.plugins), names(made.filters), names(made.scores)) == (("Rank",), (), ("Rank",))
@@ -116,18 +116,18 @@ def test_a_plugin_may_be_off_at_one_point_and_on_at_the_others():
     assert names(pipeline(filter=off("*")).filters) == ()
 
 
-def test_a_point_beats_an_explicit_multi_point():
+def test_a_point_overrides_an_explicit_multi_point():
     made = pipeline(multiPoint=on(("Rank", 8)), score=on(("Rank", 5)))
     assert made.weights["Rank"] == 5
     assert names(pipeline(multiPoint=on("RankToo"), score=off("RankToo")).scores) == ("JudgeAndRank", "Rank")
 
 
-def test_what_a_point_enables_again_stands_first_and_what_it_alone_enables_last():
+def test_plugins_enabled_again_at_a_point_come_first_and_new_ones_last():
     made = pipeline(score=on("RankToo", ("Rank", 6)))
     assert names(made.scores) == ("Rank", "JudgeAndRank", "RankToo")
 
 
-def test_disabled_and_enabled_again_at_a_point_stands_last_with_its_new_weight():
+def test_plugin_disabled_and_enabled_again_at_a_point_comes_last_with_its_new_weight():
     made = pipeline(score={**off("JudgeAndRank"), **on(("JudgeAndRank", 10))})
     assert names(made.scores) == ("Rank", "JudgeAndRank")
     assert made.weights["JudgeAndRank"] == 10
@@ -139,7 +139,7 @@ def test_star_at_a_point_leaves_only_what_the_point_enables_in_its_order():
     assert names(made.filters) == ("Judge", "JudgeAndRank")
 
 
-def test_a_plugin_enabled_at_one_point_alone_is_asked_there_alone():
+def test_a_plugin_enabled_at_one_point_only_runs_there_only():
     made = pipeline(multiPoint=off("JudgeAndRank"), filter=on("JudgeAndRank"))
     assert (names(made.filters), names(made.scores)) == (("Judge", "JudgeAndRank"), ("Rank",))
     assert "JudgeAndRank" in names(made.plugins)
@@ -150,20 +150,20 @@ def test_a_plugin_whose_filter_is_off_adds_no_rows():
     assert pipeline(filter=off("Judge")).constrains == ()
 
 
-def test_a_plugin_at_a_point_that_it_does_not_have_is_refused():
+def test_a_plugin_enabled_at_a_point_that_it_does_not_implement_is_refused():
     with pytest.raises(InvalidInput, match="plugin Rank is not asked at this point") as caught:
         pipeline(preFilter=on("Rank"))
     assert caught.value.field == "profiles[].plugins.preFilter.enabled"
 
 
-def test_two_sorts_of_the_queue_are_refused_and_one_may_take_the_others_place():
+def test_two_queue_sort_plugins_are_refused_and_one_may_replace_the_other():
     with pytest.raises(InvalidInput, match="Sort and SortToo all sort the queue"):
         pipeline(multiPoint=on("SortToo"))
     replaced = pipeline(queueSort={**off("*"), **on("SortToo")})
     assert names(replaced.queue_sorts) == ("SortToo",)
 
 
-def test_plugins_of_kube_scheduler_that_are_not_here_are_passed_over_and_named():
+def test_unavailable_plugins_of_kube_scheduler_are_ignored_and_reported():
     stated = {
         "plugins": {"multiPoint": on("EBSLimits"), "score": off("VolumeBinding")},
         "pluginConfig": [{"name": "PodGroupPodsCount"}],
@@ -173,7 +173,7 @@ def test_plugins_of_kube_scheduler_that_are_not_here_are_passed_over_and_named()
     assert REGISTRY.ignored_plugins(profile) == ("EBSLimits", "PodGroupPodsCount")
 
 
-def test_an_unknown_name_is_answered_with_its_place():
+def test_an_unknown_name_is_refused_with_its_field():
     with pytest.raises(InvalidInput, match="no plugin is named 'Rnak'") as caught:
         pipeline(score=off("*", "Rnak"))
     assert caught.value.field == "profiles[].plugins.score.disabled[1].name"

@@ -47,7 +47,7 @@ def enabled(**settings: object) -> tuple[str, ...]:
     return names(REGISTRY.pipeline(profile(**settings)).plugins)
 
 
-def test_defaults_are_asked_in_their_order_and_unknown_defaults_passed_over():
+def test_default_plugins_keep_their_order_and_unknown_ones_are_ignored():
     assert enabled() == ("Second", "First")
     assert REGISTRY.names == ("First", "Second", "Third")
 
@@ -58,13 +58,13 @@ def test_enabled_plugins_come_after_the_defaults_with_the_weight_that_is_stated(
     assert pipeline.weights == {"Second": 1, "First": 5, "Third": 7}
 
 
-def test_default_that_is_enabled_again_is_weighed_anew_and_keeps_its_place():
+def test_default_that_is_enabled_again_has_the_new_weight_and_keeps_its_place():
     pipeline = REGISTRY.pipeline(profile(plugins={"enabled": [{"name": "Second", "weight": 3}]}))
     assert names(pipeline.plugins) == ("Second", "First")
     assert pipeline.weights["Second"] == 3
 
 
-def test_star_disables_all_defaults_and_what_is_enabled_stays():
+def test_star_disables_all_defaults_and_keeps_enabled_plugins():
     assert enabled(plugins={"disabled": ["*"], "enabled": [{"name": "First"}]}) == ("First",)
     assert enabled(plugins={"disabled": ["First"]}) == ("Second",)
 
@@ -77,7 +77,7 @@ def test_star_disables_all_defaults_and_what_is_enabled_stays():
         {"plugin_config": [{"name": "Fourth"}]},
     ],
 )
-def test_name_that_nobody_registered_is_answered_with_those_that_are(settings):
+def test_unknown_name_is_refused_with_the_registered_names(settings):
     message = "no plugin is named 'Fourth'; registered are First, Second, Third"
     with pytest.raises(InvalidInput, match=message):
         REGISTRY.pipeline(profile(**settings))
@@ -92,7 +92,7 @@ def test_two_plugins_of_one_name_are_refused():
     assert Registry((First, First), (), {}).names == ("First",)
 
 
-def test_arguments_reach_the_plugin_and_defaults_hold_without_any():
+def test_plugin_receives_its_arguments_or_their_defaults():
     config = [{"name": "Second", "args": {"size": 4}}]
     made = REGISTRY.pipeline(profile(plugin_config=config)).plugins[0]
     assert isinstance(made, Second)
@@ -119,7 +119,7 @@ def test_installed_plugins_are_found_by_entry_point_and_all_defaults_are_among_t
     assert names(standard_registry().pipeline(Profile()).plugins) == DEFAULT_PLUGINS
 
 
-def test_plugin_that_cannot_be_made_is_named():
+def test_plugin_with_a_failed_construction_is_named():
     class Raising:
         name: ClassVar[str] = "Raising"
 

@@ -1,4 +1,4 @@
-"""What stands of a class is what asking anew would say, whatever came and went; and only nodes that moved are asked."""
+"""Cached results of a class equal new ones after any change, and only changed nodes are evaluated again."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ DEFAULT = standard_registry().pipeline(Profile())
 
 
 def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any:
-    """All that a scan and the scores of some of the nodes tell."""
+    """All results of a scan, and the scores of some of the nodes."""
     scan = pipeline.scan(wish, made, standing)
     everywhere = range(len(made.nodes))
     found = [
@@ -66,7 +66,7 @@ MOODY = Pipeline([Moody()])
 
 @pytest.mark.properties
 @given(case=drawn_cases(), data=st.data())
-def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(case, data):
+def test_cached_results_of_a_class_equal_new_ones_while_pods_come_and_go(case, data):
     made, visitors = table_of(case), [case.pod, *visitors_of(case)]
     classes = [class_of(made, one) for one in visitors[:2]]
     standings = [ClassResults() for _ in classes]
@@ -86,8 +86,8 @@ def test_what_stands_of_a_class_is_what_a_fresh_look_would_say(case, data):
             there.append(come)
 
 
-def afresh(made: NodeTable) -> NodeTable:
-    """The same nodes and pods in a table that nobody has asked."""
+def rebuilt(made: NodeTable) -> NodeTable:
+    """The same nodes and pods in a table without cached results."""
     other = NodeTable(made.snapshot, made.resources)
     for one, at in made.pods.all_pods():
         land(other, one, made.names[at])
@@ -96,14 +96,12 @@ def afresh(made: NodeTable) -> NodeTable:
 
 @pytest.mark.properties
 @given(case=drawn_cases(), other_case=drawn_cases(), data=st.data())
-def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_would_say(
-    case, other_case, data
-):
+def test_cached_results_equal_those_of_a_new_table_while_nodes_change(case, other_case, data):
     made, visitors = table_of(case), [case.pod, *visitors_of(case)]
     classes = [class_of(made, one) for one in visitors[:2]]
     standings = ResultCache(made)
     for step in range(data.draw(st.integers(1, 6))):
-        other = afresh(made)
+        other = rebuilt(made)
         everyone = np.ones(len(made.nodes), np.bool_)
         for wish in data.draw(st.permutations(classes)):
             found = said(DEFAULT, wish, made, standings.of_class(wish), everyone)
@@ -115,7 +113,7 @@ def test_what_stands_while_nodes_join_leave_and_change_is_what_a_fresh_table_wou
 
 
 def change_nodes(made: NodeTable, standings: ResultCache, versions: list[Node], data: Any) -> None:
-    """Let a node change, join or leave; its pods go with it."""
+    """Change, add or remove a node; its pods are removed with it."""
     there = {one.name: one for one in made.nodes}
     number = data.draw(st.integers(0, 4))
     if f"n{number}" in there and data.draw(st.sampled_from([True, False, False])):
@@ -131,7 +129,7 @@ def change_nodes(made: NodeTable, standings: ResultCache, versions: list[Node], 
 
 
 class Watched:
-    """Refuses full nodes, scores by pods, and notes how many nodes it was asked about."""
+    """Refuses full nodes, scores by pods, and records the number of nodes of each call."""
 
     name = "Watched"
     traits = PluginTraits(result_scope=ResultScope.NODE_AND_ITS_PODS)
@@ -187,7 +185,7 @@ def look(pipeline, made, wish, standing):
         (Undeclared, ([16, 16, 16], [16, 16, 16])),
     ],
 )
-def test_a_plugin_is_asked_again_as_far_as_its_reach_goes(kind, asked):
+def test_a_plugin_is_called_again_after_a_placement_within_its_result_scope(kind, asked):
     made, plugin, standing = table([node(f"n{at}") for at in range(16)]), kind(), ClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
@@ -206,7 +204,7 @@ def test_a_plugin_is_asked_again_as_far_as_its_reach_goes(kind, asked):
         (Undeclared, ([16, 16, 16], [16, 16, 16])),
     ],
 )
-def test_a_plugin_is_asked_again_about_nodes_that_changed_as_far_as_its_reach_goes(kind, asked):
+def test_a_plugin_is_called_again_after_a_node_update_within_its_result_scope(kind, asked):
     there = [node(f"n{at}") for at in range(16)]
     made, plugin, standing = table(there), kind(), ClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
@@ -218,7 +216,7 @@ def test_a_plugin_is_asked_again_about_nodes_that_changed_as_far_as_its_reach_go
     assert (plugin.filtered, plugin.scored) == asked
 
 
-def test_a_plugin_that_does_not_say_what_it_reads_of_a_pod_is_asked_each_time():
+def test_a_plugin_without_a_signature_is_called_each_time():
     plugin = Watched()
     unsigned = type(
         "Unsigned",
@@ -232,7 +230,7 @@ def test_a_plugin_that_does_not_say_what_it_reads_of_a_pod_is_asked_each_time():
     assert plugin.filtered == [2, 2]
 
 
-def test_a_reason_that_is_new_on_a_node_that_moved_is_told_with_the_others():
+def test_a_new_reason_on_a_changed_node_is_in_the_next_scan_only():
     made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), ClassResults()
     wish = class_of(made, pod(requests={"cpu": "1"}))
     assert DEFAULT.scan(wish, made, standing).fits.all()
@@ -244,7 +242,7 @@ def test_a_reason_that_is_new_on_a_node_that_moved_is_told_with_the_others():
     assert before.reasons_at(3) == ()
 
 
-def test_a_scan_goes_on_showing_what_was_true_when_it_was_made():
+def test_a_scan_keeps_its_results_after_the_cache_is_updated():
     made, standing = (
         table([node(f"n{at}", {"cpu": "2"}) for at in range(16)], {"n0": [pod("b", {"cpu": "2"})]}),
         ClassResults(),
@@ -258,7 +256,7 @@ def test_a_scan_goes_on_showing_what_was_true_when_it_was_made():
 
 
 class Breaking(Moody):
-    """Breaks when it is told to."""
+    """Raises when it is configured to."""
 
     def __init__(self) -> None:
         self.breaks = ""
@@ -277,7 +275,7 @@ class Breaking(Moody):
 
 
 @pytest.mark.parametrize("point, count", [("score", 1), ("normalize", 1), ("normalize", 2)])
-def test_what_a_plugin_could_not_say_is_asked_for_again(point, count):
+def test_scores_that_a_plugin_failed_to_compute_are_requested_again(point, count):
     made, plugin, standing = table([node(f"n{at}") for at in range(8)]), Breaking(), ClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
@@ -303,7 +301,7 @@ class Large:
         return nodes.allocatable[:, 1] // 1000
 
 
-def test_a_plugin_that_breaks_leaves_no_outdated_score_of_other_plugins():
+def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
     made = table([node(f"n{at}", {"cpu": "1"}) for at in range(4)])
     breaking, results = Breaking(), ClassResults()
     pipeline, wish = Pipeline([Large(), breaking]), class_of(made, pod())
@@ -321,14 +319,14 @@ def test_a_plugin_that_breaks_leaves_no_outdated_score_of_other_plugins():
     assert total(every, results) == total(every, ClassResults())
 
 
-def test_reasons_in_another_order_cannot_be_pieced_together():
+def test_verdicts_with_reasons_in_another_order_are_not_merged():
     one, two = np.asarray([[True, False], [True, False]]), np.asarray([False, True])
     judged = CachedVerdict.of_all_nodes(Verdict(("a", "b"), one, two), 1)
     part = Verdict(("b", "a"), np.ones((2, 1), np.bool_), np.ones(1, np.bool_))
     assert judged.with_updated_nodes(np.asarray([1], np.int32), part, 2) is None
 
 
-def test_classes_that_were_not_asked_for_in_the_longest_time_are_forgotten():
+def test_least_recently_used_classes_are_evicted():
     made = table([node("n0")])
     standings = ResultCache(made, max_bytes=200)
     first, second, third = (class_of(made, pod()) for _ in range(3))

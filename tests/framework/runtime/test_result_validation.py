@@ -26,7 +26,7 @@ def test_every_point_is_a_method_of_its_protocol():
 
 
 @pytest.mark.parametrize("point", [name for name, point in answers.POINTS.items() if point.codes])
-def test_codes_that_a_point_knows_are_taken_and_others_are_not(point):
+def test_codes_of_a_point_are_accepted_and_others_refused(point):
     known = answers.POINTS[point].codes
     for code in Code:
         if code in known:
@@ -36,13 +36,13 @@ def test_codes_that_a_point_knows_are_taken_and_others_are_not(point):
                 answers.status(ODD, point, Status(code))
 
 
-def test_long_nonsense_is_cut_short():
+def test_long_invalid_answer_is_shortened_in_the_message():
     with pytest.raises(PluginError) as caught:
         answers.status(ODD, "Reserve", "x" * 1000)
     assert len(str(caught.value)) < 130
 
 
-def test_sound_answers_come_back_as_they_were():
+def test_valid_answers_are_returned_unchanged():
     narrow = PreFilterAnswer(nodes=frozenset({"n0", "n9"}))
     assert answers.prefiltered(ODD, narrow) is narrow
     verdict = Verdict.accept(3)
@@ -73,32 +73,32 @@ def test_scores_are_whole_numbers_from_0_to_100_in_every_width(wrong):
         answers.scores(ODD, "Score", wrong, 1)
 
 
-def test_scores_of_every_width_come_in_as_one():
+def test_scores_of_every_width_are_converted_to_int64():
     for width in (np.int8, np.uint8, np.int64, np.uint64, ">i4"):
         found = answers.scores(ODD, "Score", np.array([0, 100], width), 2)
         assert found.tolist() == [0, 100]
         assert found.dtype == np.int64
 
 
-def test_permit_is_signed_by_its_plugin():
+def test_answer_of_permit_has_the_name_of_its_plugin():
     answer = answers.permitted(ODD, PermitAnswer(SUCCESS, 3))
     assert (answer.status.plugin, answer.timeout_seconds) == ("Odd", 3)
 
 
 @pytest.mark.parametrize("shapes", [((1, 2), 3), ((1, 3), 2), ((1, 3), 4), ((2, 3), 3), ((3,), 3)])
-def test_a_verdict_judges_every_node_once_with_a_row_for_each_reason(shapes):
+def test_a_verdict_needs_a_row_for_each_reason_and_a_column_for_each_node(shapes):
     refused, unresolvable = (np.zeros(shape, np.bool_) for shape in shapes)
     with pytest.raises(PluginError, match="expected a Verdict over 3 nodes"):
         answers.verdict(ODD, Verdict(("too small",), refused, unresolvable), 3)
 
 
 @pytest.mark.parametrize("answer", [None, 1, np.array([True, False])])
-def test_truth_is_true_or_false(answer):
+def test_value_that_is_not_a_boolean_is_refused(answer):
     with pytest.raises(PluginError, match="expected True or False"):
         answers.checked_bool(ODD, "Filter", answer)
 
 
-def test_keys_are_ordered_and_equal_ones_stay_as_they_are():
+def test_sort_by_keys_is_stable_and_refuses_keys_without_an_order():
     assert answers.checked_order(ODD, [3, 1, 2, 1]) == [1, 3, 2, 0]
     for keys in ([None], [1, "a"], [object()]):
         with pytest.raises(PluginError, match="plugin Odd failed in QueueSort: TypeError"):

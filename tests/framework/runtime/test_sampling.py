@@ -1,4 +1,4 @@
-"""How many nodes are enough, and where the search goes on: against a model that looks at one after the other."""
+"""The number of nodes to find, and the start of the next search, against a model that visits one node at a time."""
 
 import numpy as np
 import pytest
@@ -30,11 +30,11 @@ from tests.plugins.cluster import node, table
         (120, 1, 100),
     ],
 )
-def test_as_many_are_enough_as_in_kube_scheduler(nodes, percentage, expected):
+def test_number_of_nodes_to_find_equals_that_of_kube_scheduler(nodes, percentage, expected):
     assert enough_of(nodes, percentage) == expected
 
 
-def test_nodes_are_looked_at_zone_by_zone_in_turn():
+def test_nodes_are_visited_in_turn_over_the_zones():
     zones = ["a", "a", "b", "c", "a", "b"]
     made = table(
         [node(f"n{at}", labels={"topology.kubernetes.io/zone": zone}) for at, zone in enumerate(zones)]
@@ -42,7 +42,7 @@ def test_nodes_are_looked_at_zone_by_zone_in_turn():
     assert visiting_order(made).tolist() == [0, 2, 3, 1, 5, 4]
 
 
-def test_regions_tell_zones_of_one_name_apart_and_old_labels_count():
+def test_zones_of_different_regions_differ_and_beta_labels_are_read():
     old, new = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
     made = table(
         [node("n0", labels={new: "x"}), node("n1", labels={old: "x"}), node("n2", labels={new: "y"})]
@@ -55,7 +55,7 @@ def scan_of(fits, outside=None):
 
 
 def model(order, fits, looked_at, start, enough):
-    """Look at one node after the other; returns those found, and how many were looked at."""
+    """Visit one node after the other; returns the nodes found and the number of nodes visited."""
     nodes = [at for at in order if looked_at[at]]
     found, seen = [], 0
     for step in range(len(nodes)):
@@ -75,7 +75,7 @@ def model(order, fits, looked_at, start, enough):
     data=st.data(),
     any_will_do=st.booleans(),
 )
-def test_each_search_goes_on_where_the_last_one_ended(zones, seed, percentage, data, any_will_do):
+def test_each_search_continues_where_the_previous_one_ended(zones, seed, percentage, data, any_will_do):
     made = table(
         [node(f"n{at}", labels={"topology.kubernetes.io/zone": zone}) for at, zone in enumerate(zones)]
     )
@@ -99,13 +99,13 @@ def test_each_search_goes_on_where_the_last_one_ended(zones, seed, percentage, d
             assert (narrowed.fits == (fits & ~outside)).all()
 
 
-def test_the_seed_alone_says_where_the_first_search_begins():
+def test_the_seed_decides_where_the_first_search_starts():
     made = table([node(f"n{at}") for at in range(97)])
     starts = [Sampling(made, 0, seed).start for seed in range(20)]
     assert starts == [Sampling(made, 0, seed).start for seed in range(20)]
     assert len(set(starts)) > 10
 
 
-def test_without_nodes_nothing_is_found():
+def test_sampling_of_no_nodes_finds_none():
     scan = scan_of(np.zeros(0, np.bool_))
     assert Sampling(table([]), 0, 0).limit_to_sample(scan, None) is scan

@@ -1,4 +1,4 @@
-"""PreScores that said it before of the same nodes, and for good, are not asked again."""
+"""PreScore plugins with a permanent result for the same nodes are not called again."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ BEST = StateKey[int]("Counting/best")
 
 
 class Counting:
-    """Counts how often its PreScore is asked, and what it wrote is its score."""
+    """Counts its PreScore calls; its score is the value that PreScore wrote."""
 
     name = "Counting"
 
@@ -47,25 +47,25 @@ def totals(plugin, *feasible):
 
 
 @pytest.mark.parametrize("far", [ResultScope.ALL_NODE_OBJECTS, ResultScope.NODE_AND_ITS_PODS])
-def test_it_is_asked_once_for_the_same_nodes(far):
+def test_prescore_is_called_once_for_the_same_nodes(far):
     plugin = Counting(far)
     assert totals(plugin, [0, 1, 3], [0, 1, 3]) == [[3, 3, 3], [3, 3, 3]]
     assert plugin.asked == 1
 
 
-def test_it_is_asked_again_when_others_fit():
+def test_prescore_is_called_again_if_other_nodes_are_feasible():
     plugin = Counting(ResultScope.ALL_NODE_OBJECTS)
     totals(plugin, [0, 1, 3], [0, 1], [0, 1])
     assert plugin.asked == 2
 
 
-def test_whoever_looks_further_is_asked_each_time():
+def test_prescore_with_cluster_scope_is_called_each_time():
     plugin = Counting(ResultScope.CLUSTER)
     assert totals(plugin, [0, 1], [0, 1]) == [[2, 2], [2, 2]]
     assert plugin.asked == 2
 
 
-def test_skip_stands_as_well():
+def test_skip_of_prescore_is_cached_too():
     plugin = Counting(ResultScope.ALL_NODE_OBJECTS, SKIP)
     assert totals(plugin, [0, 1], [0, 1]) == [[0, 0], [0, 0]]
     assert plugin.asked == 1

@@ -89,11 +89,13 @@ async def test_health_needs_no_authorization_and_metrics_do(plane):
         status, text = await ask(client, "/metrics")
         assert status == 403
         assert 'User \\"system:anonymous\\" cannot get path \\"/metrics\\"' in text
-        assert (await ask(client, "/metrics", "nobodys"))[0] == 401
+        assert (await ask(client, "/metrics", "unknown"))[0] == 401
         assert await ask(client, "/metrics", ADMIN) == (200, "here you are")
 
 
-async def test_a_service_account_may_once_a_role_says_so_and_an_answer_holds_for_ten_seconds(plane, account):
+async def test_a_service_account_is_allowed_by_its_role_and_the_review_is_cached_for_ten_seconds(
+    plane, account
+):
     token, let = account
     clock = Turned()
     async with server(plane, clock=clock) as client:
@@ -116,7 +118,7 @@ async def test_browser_is_prompted_and_sends_a_token_as_the_password(plane):
         async with client.get("/metrics", headers={"Accept": "text/html,*/*"}, ssl=False) as answer:
             assert answer.status == 401
             assert answer.headers["WWW-Authenticate"].startswith("Basic ")
-        for password, status in ((ADMIN, 200), ("nobodys", 401), ("", 401)):
+        for password, status in ((ADMIN, 200), ("unknown", 401), ("", 401)):
             assert await status_of(client, basic(password), "/metrics") == status
         assert await status_of(client, "Basic no-base-64", "/metrics") == 401
 
@@ -137,7 +139,7 @@ async def status_of(client, authorization=None, path="/"):
 
 
 def basic(password):
-    return "Basic " + base64.b64encode(f"whoever:{password}".encode()).decode()
+    return "Basic " + base64.b64encode(f"reader:{password}".encode()).decode()
 
 
 async def test_the_token_is_shown_as_a_bearer_or_as_the_password_of_a_browser():
@@ -182,7 +184,7 @@ async def test_every_request_passes_if_no_token_is_set():
         assert await status_of(client) == 200
 
 
-async def test_the_token_goes_over_tls_where_there_is_a_certificate():
+async def test_the_token_is_sent_over_tls_if_a_certificate_is_set():
     async with token_server("s3cret", self_signed_context("127.0.0.1", 1_767_225_600.0)) as client:
         assert client._base_url.scheme == "https"
         assert await status_of(client, "Bearer s3cret") == 200

@@ -68,7 +68,7 @@ async def test_a_file_is_saved_under_its_name(shown):
     "path",
     ["/runs/b.parquet", "/runs/../plan.json", "/runs/%2e%2e/plan.json", "/runs/..%2fplan.json", "/plan.json"],
 )
-async def test_what_is_no_run_is_not_found(shown, path):
+async def test_a_name_that_is_not_a_run_is_not_found(shown, path):
     async with served(shown) as client, client.get(URL(path, encoded=True)) as answer:
         assert answer.status == 404
 
@@ -82,7 +82,7 @@ async def test_nothing_is_written(shown, method):
 @pytest.mark.parametrize(
     "problem", [InvalidInput("holds no result"), FileNotFoundError("gone")], ids=["empty", "gone"]
 )
-async def test_while_there_is_nothing_readers_are_told_so_and_may_come_again(shown, problem):
+async def test_a_folder_without_results_answers_unavailable_with_retry_after(shown, problem):
     async with served(shown) as client:
         shown.problem = problem
         async with client.get("/") as answer:

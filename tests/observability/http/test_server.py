@@ -46,7 +46,7 @@ def issue(folder, name):
     return pair
 
 
-async def test_our_own_is_good_for_a_year_and_for_the_names_of_this_machine():
+async def test_self_signed_certificate_is_valid_for_a_year_and_the_names_of_the_host():
     now = time.time()
     found = await shown(self_signed_context("0.0.0.0", now))
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

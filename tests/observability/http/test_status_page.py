@@ -21,7 +21,7 @@ def seen(snapshot, waits=None):
     return cluster_view(snapshot, waits or {}, state.queue_usage.by_resource(), pod_counts(state.gangs))
 
 
-async def test_gangs_that_wait_come_first_and_say_why():
+async def test_pending_gangs_are_first_and_have_their_reason():
     town = Town(cluster(nodes(1, gpu=2), gang("a", 2), gang("big", 3)))
     await town.turns(2)
     refusals = {one.pod_group: one for one in town.decisions[-1].refusals}

@@ -46,20 +46,20 @@ def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
     return [int(points) for points in plugin.normalize(raw, one, table.all(), state)]
 
 
-def test_a_pod_keeps_out_of_the_zone_of_its_foe():
+def test_required_anti_affinity_excludes_the_zone_of_a_matching_pod():
     answer = filtered(PLUGIN, apart("a", "b"), nb.table_of(NODES, [(plain("b"), 0)]))
     assert answer.feasible.tolist() == [False, False, True, True]
     assert answer.reasons_at(1) == (ANTI_AFFINITY_MATCH,)
     assert not answer.unresolvable[1]
 
 
-def test_a_pod_keeps_out_of_the_zone_of_a_pod_that_does_not_want_it():
+def test_required_anti_affinity_of_an_existing_pod_excludes_its_zone():
     answer = filtered(PLUGIN, plain("a"), nb.table_of(NODES, [(apart("b", "a"), 2)]))
     assert answer.feasible.tolist() == [True, True, False, True]
     assert answer.reasons_at(2) == (EXISTING_ANTI_AFFINITY,)
 
 
-def test_a_pod_goes_only_where_its_friends_are():
+def test_required_affinity_allows_only_zones_with_a_matching_pod():
     answer = filtered(PLUGIN, together("a", "b"), nb.table_of(NODES, [(plain("b"), 2)]))
     assert answer.feasible.tolist() == [False, False, True, False]
     assert answer.reasons_at(3) == (AFFINITY_MISMATCH,)
@@ -87,7 +87,7 @@ def test_a_pod_in_the_namespace_of_one_term_alone_does_not_match_all_terms(names
         assert nb.fits(PLUGIN, nb.table_of(NODES, [(friend, 0)]), waiting) == []
 
 
-def test_the_first_of_a_series_may_go_wherever_the_label_is():
+def test_the_first_pod_that_matches_its_own_affinity_may_go_wherever_the_label_exists():
     assert nb.fits(PLUGIN, nb.table_of(NODES), together("a", "a")) == ["n0", "n1", "n2"]
     assert nb.fits(PLUGIN, nb.table_of(NODES), together("a", "b")) == []
     assert nb.fits(PLUGIN, nb.table_of(NODES, [(plain("a"), 2)]), together("a", "a")) == ["n2"]
@@ -98,7 +98,7 @@ def test_terminating_pods_count():
     assert nb.fits(PLUGIN, nb.table_of(NODES, [(gone, 0)]), apart("a", "b")) == ["n2", "n3"]
 
 
-def test_terms_mean_their_own_namespace_unless_they_name_others():
+def test_terms_select_the_namespace_of_the_pod_unless_they_name_others():
     other = nb.pod("e", {"app": "b"}, namespace="other")
     table = nb.table_of(NODES, [(other, 2)])
     assert nb.fits(PLUGIN, table, apart("a", "b")) == ["n0", "n1", "n2", "n3"]
@@ -108,12 +108,12 @@ def test_terms_mean_their_own_namespace_unless_they_name_others():
         assert nb.fits(PLUGIN, table, one) == ["n0", "n1", "n3"]
 
 
-def test_a_pod_for_which_nothing_stands_skips_the_filter():
+def test_a_pod_without_relevant_terms_skips_the_filter():
     table = nb.table_of(NODES, [(apart("b", "c"), 0)])
     assert PLUGIN.prefilter(class_of(table, plain("a")), table.all(), CycleState()).status.code is Code.SKIP
 
 
-def test_preferred_terms_pull_and_push():
+def test_preferred_terms_raise_and_lower_scores():
     table = nb.table_of(NODES, [(plain("b"), 0), (plain("c", "f"), 2)])
     pulled = nb.pod("w", affinity=nb.preferred(together=[(10, nb.near(nb.ZONE, app="b"))]))
     assert scores(table, pulled) == [100, 100, 0, 0]
@@ -122,7 +122,7 @@ def test_preferred_terms_pull_and_push():
     assert scores(table, plain("x")) is None
 
 
-def test_existing_pods_wishes_count_and_may_be_ignored():
+def test_preferred_terms_of_existing_pods_count_and_may_be_ignored():
     fond = nb.pod("e", affinity=nb.preferred(together=[(10, nb.near(nb.ZONE, app="a"))]))
     bound = nb.pod("f", affinity=nb.required(together=[nb.near(nb.HOST, app="a")]))
     table = nb.table_of(NODES, [(fond, 0), (bound, 2)])
@@ -138,20 +138,20 @@ def test_existing_pods_wishes_count_and_may_be_ignored():
 @pytest.mark.parametrize(
     "args", [{"hardPodAffinityWeight": 101}, {"hardPodAffinityWeight": -1}, {"weight": 1}]
 )
-def test_arguments_that_make_no_sense_are_refused(args):
+def test_invalid_arguments_are_refused(args):
     with pytest.raises(ValidationError):
         InterPodAffinity.Args.model_validate(args)
 
 
 @pytest.mark.properties
 @given(nb.worlds("interpod"), st.data())
-def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
+def test_filtering_all_nodes_equals_filtering_each_node(world, data):
     nb.judged_as_one_by_one(PLUGIN, world, data)
 
 
 @pytest.mark.properties
 @given(nb.worlds("interpod"), st.randoms(use_true_random=False))
-def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
+def test_state_updated_for_added_and_removed_pods_equals_a_new_count(world, random):
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)
     for _ in nb.come_and_go(PLUGIN, world, table, one, state, random):
@@ -159,7 +159,7 @@ def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, ra
         assert kept.feasible.tolist() == afresh.feasible.tolist()
 
 
-def test_pods_differ_in_their_terms_and_name_the_labels_that_these_look_at():
+def test_signature_contains_the_terms_and_label_keys_those_of_the_selectors():
     assert PLUGIN.signature(apart("a", "b")) == PLUGIN.signature(apart("c", "b"))
     assert PLUGIN.signature(apart("a", "b")) != PLUGIN.signature(together("a", "b"))
     assert PLUGIN.signature(plain("a")) == ()

@@ -15,7 +15,7 @@ PLUGIN = InterPodAffinity()
 
 @pytest.mark.properties
 @given(nb.worlds("interpod"), st.randoms(use_true_random=False))
-def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, random):
+def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, random):
     table = world.table()
     batch = nb.batch_of(world, table)
     rows = PLUGIN.constrain(batch, table.all())
@@ -59,13 +59,13 @@ def together(key: str, app: str, other: str) -> Pod:
     return nb.pod(f"{app}-near", {"app": app}, affinity=nb.required(together=[nb.near(key, app=other)]))
 
 
-def test_pods_that_repel_each_other_take_one_place_a_zone_and_any_where_there_is_no_zone():
+def test_pods_with_anti_affinity_take_one_place_in_each_zone_and_any_without_a_zone():
     world = world_of((apart(nb.ZONE, "a", "a"), 4))
     assert admitted(world, [1, 0, 1, 2])
     assert not admitted(world, [1, 1, 0, 0])
 
 
-def test_host_names_make_one_row_a_node():
+def test_hostname_topology_makes_a_row_over_every_node():
     world = world_of((apart(nb.HOST, "a", "a"), 4))
     table = world.table()
     (row,) = PLUGIN.constrain(nb.batch_of(world, table), table.all())
@@ -73,7 +73,7 @@ def test_host_names_make_one_row_a_node():
     assert row.right.tolist() == [1, 1, 1, 1]
 
 
-def test_several_gangs_of_one_label_share_the_place():
+def test_gangs_with_the_same_label_share_one_place():
     world = world_of((apart(nb.HOST, "a", "a"), 2), (apart(nb.HOST, "a", "a"), 2))
     assert not admitted(world, [1, 0, 0, 0], [1, 0, 0, 0])
 
@@ -84,7 +84,7 @@ def test_classes_that_exclude_each_other_do_not_both_fill_a_zone():
     assert not admitted(world, [1, 1, 0, 0], [3, 0, 0, 0])
 
 
-def test_a_domain_with_an_existing_foe_or_enemy_is_closed():
+def test_a_domain_with_an_existing_pod_in_anti_affinity_is_closed():
     foe, enemy = nb.pod("b", {"app": "b"}), apart(nb.ZONE, "c", "a")
     wary = world_of((apart(nb.ZONE, "a", "b"), 2), bound=[(foe, 0)])
     assert not admitted(wary, [0, 1, 0, 0])
@@ -94,14 +94,14 @@ def test_a_domain_with_an_existing_foe_or_enemy_is_closed():
     assert admitted(meek, [0, 0, 2, 0])
 
 
-def test_a_pod_comes_only_where_its_friends_come():
+def test_a_pod_with_affinity_is_placed_only_with_the_pods_it_selects():
     world = world_of((together(nb.ZONE, "a", "b"), 2), (nb.pod("b", {"app": "b"}), 1))
     assert admitted(world, [1, 1, 0, 0], [1, 0, 0, 0])
     assert not admitted(world, [0, 0, 1, 0], [1, 0, 0, 0])
     assert not admitted(world, [0, 0, 0, 1], [0, 0, 0, 1])
 
 
-def test_the_first_of_a_series_may_go_anywhere_unless_one_of_it_is_there():
+def test_the_first_pod_that_matches_its_own_affinity_may_go_anywhere_unless_one_exists():
     series = (together(nb.ZONE, "a", "a"), 2)
     assert admitted(world_of(series), [0, 0, 2, 0])
     there = world_of(series, bound=[(nb.pod("old", {"app": "a"}), 0)])
@@ -114,7 +114,7 @@ def test_a_term_stated_twice_counts_once():
     assert admitted(world_of((twice, 2)), [1, 0, 1, 0])
 
 
-def test_a_series_that_nobody_began_is_gathered_in_one_domain():
+def test_a_gang_that_matches_its_own_affinity_is_gathered_in_one_domain_unless_a_pod_exists():
     series = nb.Gang(((together(nb.ZONE, "a", "a"), 2),), rigid=True)
     mixed = nb.Gang(((together(nb.ZONE, "b", "b"), 2), (nb.pod("c", {"app": "c"}), 1)), rigid=True)
     world = nb.World(NODES, (), (series, mixed), ())

@@ -34,7 +34,7 @@ def test_default_constraints_hold_for_pods_that_a_service_selects():
     assert nb.fits(listed(), table, nb.pod("w", {"app": "a"}, namespace="other")) == ["n0", "n1"]
 
 
-def test_services_without_a_selector_select_nobody():
+def test_services_without_a_selector_select_no_pod():
     table = nb.table_of(NODES, [(nb.pod("e", {"app": "a"}), 0)], services=[service(None), service({})])
     assert nb.fits(listed(), table, nb.pod("w", {"app": "a"})) == ["n0", "n1"]
 
@@ -64,7 +64,7 @@ def test_a_pods_own_constraints_replace_the_defaults():
     assert nb.fits(listed(), table, own) == ["n0", "n1"]
 
 
-def test_system_defaults_only_score_and_a_node_without_a_zone_still_spreads_by_host():
+def test_system_default_constraints_only_score_and_apply_to_nodes_without_a_zone():
     plugin = PodTopologySpread()
     nodes = [*NODES, nb.node("bare")]
     table = nb.table_of(nodes, [(nb.pod("e", {"app": "a"}), 0)], services=[service({"app": "a"})])
@@ -110,6 +110,6 @@ def test_system_defaults_only_score_and_a_node_without_a_zone_still_spreads_by_h
         ({"unknown": 1}, "unknown"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(args, message):
+def test_invalid_arguments_are_refused(args, message):
     with pytest.raises(ValidationError, match=message):
         PodTopologySpread.Args.model_validate(args)

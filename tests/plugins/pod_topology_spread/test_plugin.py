@@ -29,7 +29,7 @@ def existing(*places: int) -> list[tuple[Pod, int]]:
     return [(nb.pod(f"e{number}", {"app": "a"}), at) for number, at in enumerate(places)]
 
 
-def test_a_zone_with_one_more_than_the_emptiest_is_refused():
+def test_a_zone_that_would_exceed_the_maximum_skew_is_refused():
     table = nb.table_of(zones("x", "y", "y"), existing(0))
     assert nb.fits(PLUGIN, table, wants()) == ["n1", "n2"]
     answer = filtered(PLUGIN, wants(), table)
@@ -37,20 +37,20 @@ def test_a_zone_with_one_more_than_the_emptiest_is_refused():
     assert not answer.unresolvable[0]
 
 
-def test_a_node_without_the_label_is_refused_for_good():
+def test_a_node_without_the_topology_label_is_unresolvable():
     table = nb.table_of([*zones("x"), nb.node("bare")])
     answer = filtered(PLUGIN, wants(), table)
     assert answer.reasons_at(1) == (NO_LABEL,)
     assert answer.unresolvable.tolist() == [False, True]
 
 
-def test_a_larger_skew_lets_a_zone_run_ahead():
+def test_a_larger_max_skew_allows_more_pods_in_a_zone():
     table = nb.table_of(zones("x", "y"), existing(0, 0))
     assert nb.fits(PLUGIN, table, wants(skew=2)) == ["n1"]
     assert nb.fits(PLUGIN, table, wants(skew=3)) == ["n0", "n1"]
 
 
-def test_too_few_domains_count_the_emptiest_as_empty():
+def test_fewer_domains_than_min_domains_count_a_minimum_of_zero():
     table = nb.table_of(zones("x", "y"), existing(0, 1))
     assert nb.fits(PLUGIN, table, wants()) == ["n0", "n1"]
     assert nb.fits(PLUGIN, table, wants(minDomains=3)) == []
@@ -79,7 +79,7 @@ def test_match_label_keys_spread_each_revision_by_itself():
     assert nb.fits(PLUGIN, nb.table_of(zones("x", "y"), [(old, 0)]), new) == ["n0", "n1"]
 
 
-def test_policies_say_which_nodes_count():
+def test_node_inclusion_policies_select_the_counted_nodes():
     nodes = [
         nb.node("n0", {nb.ZONE: "x", "disk": "ssd"}),
         nb.node("n1", {nb.ZONE: "y"}),
@@ -116,13 +116,13 @@ def test_the_emptiest_zone_scores_highest_and_unlabelled_nodes_nothing():
 
 @pytest.mark.properties
 @given(nb.worlds("spread"), st.data())
-def test_all_nodes_at_once_are_judged_as_one_by_one(world, data):
+def test_filtering_all_nodes_equals_filtering_each_node(world, data):
     nb.judged_as_one_by_one(PLUGIN, world, data)
 
 
 @pytest.mark.properties
 @given(nb.worlds("spread"), st.randoms(use_true_random=False))
-def test_state_kept_true_while_pods_come_and_go_equals_counting_afresh(world, random):
+def test_state_updated_for_added_and_removed_pods_equals_a_new_count(world, random):
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)
     # Where kube-scheduler counts otherwise than at first: the selector `{}`, and pods that are being deleted.
@@ -142,7 +142,7 @@ def test_quirk_a_terminating_pod_is_subtracted_though_it_was_never_counted():
     assert PLUGIN.filter(one, table.all(), state).feasible.tolist() == [True, False]
 
 
-def test_pods_differ_in_what_they_ask_for_and_in_nothing_else():
+def test_signature_contains_only_what_the_constraints_read():
     assert PLUGIN.signature(wants()) == PLUGIN.signature(
         nb.pod("x", topologySpreadConstraints=[nb.spread(nb.ZONE, "a")])
     )
@@ -151,7 +151,7 @@ def test_pods_differ_in_what_they_ask_for_and_in_nothing_else():
     assert hash(PLUGIN.signature(wants(nodeAffinityPolicy="Ignore"))) is not None
 
 
-def test_the_labels_that_constraints_look_at_are_named():
+def test_label_keys_are_those_of_the_constraints():
     one = wants(
         matchLabelKeys=["rev"], labelSelector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}
     )

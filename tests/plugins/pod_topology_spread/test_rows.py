@@ -16,7 +16,7 @@ PLUGIN = PodTopologySpread()
 
 @pytest.mark.properties
 @given(nb.worlds("spread"), st.randoms(use_true_random=False), st.integers(0, 31), st.booleans())
-def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, random, closed, known):
+def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, random, closed, known):
     table = world.table()
     reach = np.asarray([not closed >> at & 1 for at in range(len(world.nodes))])
     batch = nb.batch_of(world, table, reach if known else None)
@@ -27,7 +27,7 @@ def test_whatever_the_filter_accepts_pod_by_pod_satisfies_every_row(world, rando
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 40))
-def test_water_level_is_the_largest_that_the_pods_can_lift_all_domains_to(existing, pods):
+def test_water_level_is_the_highest_minimum_that_the_pods_can_reach(existing, pods):
     level = water_level(np.asarray(existing), pods)
     lift = lambda to: sum(max(0, to - one) for one in existing)  # noqa: E731
     assert lift(level) <= pods < lift(level + 1)
@@ -55,7 +55,7 @@ def spreading(key: str, skew: int = 1, **fields) -> Pod:
     return nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(key, "a", skew, **fields)])
 
 
-def test_rigid_gang_of_seven_over_three_zones_ends_at_the_water_level_and_nowhere_else():
+def test_rigid_gang_of_seven_pods_over_three_zones_ends_at_the_water_level():
     gang = nb.Gang(((spreading(nb.ZONE), 7),), rigid=True)
     bound = [(nb.pod("old", {"app": "a"}), 0), (nb.pod("older", {"app": "a"}), 0)]
     world = world_of(zones(1, 1, 1), gang, bound=bound)
@@ -63,7 +63,7 @@ def test_rigid_gang_of_seven_over_three_zones_ends_at_the_water_level_and_nowher
     assert level == [(1, 3, 3)]
 
 
-def test_larger_skew_admits_every_end_that_some_order_reaches():
+def test_larger_skew_admits_every_distribution_that_some_order_reaches():
     gang = nb.Gang(((spreading(nb.ZONE, skew=2), 4),), rigid=True)
     world = world_of(zones(1, 1, 1), gang)
     assert admitted(world, [[2, 2, 0]])

@@ -21,7 +21,7 @@ def ephemeral():
     return pod("x", volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}])
 
 
-def test_claims_are_bound_or_wait_for_the_node():
+def test_claims_are_bound_or_delayed_until_a_node_is_chosen():
     found = sorted_claims(claiming("x", "b", "w"), claim("b", "v"), claim("w"), storage_class())
     assert (names(found.bound), names(found.delayed)) == (["b"], ["w"])
 
@@ -49,7 +49,7 @@ def test_a_pod_without_claims_has_none():
         ),
     ],
 )
-def test_what_stands_against_a_claim_is_said(objects, reason):
+def test_an_unusable_claim_is_refused_with_a_reason(objects, reason):
     with pytest.raises(ClaimRefused) as refused:
         sorted_claims(claiming("x", "c"), *objects)
     assert str(refused.value) == reason
@@ -68,6 +68,6 @@ def test_an_ephemeral_volumes_claim_is_waited_for_and_must_be_the_pods_own():
         sorted_claims(ephemeral(), claim("x-v"))
 
 
-def test_a_class_without_a_binding_mode_breaks_the_pod():
+def test_a_storage_class_without_a_binding_mode_is_an_error():
     with pytest.raises(PluginError, match="VolumeBindingMode not set"):
         sorted_claims(claiming("x", "c"), claim("c"), storage_class(volumeBindingMode=None))

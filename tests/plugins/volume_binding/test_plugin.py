@@ -33,7 +33,7 @@ def reserve(one, name, made):
     return status
 
 
-def test_pods_without_claims_are_skipped_and_others_prepared_or_refused():
+def test_prefilter_skips_pods_without_claims_and_refuses_missing_claims():
     made = stored(NODES, claim("c"), storage_class())
     assert prefilter(pod(), made).code is Code.SKIP
     assert prefilter(claiming("x", "c"), made).code is Code.SUCCESS
@@ -41,12 +41,12 @@ def test_pods_without_claims_are_skipped_and_others_prepared_or_refused():
     assert (refused.code, refused.reasons) == (Code.UNRESOLVABLE, ('persistentvolumeclaim "gone" not found',))
 
 
-def test_no_eviction_gives_a_pod_its_volumes():
+def test_refusals_for_volumes_are_unresolvable():
     made = stored(NODES, claim("c"), STATIC)
     assert filtered(VolumeBinding(), claiming("x", "c"), made).unresolvable.all()
 
 
-def test_a_volume_that_a_pod_was_promised_is_not_offered_to_the_next():
+def test_a_volume_assumed_for_a_pod_is_not_available_to_the_next_pod():
     made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
     assert reserve(claiming("x", "c"), "a", made).ok
     assert refusals(VolumeBinding(), claiming("y", "d"), made) == {
@@ -57,14 +57,14 @@ def test_a_volume_that_a_pod_was_promised_is_not_offered_to_the_next():
     assert reserve(claiming("y", "d"), "b", made).reasons == (BIND_CONFLICT,)
 
 
-def test_a_claim_that_is_provisioned_from_a_node_draws_its_other_pods_there():
+def test_other_pods_of_a_claim_must_use_the_node_selected_for_it():
     made = stored(NODES, claim("c"), storage_class())
     assert reserve(claiming("x", "c"), "b", made).ok
     assert refusals(VolumeBinding(), claiming("y", "c"), made) == {"a": (BIND_CONFLICT,)}
     assert reserve(claiming("y", "c"), "b", made).ok
 
 
-def test_what_is_given_back_can_be_promised_again_and_only_once():
+def test_unreserved_volumes_are_available_again():
     made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
     one, plugin, state = claiming("x", "c"), VolumeBinding(), CycleState()
     assert plugin.reserve(one, 0, made, state).ok
@@ -73,7 +73,7 @@ def test_what_is_given_back_can_be_promised_again_and_only_once():
     assert refusals(VolumeBinding(), claiming("y", "d"), made) == {}
 
 
-def test_a_pod_that_shares_a_claim_gives_back_nothing_that_stood_before_it():
+def test_unreserve_of_a_pod_keeps_the_assumption_of_an_earlier_pod_with_the_same_claim():
     made = stored(NODES, claim("c"), storage_class())
     assert reserve(claiming("x", "c"), "b", made).ok
     second = claiming("y", "c")
@@ -82,7 +82,7 @@ def test_a_pod_that_shares_a_claim_gives_back_nothing_that_stood_before_it():
     assert list(refusals(VolumeBinding(), claiming("z", "c"), made)) == ["a"]
 
 
-def test_reserve_has_nothing_to_keep_for_bound_claims_and_none():
+def test_reserve_succeeds_for_bound_claims_and_for_pods_without_claims():
     made = stored(NODES, claim("c", "v"), volume("v"))
     assert VolumeBinding().reserve(claiming("x", "c"), 0, made, CycleState()).ok
     assert VolumeBinding().reserve(pod(), 0, made, CycleState()).ok
@@ -105,7 +105,7 @@ def test_equal_pods_are_admitted_at_once_where_their_claims_are_bound():
     assert admits(claiming("x", "gone"), 0, 0)
 
 
-def test_the_args_are_those_of_kube_scheduler():
+def test_arguments_equal_those_of_kube_scheduler():
     assert VolumeBindingArgs.model_validate({"bindTimeoutSeconds": 30}).bind_timeout_seconds == 30
     with pytest.raises(ValidationError):
         VolumeBindingArgs.model_validate({"bindTimeoutSeconds": -1})
@@ -117,7 +117,7 @@ def bound(one, name, made, binder, **args):
     return status.code
 
 
-def test_what_was_promised_is_written_and_waited_for():
+def test_prebind_writes_the_assumed_volumes_and_waits_for_the_claims():
     made = stored(NODES, claim("c"), claim("d", size="2Gi"), storage_class(), volume("v"))
     one, binder = claiming("x", "c", "d"), Written()
     assert reserve(one, "b", made).ok
@@ -126,7 +126,7 @@ def test_what_was_promised_is_written_and_waited_for():
     assert binder.awaited == [(("default/c", "default/d"), 5.0)]
 
 
-def test_a_claim_that_another_pod_has_written_is_waited_for_only():
+def test_prebind_only_waits_for_a_claim_that_another_pod_has_written():
     made = stored(NODES, claim("c"), storage_class())
     assert reserve(claiming("x", "c"), "b", made).ok
     assert reserve(claiming("y", "c"), "b", made).ok
@@ -135,7 +135,7 @@ def test_a_claim_that_another_pod_has_written_is_waited_for_only():
     assert (binder.writes, binder.awaited) == ([], [(("default/c",), 600.0)])
 
 
-def test_bound_claims_and_none_need_nothing_written():
+def test_prebind_skips_bound_claims_and_pods_without_claims():
     made = stored(NODES, claim("c", "v"), volume("v"))
     binder = Written()
     for one in (claiming("x", "c"), pod()):
@@ -144,7 +144,7 @@ def test_bound_claims_and_none_need_nothing_written():
     assert bound(claiming("x", "gone"), "a", made, binder) is Code.UNRESOLVABLE
 
 
-def test_claims_that_are_not_bound_in_time_end_the_cycle_and_free_what_was_promised():
+def test_claims_not_bound_before_the_timeout_are_an_error_and_release_their_volumes():
     made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
     one, plugin = claiming("x", "c"), VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=7))
     assert plugin.reserve(one, 0, made, CycleState()).ok
@@ -155,7 +155,7 @@ def test_claims_that_are_not_bound_in_time_end_the_cycle_and_free_what_was_promi
     assert refusals(VolumeBinding(), claiming("y", "d"), made) == {}
 
 
-def test_nodes_are_scored_only_where_a_shape_is_stated():
+def test_nodes_are_scored_only_if_the_arguments_have_a_shape():
     made = stored(NODES, claim("c"), storage_class())
     state, wish = CycleState(), class_of(made, claiming("x", "c"))
     VolumeBinding().prefilter(wish, made.all(), state)
@@ -168,6 +168,6 @@ def test_nodes_are_scored_only_where_a_shape_is_stated():
 
 
 @pytest.mark.parametrize("shape", [[], [{"utilization": 50}, {"utilization": 50}]], ids=["empty", "flat"])
-def test_a_shape_that_is_no_line_is_refused(shape):
+def test_an_invalid_shape_is_refused(shape):
     with pytest.raises(ValidationError):
         VolumeBindingArgs.model_validate({"shape": shape})

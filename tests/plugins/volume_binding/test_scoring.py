@@ -23,7 +23,7 @@ def scores(one, *objects, shape=FALLING):
     return plugin.score(wish, made.all(), state).tolist()
 
 
-def test_a_volume_that_is_just_large_enough_is_used_up():
+def test_a_volume_is_scored_by_the_part_that_the_claim_uses():
     there = [volume("small", "1Gi", ["a"]), volume("large", "4Gi", ["b"])]
     late = storage_class(provisioner="kubernetes.io/no-provisioner")
     assert scores(claiming("x", "c"), claim("c"), late, *there) == [0, 75, 0]
@@ -31,7 +31,7 @@ def test_a_volume_that_is_just_large_enough_is_used_up():
     assert scores(claiming("x", "c"), claim("c"), late, *there, shape=rising) == [100, 25, 0]
 
 
-def test_claims_of_one_class_are_added_up_and_classes_count_alike():
+def test_claims_of_one_class_are_summed_and_the_score_is_the_mean_over_classes():
     late = storage_class(provisioner="kubernetes.io/no-provisioner")
     other = storage_class("other", provisioner="kubernetes.io/no-provisioner")
     there = [volume("v", "2Gi", ["a"]), volume("w", "4Gi", ["a"])]
@@ -44,7 +44,7 @@ def test_claims_of_one_class_are_added_up_and_classes_count_alike():
     assert scores(claiming("x", "c", "d", "e"), *claims, third, late, other, *there, more) == [62, 0, 0]
 
 
-def test_what_is_to_be_made_is_measured_against_what_the_driver_reports():
+def test_provisioned_claims_are_scored_by_the_capacity_that_the_driver_reports():
     reports = [capacity("a", "10Gi"), capacity("b", "2Gi"), capacity("c", "512Mi")]
     assert scores(claiming("x", "c"), claim("c"), storage_class(), driver(), *reports) == [90, 50, 0]
     two = [claim("c"), claim("d")]
@@ -52,12 +52,12 @@ def test_what_is_to_be_made_is_measured_against_what_the_driver_reports():
     assert scores(claiming("x", "c", "d"), *two, storage_class(), driver(), *reports) == [80, 0, 0]
 
 
-def test_where_nobody_counts_nothing_is_scored():
+def test_nodes_without_reported_capacity_score_nothing():
     assert scores(claiming("x", "c"), claim("c"), storage_class()) == [0, 0, 0]
     assert scores(claiming("x", "c"), claim("c"), storage_class(), driver(counts=False)) == [0, 0, 0]
 
 
-def test_beside_a_volume_that_is_there_what_is_to_be_made_does_not_count():
+def test_provisioned_claims_do_not_count_if_another_claim_has_a_volume():
     reports = [capacity("a", "100Gi"), capacity("b", "2Gi")]
     there = volume("v", "2Gi", ["a"])
     claims = [claim("c"), claim("d", size="1536Mi")]
@@ -65,7 +65,7 @@ def test_beside_a_volume_that_is_there_what_is_to_be_made_does_not_count():
     assert scores(claiming("x", "c", "d"), *claims, storage_class(), driver(), there, *reports) == [50, 0, 0]
 
 
-def test_a_pod_that_draws_on_nothing_scores_nothing():
+def test_a_pod_without_delayed_claims_scores_nothing():
     made = stored(NODES, claim("v", "w"), volume("w"))
     line = broken_line([UtilizationShapePoint(utilization=0, score=10)])
     state, wish = CycleState(), class_of(made, claiming("x", "v"))

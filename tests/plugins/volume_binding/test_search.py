@@ -53,11 +53,11 @@ def room(name, zone, **fields):
     )
 
 
-def test_bound_volumes_must_be_in_reach():
+def test_bound_volumes_must_be_accessible_from_the_node():
     assert reasons(claiming("x", "c"), claim("c", "v"), volume("v", zones="a")) == [(), (NODE_CONFLICT,)]
 
 
-def test_a_bound_volume_that_is_gone_refuses_the_nodes_that_nothing_else_did():
+def test_a_missing_bound_volume_refuses_the_nodes_not_refused_by_earlier_claims():
     objects = claim("c", "v"), claim("d", "gone"), volume("v", zones="a")
     assert reasons(claiming("x", "c", "d"), *objects) == [(VOLUME_MISSING,), (NODE_CONFLICT,)]
     assert reasons(claiming("x", "d", "c"), *objects) == [(VOLUME_MISSING,), (VOLUME_MISSING,)]
@@ -68,7 +68,7 @@ GCE_ZONE = "topology.gke.io/zone"
 DISK = {"pdName": "d"}
 
 
-def test_a_nodes_driver_keeps_the_zone_of_a_migrated_volume_under_a_label_of_its_own():
+def test_the_zone_of_a_migrated_volume_is_compared_with_the_label_of_the_csi_driver():
     # volume/scheduling/scheduler_binder.go, `tryTranslatePVToCSI`: where the node's annotation names the plugin.
     made = stored(
         [*NODES, node("c", labels={ZONE: "b", GCE_ZONE: "a"})],
@@ -83,7 +83,7 @@ def test_a_nodes_driver_keeps_the_zone_of_a_migrated_volume_under_a_label_of_its
     assert [verdict.reasons_at(at) for at in range(3)] == [(NODE_CONFLICT,), (NODE_CONFLICT,), ()]
 
 
-def test_a_migrated_volume_without_a_name_breaks_the_pod_only_where_it_is_come_to():
+def test_a_migrated_volume_without_a_handle_is_an_error_only_if_its_claim_is_reached():
     # `checkBoundClaims` ends at the first claim that a node cannot serve.
     odd = volume("v", labels={ZONE: "x__y"}, gcePersistentDisk=DISK)
     objects = claim("c", "v"), claim("d", "gone"), odd, csi_node("a", migrated=GCE)
@@ -92,13 +92,13 @@ def test_a_migrated_volume_without_a_name_breaks_the_pod_only_where_it_is_come_t
         reasons(claiming("x", "c", "d"), *objects)
 
 
-def test_a_volume_knows_labels_and_no_names():
+def test_node_affinity_of_a_volume_ignores_match_fields():
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
     local = volume("v", nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
     assert reasons(claiming("x", "c"), claim("c", "v"), local) == [(NODE_CONFLICT,), (NODE_CONFLICT,)]
 
 
-def test_a_claim_takes_the_smallest_volume_that_is_large_enough_and_in_reach():
+def test_a_claim_takes_the_smallest_accessible_volume_that_is_large_enough():
     volumes = volume("small", "500Mi"), volume("far", "1Gi", "b"), volume("big", "3Gi"), volume("mid", "2Gi")
     assert given(claiming("x", "c"), claim("c"), STATIC, *volumes) == {"c": ["mid", "far"]}
 
@@ -110,7 +110,7 @@ def test_smaller_claims_choose_first_and_a_volume_is_given_once():
     assert reasons(claiming("x", "c", "d"), *claims, STATIC, *volumes) == [(), (BIND_CONFLICT,)]
 
 
-def test_volumes_that_do_not_suit_are_passed_over():
+def test_unsuitable_volumes_are_ignored():
     other = {"namespace": "default", "name": "other"}
     odd = [
         volume("block", volumeMode="Block"),
@@ -126,7 +126,7 @@ def test_volumes_that_do_not_suit_are_passed_over():
     assert given(claiming("x", "c"), picky, STATIC, *volumes) == {"c": ["w", "w"]}
 
 
-def test_a_volume_that_is_promised_to_the_claim_is_the_only_one_it_takes():
+def test_a_claim_takes_only_the_volume_with_a_claim_ref_to_it():
     mine = {"namespace": "default", "name": "c", "uid": "uid-c"}
     volumes = volume("v"), volume("mine", "9Gi", "a", claimRef=mine, phase="Bound")
     assert given(claiming("x", "c"), claim("c"), STATIC, *volumes) == {"c": ["mine", ""]}
@@ -134,7 +134,7 @@ def test_a_volume_that_is_promised_to_the_claim_is_the_only_one_it_takes():
     assert given(claiming("x", "c"), claim("c"), STATIC, stale) == {"c": ["", ""]}
 
 
-def test_what_is_not_there_is_made_where_the_class_allows_it():
+def test_a_missing_volume_is_provisioned_where_the_storage_class_allows_it():
     zones = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
     assert reasons(claiming("x", "c"), claim("c"), storage_class(allowedTopologies=zones)) == [
         (),
@@ -147,14 +147,14 @@ def test_what_is_not_there_is_made_where_the_class_allows_it():
     assert reasons(claiming("x", "c"), claim("c"), storage_class()) == [(), ()]
 
 
-def test_a_claim_with_a_node_is_made_there_and_nowhere_else():
+def test_a_claim_with_a_selected_node_is_provisioned_on_that_node_only():
     there = claim("c", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
     assert reasons(claiming("x", "c"), there, storage_class()) == [(BIND_CONFLICT,), ()]
     gone = claim("c", metadata={"annotations": {"volume.kubernetes.io/selected-node": "gone"}})
     assert reasons(claiming("x", "c"), gone, storage_class()) == [(BIND_CONFLICT,), (BIND_CONFLICT,)]
 
 
-def test_the_node_that_was_selected_for_a_claim_must_still_be_able_to_make_its_volume():
+def test_the_selected_node_of_a_claim_must_still_satisfy_topology_and_capacity():
     there = claim("c", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
     zones = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
     elsewhere = storage_class(allowedTopologies=zones)
@@ -165,7 +165,7 @@ def test_the_node_that_was_selected_for_a_claim_must_still_be_able_to_make_its_v
     assert reasons(claiming("x", "c"), *objects, room("r", "b", capacity="1Gi")) == [(BIND_CONFLICT,), ()]
 
 
-def test_a_driver_that_counts_its_room_must_have_it():
+def test_a_driver_with_storage_capacity_must_report_enough_of_it():
     driver = msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}, CSIDriver)
     late, wish = storage_class(), claim("c", size="2Gi")
 
@@ -185,7 +185,7 @@ def test_a_driver_that_counts_its_room_must_have_it():
     assert reasons(claiming("x", "c"), sizeless, late, driver) == [(), ()]
 
 
-def test_the_first_claim_that_cannot_be_made_gives_the_reason():
+def test_the_first_claim_that_cannot_be_provisioned_gives_the_reason():
     driver = msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}, CSIDriver)
     claims = claim("big", size="9Gi"), claim("small", storageClassName="none", size="1Gi")
     none = storage_class("none", provisioner="kubernetes.io/no-provisioner")

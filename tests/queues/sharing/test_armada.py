@@ -26,12 +26,12 @@ from tests.queues.sharing.trees import cluster, divided, queue, shares_of
     ],
     ids=str,
 )
-def test_demand_capped_fair_share_is_armadas(demands, weights, expected):
+def test_demand_capped_fair_share_equals_that_of_armada(demands, weights, expected):
     demand = np.minimum(np.array(demands) / 100, 1.0)
     assert adjusted_shares(demand, np.array(weights, float)).tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def test_queues_get_these_parts_of_the_cluster():
+def test_armada_caps_fair_shares_by_demand():
     queues = [queue(name) for name in "abc"]
     shares = shares_of(queues, cluster(cpu=100_000), waits={"a": [1000], "b": [40_000], "c": [1_000_000]})
     assert divided(shares, "armada") == {"a": [1000], "b": [40_000], "c": [59_000], "default": [0]}

@@ -49,7 +49,7 @@ def two_queues(usage, mine, theirs, weight=1.0):
 
 
 @pytest.mark.parametrize(
-    "usage, mine, theirs, weight, expected",
+    "usage, own, other, weight, expected",
     [
         ((1, 2), (2, 5), (8, 5), 1.0, 0),  # usage below nominal
         ((3, 7), (2, 5), (8, 5), 1.0, 200),  # (7 - 5) · 1000 / 10
@@ -60,11 +60,11 @@ def two_queues(usage, mine, theirs, weight=1.0):
         ((0, 3), (0, 2), (0, 64), 0.0, float("inf")),  # weight 0, borrowing
     ],
 )
-def test_dominant_share_is_kueues(usage, mine, theirs, weight, expected):
-    assert two_queues(usage, mine, theirs, weight) == pytest.approx(expected)
+def test_dominant_share_equals_that_of_kueue(usage, own, other, weight, expected):
+    assert two_queues(usage, own, other, weight) == pytest.approx(expected)
 
 
-def test_resource_of_which_nobody_lends_anything_is_passed_over():
+def test_resource_that_no_queue_lends_is_ignored():
     # "A resource with zero lendable": 4 + 1 CPUs of 2, 4 + 1 GPUs of 2, and no GPU can be lent: 300 by the CPUs.
     queues = [
         queue("cq", guarantee={"cpu": "2", "nvidia.com/gpu": "2"}, lendingLimit={"nvidia.com/gpu": "0"}),
@@ -88,13 +88,13 @@ def test_borrowable_quota_is_reclaimed_from_the_user_that_borrows_most():
     assert allowed(cohort(a=3, b=5, c=1), "a", 1, "b", 1)
 
 
-def test_nobody_is_preempted_when_everyone_is_under_nominal():
+def test_no_gang_is_preempted_when_every_queue_is_below_nominal():
     # "can't preempt when everyone under nominal"
     shares = cohort(a=3, b=3, c=3)
     assert not any(allowed(shares, "c", 1, victim, 1) for victim in "ab")
 
 
-def test_nobody_is_preempted_when_it_would_switch_the_imbalance():
+def test_no_gang_is_preempted_when_that_would_reverse_the_imbalance():
     # "can't preempt when it would switch the imbalance": a 3, b 5, two more of a.
     shares = cohort(a=3, b=5)
     found = case(shares, DominantShare())
@@ -104,25 +104,25 @@ def test_nobody_is_preempted_when_it_would_switch_the_imbalance():
     assert not all_permitted(shares, found.entitled, found.policies, a, wanted, [(b, one), (b, one)])
 
 
-def test_huge_workload_goes_when_a_nominal_quota_can_be_had_no_other_way():
-    # "preempt huge workload if there is no other option": b holds 9 in one workload, a wants 2 of its 3.
+def test_huge_workload_is_preempted_if_nominal_quota_is_available_in_no_other_way():
+    # "preempt huge workload if there is no other option": b holds 9 in one workload, 2 of 3 for a.
     assert allowed(cohort(b=9), "a", 2, "b", 9)
 
 
-def test_huge_workload_stays_when_the_incoming_one_is_huge_too():
+def test_huge_workload_is_not_preempted_by_another_huge_workload():
     # "can't preempt huge workload if the incoming is also huge": a 2, b 7 in one, 5 more of a.
     assert not allowed(cohort(a=2, b=7), "a", 5, "b", 7)
 
 
 def test_workload_that_leaves_its_queue_the_larger_share_is_preempted_first():
-    # "prefer to preempt workloads that don't make the target CQ have the biggest share": b 2, 1, 2; c 1; a wants 3.5.
+    # "prefer to preempt workloads that don't make the target CQ have the biggest share": b 2, 1, 2; c 1; 3.5 for a.
     shares = cohort(b=5, c=1)
     assert allowed(shares, "a", 3.5, "b", 1, FINAL)
     assert not allowed(shares, "a", 3.5, "b", 2, FINAL)
     assert allowed(shares, "a", 3.5, "b", 2, INITIAL)
 
 
-def test_one_from_each_of_two_queues_when_the_end_has_a_smaller_largest_share_and_it_does_not_flap():
+def test_two_queues_may_lose_one_workload_each_and_do_not_reclaim_it():
     # "preempt from different cluster queues if the end result has a smaller max share", "scenario above does not flap"
     shares = cohort(b=4.5, c=4.5)
     found = case(shares, DominantShare())
@@ -137,15 +137,15 @@ def test_one_from_each_of_two_queues_when_the_end_has_a_smaller_largest_share_an
     assert not allowed(later, "b", 2, "a", 3.5)
 
 
-def test_victims_queue_is_not_pushed_below_nominal_by_one_that_borrows():
-    # "cannot preempt if it would make the candidate CQ go under nominal": b 3 + 3, c 3, a wants 4. Kueue lets a single
+def test_queue_that_borrows_does_not_push_another_below_nominal():
+    # "cannot preempt if it would make the candidate CQ go under nominal": b 3 + 3, c 3, 4 for a. Kueue lets a single
     # large workload go under LessThanInitialShare ("preempt lower priority first, even if big": a 3, b 5 + 1); we do
     # not: a guarantee is never reclaimed by one that is above its own.
     assert not allowed(cohort(b=6, c=3), "a", 4, "c", 3)
     assert not allowed(cohort(a=3, b=6), "a", 1, "b", 5, INITIAL)
 
 
-def test_smallest_share_with_the_candidate_is_next():
+def test_next_queue_has_the_smallest_share_including_the_candidate():
     shares = cohort(a=3, b=2, c=4)
     siblings = siblings_of(shares, entitlements(shares, [DominantShare()] * len(shares)), 0)
     keys = dict(

@@ -10,14 +10,14 @@ from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of, trees
 
 
-def test_resources_are_divided_each_by_itself():
+def test_each_resource_is_divided_separately():
     queues = (queue("a", weight=3), queue("b"))
     shares = shares_of(queues, cluster(cpu=8000, gpu=8), waits={"a": [8000, 2], "b": [8000, 8]})
     assert divided(shares, "max-min") == {"a": [6000, 2], "b": [2000, 6], "default": [0, 0]}
 
 
 @given(shares=trees())
-def test_who_is_not_sated_has_by_weight_no_less_than_anybody_else(shares):
+def test_no_queue_has_more_per_weight_than_an_unsatisfied_one(shares):
     found = case(shares, MaxMin())
     for parent in found.parents():
         siblings = found.siblings(parent)
@@ -39,7 +39,7 @@ def keys(shares) -> dict[str, float]:
     return dict(zip(siblings.names, found.tolist(), strict=True))
 
 
-def test_without_guarantees_the_clusters_size_is_the_denominator():
+def test_ratio_without_guarantees_is_that_of_the_cluster():
     # YUNIKORN-2678: 10 CPUs and 100 GB; A uses 2 and 10, B 3 and 30: 0.2 is before 0.3.
     shares = shares_of(
         (queue("a"), queue("b")), cluster(cpu=10_000, memory=100), {"a": [2000, 10], "b": [3000, 30]}
@@ -47,13 +47,13 @@ def test_without_guarantees_the_clusters_size_is_the_denominator():
     assert keys(shares) == {"a": 0.2, "b": 0.3, "default": 0.0}
 
 
-def test_with_guarantees_they_are():
+def test_ratio_with_guarantees_is_that_of_the_guarantee():
     queues = (queue("a", guarantee={"cpu": "2"}), queue("b", guarantee={"cpu": "6"}))
     shares = shares_of(queues, cluster(cpu=10_000, memory=100), {"a": [2000, 10], "b": [3000, 30]})
     assert keys(shares) == {"a": 1.0, "b": 0.5, "default": 0.0}
 
 
-def test_limit_stands_in_where_there_is_no_guarantee():
+def test_ratio_with_a_limit_and_no_guarantee_is_that_of_the_limit():
     shares = shares_of((queue("a", limit={"cpu": "4"}),), cluster(cpu=10_000), {"a": [2000]})
     assert keys(shares)["a"] == 0.5
 

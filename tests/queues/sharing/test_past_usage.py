@@ -47,13 +47,13 @@ def test_over_quota_goes_to_the_higher_priority_first():
     }
 
 
-def test_queue_that_has_what_it_requested_gets_no_more_and_the_rest_is_divided_again():
+def test_surplus_beyond_the_request_of_a_queue_is_divided_among_the_others():
     queues = tuple(queue(name) for name in "abc")
     shares = shares_of(queues, cluster(gpu=16), waits={"a": [2], "b": [16], "c": [16]})
     assert fair(shares) == {"a": 2, "b": 7, "c": 7}
 
 
-def test_whole_devices_go_by_the_largest_remainder():
+def test_whole_devices_are_rounded_by_the_largest_remainder():
     queues = (queue("a", weight=2), queue("b", weight=1))
     shares = shares_of(queues, cluster(gpu=8), waits={"a": [8], "b": [8]})
     assert fair(shares) == {"a": 5, "b": 3}
@@ -67,7 +67,7 @@ def test_over_quota_weight_shrinks_with_normalised_usage(k, expected):
     assert fair(shares, k=k) == dict(zip("ab", expected, strict=True))
 
 
-def test_usage_of_24_gpu_hours_of_100_is_024():
+def test_usage_of_24_of_100_gpu_hours_is_normalised_to_0_24():
     # docs/timeaware: 10 GPUs over 10 hours, 24 GPU hours used: a mean of 2.4 GPUs, normalised 0.24.
     queues = (queue("a"), queue("b"))
     shares = shares_of(queues, cluster(gpu=1000), waits={"a": [1000], "b": [1000]}, history={"a": [240]})
@@ -75,8 +75,8 @@ def test_usage_of_24_gpu_hours_of_100_is_024():
     assert fair(shares, k=1.0) == {"a": 432, "b": 568}
 
 
-def test_two_queues_that_want_the_whole_cluster_take_turns():
-    # Story 1 of the design: without a past each is entitled to half, so nobody may start a job of 16.
+def test_two_queues_that_request_the_whole_cluster_take_turns():
+    # Story 1 of the design: without past usage each queue is entitled to half, so neither may start a job of 16.
     queues = (queue("a"), queue("b"))
     for a_used, turn in ((16.0, "b"), (0.0, "a")):
         history = {"a": [a_used], "b": [16.0 - a_used]}
@@ -84,7 +84,7 @@ def test_two_queues_that_want_the_whole_cluster_take_turns():
         assert fair(shares, k=1.0) == {turn: 16}
 
 
-def test_reclaim_is_up_to_the_fair_share_from_above_it():
+def test_queue_reclaims_up_to_its_fair_share_from_queues_above_theirs():
     queues = (queue("a", guarantee=gpus(4)), queue("b", guarantee=gpus(4)))
     shares = shares_of(queues, cluster(gpu=16), {"a": [4], "b": [12]}, {"a": [8], "b": [4]})
     found = case(shares, TimeBased())
@@ -97,7 +97,7 @@ def test_reclaim_is_up_to_the_fair_share_from_above_it():
 
     assert allowed(4, 4)  # 8 of 8 is less saturated than 12 of 8
     assert not allowed(5, 5)
-    assert not allowed(4, 9)  # below its quota nobody pushes it
+    assert not allowed(4, 9)  # no reclaim pushes b below its quota
     assert not allowed(4, 4, multiplier=1.5)
 
 
@@ -123,7 +123,7 @@ def test_default_penalty_is_that_of_five_minutes_and_seven_days():
     assert DecayedUsageArgs().penalty == pytest.approx(1 - 0.5 ** (300 / (7 * 86400)), rel=1e-3)
 
 
-def test_score_is_used_and_penalty_over_capacity_and_weight():
+def test_score_is_usage_plus_penalty_divided_by_capacity_and_weight():
     # KEP-4136: sum over resources of w_r (U_r + penalty_r), over the weight; here over the capacity first.
     queues = (queue("a", weight=2), queue("b"))
     shares = shares_of(
@@ -167,7 +167,7 @@ def test_equal_requests_get_equal_usage_over_time():
 
 
 @given(shares=trees(), pull=st.sampled_from([0.0, 1.0]))
-def test_without_a_past_it_divides_as_drf_does(shares, pull):
+def test_decayed_usage_without_pull_or_history_divides_as_drf(shares, pull):
     if pull:
         shares.history[:] = 0
     assert divided(shares, DecayedUsage(DecayedUsageArgs(pull=pull))) == divided(shares, "drf")

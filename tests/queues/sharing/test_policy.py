@@ -28,7 +28,7 @@ def tasks(fair: list[int], task: np.ndarray) -> int:
     return int(min(np.array(fair) // task))
 
 
-def test_papers_example_is_three_tasks_of_a_and_two_of_b():
+def test_example_of_the_drf_paper_gives_three_tasks_to_a_and_two_to_b():
     # Ghodsi et al., NSDI 2011: "user A gets 3 tasks, user B 2": dominant shares of 2/3 each.
     shares = shares_of((queue("a"), queue("b")), PAPER, waits={"a": 9 * A, "b": 9 * B})
     fair = divided(shares)
@@ -38,7 +38,7 @@ def test_papers_example_is_three_tasks_of_a_and_two_of_b():
     assert fair["b"] == [6000, 3]
 
 
-def test_papers_order_of_tasks_is_that_of_its_table():
+def test_drf_launches_tasks_in_the_order_of_the_table_of_the_paper():
     # NSDI 2011, table 2: B, A, A, B, A are launched in that order; B first only because ties are free there.
     from batchsched.queues.entitlements import entitlements, siblings_of
     from batchsched.queues.sharing.policy import Drf
@@ -58,20 +58,20 @@ def test_papers_order_of_tasks_is_that_of_its_table():
     assert launched == ["b", "a", "a", "b", "a"]
 
 
-def test_surplus_goes_down_the_priorities_and_guarantees_hold():
+def test_surplus_is_given_by_priority_after_the_guarantees():
     queues = (queue("high", priority=2), queue("low", guarantee={"cpu": "1"}), queue("mid", priority=1))
     shares = shares_of(queues, cluster(cpu=10_000), waits={"high": [6000], "mid": [6000], "low": [6000]})
     fair = divided(shares, "priority")
     assert fair == {"default": [0], "high": [6000], "low": [1000], "mid": [3000]}
 
 
-def test_equals_share_by_weight():
+def test_queues_of_equal_priority_share_by_weight():
     queues = (queue("a", weight=2), queue("b"))
     shares = shares_of(queues, cluster(cpu=9000), waits={"a": [9000], "b": [9000]})
     assert divided(shares, "priority")["a"] == [6000]
 
 
-def test_next_is_the_highest_priority_then_who_borrowed_least():
+def test_next_queue_has_the_highest_priority_then_the_least_borrowed():
     queues = (queue("a"), queue("b"), queue("c", priority=1))
     shares = shares_of(queues, cluster(cpu=9000), {"a": [2000], "b": [1000], "c": [5000]})
     siblings = siblings_of(shares, entitlements(shares, [PrioritySharing()] * len(shares)), 0)
@@ -97,7 +97,7 @@ def test_every_policy_of_the_documentation_is_an_entry_point():
 
 
 @pytest.mark.parametrize("name", sorted({*registered_policies(), *POLICIES}))
-def test_every_name_makes_a_policy_that_bears_it(name):
+def test_every_registered_name_makes_the_policy_of_that_name(name):
     assert make_sharing_policy(name, {}).name == name
 
 
@@ -107,7 +107,7 @@ def test_arguments_reach_the_policy():
     assert made.args.strategies == ("LessThanInitialShare",)
 
 
-def test_unknown_name_is_answered_with_those_there_are():
+def test_unknown_name_is_refused_with_the_registered_names():
     with pytest.raises(InvalidInput) as caught:
         make_sharing_policy("lottery", {})
     assert str(caught.value) == (
@@ -166,7 +166,7 @@ def test_surplus_is_never_reclaimed_and_a_guarantee_is(name):
     assert not allowed(c, 1000)
 
 
-def test_strict_fifo_alone_is_strict_and_orders_are_those_they_are_named_for():
+def test_only_strict_fifo_is_strict_and_each_pool_policy_has_its_gang_order():
     assert [name for name in POOLS if make_sharing_policy(name, {}).strict] == ["strict-fifo"]
     orders = [made.gangs.name for name in POOLS if (made := make_sharing_policy(name, {})).gangs is not None]
     assert orders == ["fcfs", "fcfs", "fcfs", "sjf", "saf", "wfp3", "f1"]

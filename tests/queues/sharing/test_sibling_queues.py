@@ -14,31 +14,31 @@ CAPACITY = np.array([10_000, 2**40, 8, 0])
 WEIGHED = np.array([True, True, True, False])
 
 
-def test_dominant_share_compares_parts_of_the_capacity_and_not_bytes_with_cpus():
+def test_dominant_share_is_the_largest_fraction_of_a_capacity():
     amounts = np.array([[5000, 2**30, 0, 0], [100, 2**38, 0, 0], [0, 0, 8, 0]])
     assert dominant_shares(amounts, CAPACITY, WEIGHED).tolist() == [0.5, 0.25, 1.0]
 
 
-def test_what_the_cluster_does_not_have_is_infinitely_much_where_it_is_weighed():
+def test_share_of_a_weighed_resource_without_capacity_is_infinite():
     amounts = np.array([0, 0, 0, 3])
     assert dominant_shares(amounts, CAPACITY, WEIGHED) == 0
     assert dominant_shares(amounts, CAPACITY, np.ones(4, np.bool_)) == np.inf
     assert capacity_shares(np.zeros(4), CAPACITY, np.ones(4, np.bool_)).tolist() == [0, 0, 0, 0]
 
 
-def test_size_of_a_demand_without_weighed_resources_is_that_of_the_others():
+def test_size_of_a_demand_without_weighed_resources_counts_the_other_resources():
     weighed = np.array([True, True, False, False])
     assert sizes(np.array([[0, 0, 4, 0], [1000, 0, 8, 0]]), CAPACITY, weighed).tolist() == [0.5, 0.1]
 
 
-def test_with_weight_0_anything_is_infinite_and_nothing_is_nothing():
+def test_share_per_weight_of_0_is_infinite_unless_the_share_is_0():
     found = per_weight(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 2.0]))
     assert found.tolist() == [0.0, np.inf, 0.25]
 
 
 @pytest.mark.parametrize("name", sorted({*registered_policies(), *POLICIES}))
 @given(trees())
-def test_a_siblings_key_is_the_same_among_whatever_others(name, shares):
+def test_key_of_a_sibling_does_not_depend_on_the_other_siblings(name, shares):
     # Turns are taken by it: a sibling's keys are worked out alone, for many of its gangs at once.
     policy = make_sharing_policy(name, {})
     found = case(shares, policy)

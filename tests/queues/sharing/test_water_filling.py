@@ -20,7 +20,7 @@ def drawn(made: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
 
 
 @given(made=CASES)
-def test_nobody_gets_more_than_it_asks_nor_all_more_than_there_is(made):
+def test_no_queue_gets_more_than_its_demand_and_the_sum_is_at_most_the_surplus(made):
     demand, surplus, pace, start = drawn(made)
     given_ = fill_to_common_level(demand, surplus, pace, start)
     assert (given_ >= 0).all()
@@ -30,7 +30,7 @@ def test_nobody_gets_more_than_it_asks_nor_all_more_than_there_is(made):
 
 
 @given(made=CASES)
-def test_of_every_resource_somebody_wants_all_is_given(made):
+def test_every_resource_with_unmet_demand_is_given_completely(made):
     demand, surplus, pace, start = drawn(made)
     given_ = fill_to_common_level(demand, surplus, pace, start)
     left = surplus - given_.sum(axis=0)
@@ -39,7 +39,7 @@ def test_of_every_resource_somebody_wants_all_is_given(made):
 
 
 @given(made=CASES)
-def test_of_one_resource_all_that_are_not_sated_stand_at_one_level(made):
+def test_unsatisfied_queues_reach_the_same_level_of_a_single_resource(made):
     seed, count, _ = made
     demand, surplus, pace, start = drawn((seed, count, 1))
     given_ = fill_to_common_level(demand, surplus, pace, start)[:, 0]
@@ -48,12 +48,12 @@ def test_of_one_resource_all_that_are_not_sated_stand_at_one_level(made):
     level = np.divide(part, pace, out=np.zeros(count), where=rising) + start
     open_ = rising & (part < 1 - 1e-9)
     for one in np.flatnonzero(open_):
-        # Whoever has anything stands no higher than one that is still open.
+        # No queue with a part of the surplus is above the level of a queue with unmet demand.
         assert (level[rising & (part > 0)] <= max(level[one], start[one]) + 1e-6).all()
 
 
 @given(made=CASES)
-def test_whole_units_differ_from_the_parts_by_less_than_one_and_never_exceed(made):
+def test_whole_units_differ_from_exact_parts_by_less_than_one_within_the_surplus(made):
     demand, surplus, pace, start = drawn(made)
     parts = fill_to_common_level(demand, surplus, pace, start)
     units = round_to_units(parts, demand, surplus, np.zeros(len(demand)))
@@ -63,7 +63,7 @@ def test_whole_units_differ_from_the_parts_by_less_than_one_and_never_exceed(mad
     assert (abs(units - parts) < 1 + 1e-6).all()
 
 
-def test_last_unit_goes_to_the_largest_remainder_then_to_who_used_least_then_to_the_first():
+def test_last_unit_is_given_by_largest_remainder_then_least_usage_then_position():
     most, surplus = np.array([[9], [9], [9]]), np.array([4])
 
     def units(parts: list[float], late: list[float]) -> list[int]:

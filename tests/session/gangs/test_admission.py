@@ -1,4 +1,4 @@
-"""What is refused before anybody looks at nodes."""
+"""Gangs that are refused before any node is evaluated."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ def aside(kind: str) -> SetAside:
     return SetAside(file="x.yaml", object=kind, field="spec", message="broken")
 
 
-def test_references_to_what_was_set_aside_say_so():
+def test_refusal_of_a_reference_to_a_set_aside_object_says_so():
     lost = Snapshot(pods=(pod("a", group="ghost", gpu=1),))
     queued = gang("queued", 1, queue="broken")
     snapshot = cluster(
@@ -29,7 +29,7 @@ def test_references_to_what_was_set_aside_say_so():
     assert "it was set aside" in found["team/queued"].message
 
 
-def test_an_answer_is_kept_for_one_admission_and_asked_for_again_in_the_next():
+def test_admission_caches_the_answer_for_a_gang_and_a_new_admission_does_not_reuse_it():
     snapshot = cluster(nodes(1, gpu=4), Snapshot(pods=(pod("a", group="ghost", gpu=1),)))
     scene = inside(snapshot)
     tables, levels = scene.sessions.tables, scene.context.levels
@@ -42,7 +42,7 @@ def test_an_answer_is_kept_for_one_admission_and_asked_for_again_in_the_next():
     assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]
 
 
-def test_gated_surplus_is_left_out_and_the_others_run():
+def test_gated_surplus_is_omitted_and_the_minimum_is_placed():
     members = (pod("a", group="g", gpu=1), pod("b", group="g", gpu=1, spec=GATED))
     snapshot = cluster(nodes(2, gpu=1), Snapshot(pods=members, pod_groups=(group("g", 1),)))
     assert set(placed(decided(snapshot))) == {"a"}
@@ -85,7 +85,7 @@ def test_running_gang_that_lost_a_subgroup_is_short_of_pods():
     assert "0 of the 1 pods that subGroup x asks for exist" in decision.refusals[0].message
 
 
-def test_pods_that_are_being_deleted_wait_for_nothing():
+def test_terminating_pods_are_not_pending():
     members = (pod("a", group="g", gpu=1), leaving(pod("b", group="g", gpu=1)))
     single = leaving(pod("gone", gpu=1))
     snapshot = cluster(nodes(2, gpu=1), Snapshot(pods=(*members, single), pod_groups=(group("g", 2),)))
@@ -95,7 +95,7 @@ def test_pods_that_are_being_deleted_wait_for_nothing():
     assert "1 of the 2 pods" in decision.refusals[0].message
 
 
-def test_members_leave_the_queue_by_priority_then_age():
+def test_members_are_placed_by_priority_then_age():
     young = pod("young", group="g", gpu=1)
     old = pod("old", group="g", age=100, gpu=1)
     snapshot = cluster(nodes(1, gpu=1), Snapshot(pods=(young, old), pod_groups=(group("g", 1),)))

@@ -1,4 +1,4 @@
-"""Turns: their order is that of asking every sibling anew at each turn, however it is worked out."""
+"""Fair-share order: equal to evaluating every sibling again at each turn, however it is computed."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.session.scenario import cluster, gang, group, nodes, pod, profile, qu
 POLICIES = ["drf", "fifo", "strict-fifo", "dominant-share", "priority", "time-based", "armada"]
 
 
-def test_a_gang_of_several_classes_asks_for_all_its_pods_and_needs_its_smallest():
+def test_a_gang_of_several_classes_requests_all_its_pods_and_needs_its_smallest_ones():
     pods = (pod("small", group="g", gpu=1), pod("large", group="g", gpu=4), pod("other", group="g", gpu=4))
     snapshot = cluster(nodes(2, gpu=5), Snapshot(pods=pods, pod_groups=(group("g", 2),)))
     tables = SessionTables(snapshot, standard_registry().pipeline(profile()))
@@ -58,7 +58,9 @@ def crowds(draw: st.DrawFn) -> Any:
     return cluster(nodes(2, gpu=5), *gangs, queues=tuple(queues))
 
 
-def asked_anew(standing: MeasuredQueues, gangs: list[PendingGang], orders: PolicyOrders) -> list[str]:
+def evaluated_each_turn(
+    standing: MeasuredQueues, gangs: list[PendingGang], orders: PolicyOrders
+) -> list[str]:
     """The definition: at every turn, from the root down, the first child by share, priority, key and gang."""
     shares, usage = standing.shares, standing.shares.usage.copy()
     lines: dict[int, list[tuple[float, PendingGang]]] = {}
@@ -106,12 +108,12 @@ def asked_anew(standing: MeasuredQueues, gangs: list[PendingGang], orders: Polic
 
 @pytest.mark.parametrize("at_once", [1, 64])
 @given(crowds())
-def test_turns_are_those_of_asking_all_siblings_at_every_turn(at_once, snapshot):
+def test_order_equals_that_of_evaluating_all_siblings_at_every_turn(at_once, snapshot):
     seen: list[tuple[list[str], list[str]]] = []
 
     def both(standing: MeasuredQueues, gangs: list[PendingGang], orders: PolicyOrders) -> FairShareOrder:
         order = [one.key for one in FairShareOrder(standing, gangs, orders)]
-        seen.append((order, asked_anew(standing, list(gangs), orders)))
+        seen.append((order, evaluated_each_turn(standing, list(gangs), orders)))
         return FairShareOrder(standing, gangs, orders)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Entitlements in a session: whose turn it is, in which share a gang stands, and that shares stand above weight."""
+"""Entitlements in a session: the order of queues, the share of each gang, and the precedence of shares over weight."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ def test_guarantees_come_first_and_the_rest_is_divided_by_weight(selection):
     assert [running(decision, of) for of in "abc"] == [4, 4, 2]
 
 
-def test_tiers_name_the_share_and_no_lower_one_takes_from_a_higher():
+def test_tiers_name_their_share_and_a_guarantee_comes_before_borrowing():
     large = gang("b-large", 6, queue="b")
     snapshot = cluster(nodes(1, gpu=6), large, *gangs("a", 4), queues=THREE)
     decision = schedule(snapshot)
@@ -45,7 +45,7 @@ def test_without_entitlements_every_share_is_all():
     assert [tier.share for tier in decision.solver.tiers] == ["all"]
 
 
-def test_inside_one_share_priority_decides_and_shares_stand_above_it():
+def test_a_guarantee_comes_before_a_higher_priority():
     classes = (priority_class("high", 1000),)
     snapshot = cluster(
         nodes(1, gpu=4),
@@ -75,7 +75,7 @@ def test_queues_of_equal_weight_get_equal_parts_however_many_gangs_wait():
     assert (running(decision, "a"), running(decision, "b")) == (4, 4)
 
 
-def test_what_runs_counts_against_a_fair_share():
+def test_running_pods_count_against_the_fair_share():
     queues = (queue("a", weight=1.0), queue("b", weight=1.0))
     empty = cluster(nodes(2, gpu=4), gang("old", 4, queue="a"), queues=queues)
     there = bound(empty, schedule(empty))
@@ -87,7 +87,7 @@ def test_what_runs_counts_against_a_fair_share():
     assert (running(decision, "a"), running(decision, "b")) == (0, 4)
 
 
-def test_a_policy_that_cannot_be_made_is_named_and_the_parents_holds():
+def test_an_invalid_policy_is_reported_and_that_of_the_parent_applies():
     queues = (queue("a", weight=1.0, policy={"name": "drff"}), queue("b", weight=1.0))
     decision = schedule(cluster(nodes(1, gpu=4), *gangs("a", 4), *gangs("b", 4), queues=queues))
     assert [(one.object, one.field) for one in decision.set_aside] == [("Queue a", "spec.policy.name")]
@@ -95,7 +95,7 @@ def test_a_policy_that_cannot_be_made_is_named_and_the_parents_holds():
 
 
 @pytest.mark.parametrize("window", [500, 1])
-def test_a_strict_queue_starts_nobody_before_the_gang_that_came_first(window):
+def test_a_strict_queue_starts_no_gang_before_its_oldest(window):
     queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}), queue("b", weight=1.0))
     first = gang("a-first", 5, queue="a", age=60)
     snapshot = cluster(nodes(1, gpu=4), first, *gangs("a", 2), *gangs("b", 2), queues=queues)
@@ -106,7 +106,7 @@ def test_a_strict_queue_starts_nobody_before_the_gang_that_came_first(window):
     assert running(schedule(plain), "a") == 2
 
 
-def test_a_strict_queue_goes_in_order_as_far_as_there_is_room():
+def test_a_strict_queue_starts_gangs_in_order_until_one_does_not_fit():
     queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}),)
     line = [gang(f"a{number}", size, queue="a", age=60 - number) for number, size in enumerate((2, 2, 3, 1))]
     decision = schedule(cluster(nodes(1, gpu=5), *line, queues=queues))

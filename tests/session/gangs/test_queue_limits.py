@@ -1,4 +1,4 @@
-"""What queues still allow, at every ancestor."""
+"""The remaining amounts of queue limits, at every ancestor."""
 
 from dataclasses import replace
 
@@ -38,21 +38,21 @@ def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
     )
 
 
-def test_what_runs_in_a_child_counts_at_every_ancestor_and_in_no_sibling():
+def test_running_pods_of_a_child_count_at_every_ancestor_and_at_no_sibling():
     there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
     assert left(there.context.quotas, there, "org") == (1, UNLIMITED, 1)
     assert left(there.context.quotas, there, "team") == (5, 1500, UNLIMITED)
     assert [limit.name for limit in there.context.quotas.limits] == ["org", "team"]
 
 
-def test_queue_over_its_limit_has_nothing_left_and_says_by_how_much_it_is_over():
+def test_queue_over_its_limit_has_nothing_left_and_a_negative_balance():
     there = inside(cluster(nodes(6, gpu=4), running(6, queue="free"), queues=TREE))
     found = there.context.quotas
     assert left(found, there, "org") == (0, UNLIMITED, 1)
     assert int(found.balance[0, there.context.tables.node_table.column[GPU]]) == -2
 
 
-def test_pods_of_other_schedulers_count_against_nobody_unless_they_name_a_queue():
+def test_pods_of_other_schedulers_count_only_against_a_queue_that_they_name():
     strange = on(pod("s", gpu=1), "n0")
     other = msgspec.structs.replace(strange.spec, scheduler_name="other")
     strange = msgspec.structs.replace(strange, spec=other)
@@ -63,7 +63,7 @@ def test_pods_of_other_schedulers_count_against_nobody_unless_they_name_a_queue(
     assert left(there.context.quotas, there, "org")[0] == 3
 
 
-def test_placed_gang_is_spent_once_and_counts_as_running_only_if_it_is_fresh():
+def test_placed_gang_is_charged_once_to_every_ancestor():
     snapshot = cluster(nodes(4, gpu=4), gang("new", 2, queue="team"), queues=TREE)
     there = inside(snapshot)
     fresh = there.gang("team/new")
@@ -74,7 +74,7 @@ def test_placed_gang_is_spent_once_and_counts_as_running_only_if_it_is_fresh():
     assert left(after, there, "team") == (6, 1500, UNLIMITED)
 
 
-def test_lacking_names_a_queue_that_is_in_the_way():
+def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
     there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
     tables, found = there.context.tables, there.context.quotas
     gpus = np.zeros(len(tables.node_table.resources), np.int64)
@@ -90,7 +90,7 @@ def test_lacking_names_a_queue_that_is_in_the_way():
     )
 
 
-def test_without_limits_nothing_is_measured():
+def test_without_limits_no_queue_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
     found = measure_limits(there.context.tables, "batchsched")
     assert found.limits == ()
@@ -106,7 +106,7 @@ def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():
 
 
 @pytest.mark.parametrize("asked", [8, 1])
-def test_what_queues_do_not_lend_stays_free_for_them(asked):
+def test_capacity_that_a_queue_does_not_lend_stays_free_for_it(asked):
     queues = (
         queue("a", guarantee={GPU: "3"}, lendingLimit={GPU: "1"}),
         queue("b", guarantee={GPU: "3"}, lendingLimit={GPU: "1"}),

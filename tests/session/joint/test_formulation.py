@@ -46,7 +46,7 @@ def inside(session):
 
 
 @pytest.mark.parametrize("plugins, opened", [((Solitary(),), [False, True]), ((), [True, True])])
-def test_the_problem_of_a_gang_follows_pods_that_leave_where_a_plugin_looks_at_them(plugins, opened):
+def test_problem_of_a_gang_is_rebuilt_after_a_deletion_if_a_plugin_reads_pods(plugins, opened):
     neighbour = on(pod("old", gpu=1), "n0")
     session = session_of(cluster(nodes(2, gpu=4), gang("bert", 1), pods=(neighbour,)), *plugins)
     masks = []

@@ -25,7 +25,7 @@ class Shy(Recorder):
 
 
 class Counting(Recorder):
-    """Takes at most so many pods on a node, and may be asked about many at once."""
+    """Allows a maximum number of pods on a node, and implements `admits` for several pods."""
 
     name = "Counting"
     traits = PluginTraits(placement_effect=PlacementEffect.USES_CAPACITY)
@@ -51,20 +51,20 @@ class Counting(Recorder):
         return np.array([len(list(table.pods.on(int(at)))) for at in nodes], np.int64)
 
 
-def test_equal_pods_alone_are_asked_about_at_once():
+def test_plugin_is_asked_once_for_equal_single_pods():
     plugin = Counting(most=4)
     decision, _ = decide_with(plugin, cluster(nodes(3, cpu=4), alone(12, cpu=1)))
     assert len(placed(decision)) == 12
     assert plugin.asked == 1
 
 
-def test_equal_pods_alone_that_do_not_all_land_where_they_should_are_asked_about_one_by_one():
+def test_equal_single_pods_are_placed_one_by_one_if_not_all_are_admitted():
     decision, sessions = decide_with(Counting(most=1), cluster(nodes(3, cpu=4), alone(4, cpu=1)))
     assert sorted(placed(decision).values()) == ["n0", "n1", "n2"]
     assert not sessions.tables.node_table.requested.any()
 
 
-def test_equal_pods_alone_over_which_a_plugin_breaks_at_once_are_asked_about_one_by_one():
+def test_equal_single_pods_are_placed_one_by_one_if_admits_raises():
     class Breaking(Counting):
         @override
         def admits(self, pod, table, nodes, counts):
@@ -77,12 +77,12 @@ def test_equal_pods_alone_over_which_a_plugin_breaks_at_once_are_asked_about_one
     assert reasons(decision) == {}
 
 
-def test_what_only_the_pipeline_knows_is_cut_and_solved_again():
+def test_placement_that_the_pipeline_refuses_is_cut_and_solved_again():
     decision, _ = decide_with(Shy(), cluster(nodes(3, gpu=4), gang("bert", 3)))
     assert sorted(placed(decision).values()) == ["n0", "n1", "n2"]
 
 
-def test_gang_that_the_pipeline_never_takes_is_refused_and_the_others_keep_their_places():
+def test_gang_that_the_pipeline_always_refuses_does_not_affect_other_gangs():
     decision, sessions = decide_with(Shy(), cluster(nodes(3, gpu=4), gang("bert", 4), gang("gpt", 2)))
     assert {name.split("-")[0] for name in placed(decision)} == {"gpt"}
     assert reasons(decision) == {"team/bert": "PluginConstraint"}
@@ -90,14 +90,14 @@ def test_gang_that_the_pipeline_never_takes_is_refused_and_the_others_keep_their
     assert not sessions.tables.node_table.requested.any()
 
 
-def test_bound_counts_what_was_rejected_and_the_objective_what_was_placed():
+def test_bound_includes_rejected_gangs_and_the_objective_only_placed_ones():
     decision, _ = decide_with(Shy(), cluster(nodes(2, gpu=4), gang("bert", 4), gang("gpt", 2)))
     (tier,) = decision.solver.tiers
     assert 0 < tier.objective < tier.bound
     assert 0 < decision.solver.gap < 1
 
 
-def test_one_round_is_enough_where_nothing_is_refused():
+def test_one_round_is_enough_if_the_pipeline_refuses_no_pod():
     decision, _ = decide_with(
         Recorder(), cluster(nodes(2, gpu=1), gang("bert", 2)), solver=SolverSettings(rounds=1)
     )
@@ -105,7 +105,7 @@ def test_one_round_is_enough_where_nothing_is_refused():
     assert decision.solver.gap == 0
 
 
-def test_gang_that_stands_without_some_of_its_surplus_is_not_placed_a_second_time():
+def test_gang_placed_without_some_of_its_surplus_is_not_placed_twice():
     cluster_of_many_rules = random_cluster(4658)
     decision = schedule(cluster_of_many_rules)
     there = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}

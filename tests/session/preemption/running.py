@@ -118,10 +118,10 @@ def started_now(snapshot: Snapshot) -> Snapshot:
 
 
 def evicted(decision: Decision) -> dict[str, tuple[str, str]]:
-    """By pod: for whom, and why."""
+    """By pod: the preemptor and the reason."""
     return {one.pod: (one.for_, one.reason) for one in decision.evictions}
 
 
 def kept(decision: Decision) -> dict[str, str]:
-    """By pod: the node that is kept for it."""
+    """By pod: its nominated node."""
     return {one.pod: one.node for one in decision.nominations}

@@ -1,4 +1,4 @@
-"""Room for gangs of other queues: who is entitled takes back, who is not waits, and nobody does it twice."""
+"""Reclaim between queues: an entitled queue takes capacity back, others wait, and no two evict each other in turn."""
 
 import random
 from dataclasses import replace
@@ -41,7 +41,7 @@ def of_b(count: int, **more: Any) -> list[Snapshot]:
     return [running(f"b{at}", [f"n{at}"], queue="b", **more, **WHOLE) for at in range(count)]
 
 
-def test_team_takes_back_its_guarantee_at_once_and_no_more_than_that():
+def test_queue_reclaims_its_guarantee_in_one_session_and_no_more():
     wants = [wanting(f"a{at}", 1, priority=0, queue="a", **WHOLE) for at in range(4)]
     decision = schedule(
         teams(4, *of_b(4), *wants, a={"guarantee": {GPU: "16"}}, b={"guarantee": {GPU: "16"}})
@@ -51,31 +51,31 @@ def test_team_takes_back_its_guarantee_at_once_and_no_more_than_that():
     assert set(kept(decision)) == {"a0-0", "a1-0"}
 
 
-def test_team_without_a_guarantee_takes_back_its_fair_share():
+def test_queue_without_a_guarantee_reclaims_its_fair_share():
     wants = [wanting(f"a{at}", 1, priority=0, queue="a", **WHOLE) for at in range(4)]
     decision = schedule(teams(4, *of_b(4), *wants, a={"weight": 1}, b={"weight": 1}))
     assert len(decision.evictions) == 2
 
 
-def test_nobody_takes_from_a_team_that_is_within_its_guarantee():
+def test_no_gang_is_reclaimed_from_a_queue_within_its_guarantee():
     wants = wanting("a0", 1, queue="a", **WHOLE)
     assert schedule(teams(2, *of_b(2), wants, a={"weight": 1}, b={"guarantee": {GPU: "16"}})).evictions == ()
 
 
-def test_team_within_its_guarantee_takes_whatever_its_gangs_priority():
+def test_queue_within_its_guarantee_reclaims_whatever_the_priorities():
     wants = wanting("a0", 1, priority=-100, queue="a", **WHOLE)
     decision = schedule(teams(2, *of_b(2, priority=1000), wants, a={"guarantee": {GPU: "8"}}))
     assert len(decision.evictions) == 1
 
 
 @pytest.mark.parametrize("patience, leaving", [(7200, 0), (3600, 1)])
-def test_teams_gangs_are_left_alone_for_as_long_as_its_queue_says(patience, leaving):
+def test_gangs_are_not_reclaimed_before_reclaim_min_runtime_seconds(patience, leaving):
     wants = wanting("a0", 1, queue="a", **WHOLE)
     specs = {"a": {"guarantee": {GPU: "8"}}, "b": {"reclaimMinRuntimeSeconds": patience}}
     assert len(schedule(teams(2, *of_b(2), wants, **specs)).evictions) == leaving
 
 
-def test_final_set_is_fair_where_each_victim_by_itself_is():
+def test_victims_that_are_fair_only_one_at_a_time_are_not_evicted_together():
     """b has 16 and is entitled to 8: either gang may be taken, both may not.
 
     Source: kueue#14543, where adding back made the final set unfair.
@@ -86,10 +86,8 @@ def test_final_set_is_fair_where_each_victim_by_itself_is():
 
 
 @pytest.mark.parametrize("spec, leaving", [({"guarantee": {GPU: "8"}}, 4), ({"weight": 1}, 0)])
-def test_guarantee_is_won_back_where_gangs_leave_more_than_is_asked_for_and_a_fair_share_is_not(
-    spec, leaving
-):
-    """Whichever node is cleared, two gangs of 8 leave for 8; CPUs and pods, which nobody guarantees, do not matter."""
+def test_eviction_of_more_than_requested_is_allowed_for_a_guarantee_and_not_for_a_fair_share(spec, leaving):
+    """Clearing any node evicts two gangs of 8 GPUs for one; CPUs and pods, which have no guarantee, do not matter."""
     half: dict[str, Any] = {"requests": {"gpu": 4, "cpu": 1}, "queue": "b"}
     pairs = [("n0", "n1"), ("n0", "n2"), ("n1", "n3"), ("n2", "n3")]
     b = [running(f"b{at}", pair, **half) for at, pair in enumerate(pairs)]
@@ -97,7 +95,7 @@ def test_guarantee_is_won_back_where_gangs_leave_more_than_is_asked_for_and_a_fa
     assert len(schedule(teams(4, *b, wants, a=spec)).evictions) == leaving
 
 
-def test_cheaper_gang_is_passed_over_where_taking_it_would_not_be_fair():
+def test_cheaper_victim_is_skipped_if_its_eviction_is_not_fair():
     """c is within its guarantee and lost the least work; b is above its own."""
     queues = (queue("a", guarantee={GPU: "8"}), queue("b", weight=1), queue("c", guarantee={GPU: "8"}))
     young = running("young", ["n1"], started=60, queue="c", **WHOLE)
@@ -107,8 +105,8 @@ def test_cheaper_gang_is_passed_over_where_taking_it_would_not_be_fair():
     assert evicted(decision) == {"old-0": ("team/a0", "Reclaimed")}
 
 
-def test_whoever_lost_by_right_does_not_take_it_back():
-    """Sessions over a cluster whose controllers make evicted pods anew: it comes to rest."""
+def test_queue_that_lost_by_reclaim_does_not_reclaim_in_turn():
+    """Sessions over a cluster with controllers that recreate evicted pods: the evictions end."""
     wants = [wanting(f"a{at}", 1, priority=0, queue="a", **WHOLE) for at in range(4)]
     snapshot = teams(4, *of_b(4), *wants, a={"weight": 1}, b={"weight": 1})
     seen = []
@@ -120,14 +118,14 @@ def test_whoever_lost_by_right_does_not_take_it_back():
     assert seen == [2, 0, 0, 0, 0, 0]
 
 
-def test_guaranteed_team_binds_where_room_was_made_for_it():
+def test_reclaiming_gang_is_placed_on_the_nodes_cleared_for_it():
     snapshot = teams(2, *of_b(2), wanting("a0", 1, queue="a", **WHOLE), a={"guarantee": {GPU: "8"}})
     first = schedule(snapshot)
     again = schedule(gone(asked_to_leave(snapshot, first)))
     assert placed(again) == kept(first)
 
 
-def test_user_of_a_queue_with_a_limit_gets_room_in_it_alone():
+def test_queue_at_its_limit_reclaims_nothing_from_other_queues():
     wants = wanting("a0", 1, queue="a", **WHOLE)
     snapshot = teams(2, *of_b(2), wants, a={"guarantee": {GPU: "8"}, "limit": {GPU: "8"}})
     mine = running("a1", ["n0"], queue="a", priority=50, **WHOLE)
@@ -141,14 +139,14 @@ def test_user_of_a_queue_with_a_limit_gets_room_in_it_alone():
 
 @pytest.mark.properties
 @given(st.integers(0, 2**32 - 1))
-def test_queues_that_take_from_each_other_come_to_rest(seed):
-    """Whoever is evicted queues again; from some session on nobody has to leave, and nothing is overcommitted."""
+def test_reclaim_between_random_queues_comes_to_an_end(seed):
+    """Evicted gangs are pending again; after some session no pod is evicted, and no node is overcommitted."""
     snapshot = _random(random.Random(seed))
     last = 0
     for session in range(12):
         decision = schedule(snapshot)
-        for_whom = {one.for_.partition("/")[2] for one in decision.evictions}
-        assert for_whom <= {one.pod.rpartition("-")[0] for one in decision.nominations}
+        preemptors = {one.for_.partition("/")[2] for one in decision.evictions}
+        assert preemptors <= {one.pod.rpartition("-")[0] for one in decision.nominations}
         last = session if decision.evictions else last
         after = gone(asked_to_leave(snapshot, decision))
         assert not overcommitted(after, {})
@@ -207,7 +205,7 @@ def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, boo
     }
 
 
-def test_gang_is_one_unit_and_a_pod_alone_another():
+def test_gang_is_one_unit_and_a_single_pod_another():
     found = tenants(running("g", ["n0", "n1"], **HALF), pods=(lone("p", "n0", gpu=1),))
     assert {name: [unit[::2] for unit in units] for name, units in found.items()} == {
         "team/g": [(2, True)],
@@ -215,14 +213,14 @@ def test_gang_is_one_unit_and_a_pod_alone_another():
     }
 
 
-def test_elastic_gang_is_its_surplus_pod_by_pod_and_then_its_minimum():
+def test_units_of_an_elastic_gang_are_its_surplus_pods_and_then_its_minimum():
     elastic = running("g", ["n0", "n0", "n1", "n1"], minimum=2, disruptionMode="Elastic", **HALF)
     units = tenants(elastic)["team/g"]
     assert [unit[::2] for unit in units] == [(1, False), (1, False), (2, True)]
     assert units[0][1] * 8 == units[2][1]
 
 
-def test_pod_that_its_subgroup_needs_is_no_surplus_and_others_may_still_be():
+def test_pod_that_its_subgroup_needs_is_not_surplus():
     subs = [{"name": "x", "minMember": 1}, {"name": "y", "minMember": 1}]
     members = (
         at_work(pod("g-0", group="g", sub="x", gpu=1), "n0", started=0),
@@ -232,7 +230,7 @@ def test_pod_that_its_subgroup_needs_is_no_surplus_and_others_may_still_be():
     assert [unit[::2] for unit in tenants(elastic)["team/g"]] == [(1, False), (1, False), (2, True)]
 
 
-def test_work_that_is_lost_costs_and_so_does_a_priority():
+def test_cost_of_a_victim_grows_with_lost_work_and_priority():
     new, old = running("new", ["n0"], started=0, **HALF), running("old", ["n0"], started=7200, **HALF)
     high = running("high", ["n1"], started=0, priority=9, **HALF)
     cost = {name: units[0][1] for name, units in tenants(new, old, high).items()}
@@ -240,12 +238,12 @@ def test_work_that_is_lost_costs_and_so_does_a_priority():
     assert cost["team/high"] == 2 * cost["team/new"]
 
 
-def test_gang_that_lost_its_minimum_costs_next_to_nothing():
+def test_gang_below_its_minimum_has_the_least_cost():
     broken = running("g", ["n0", "n1"], **HALF)
     rest = Snapshot(pods=broken.pods[:1], pod_groups=broken.pod_groups)
     assert tenants(rest)["team/g"] == [(1, 1, True)]
 
 
-def test_who_is_not_preemptible_or_has_not_run_for_its_minimum_is_no_tenant():
+def test_gang_not_preemptible_or_below_its_minimum_runtime_is_not_a_candidate():
     young = running("young", ["n0"], minRuntimeSeconds=9999, **HALF)
     assert tenants(young, running("firm", ["n1"], preemptible=False, **HALF)) == {}

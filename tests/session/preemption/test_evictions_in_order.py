@@ -19,7 +19,7 @@ def in_order(**more: object) -> Profile:
 
 
 @pytest.mark.parametrize("settings", BACKFILL.values(), ids=BACKFILL)
-def test_gang_of_higher_priority_gets_the_room_of_a_lower_one(settings):
+def test_gang_of_higher_priority_preempts_one_of_lower_priority(settings):
     snapshot = full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, **WHOLE))
     decision = schedule(snapshot, in_order(**settings))
     assert evicted(decision) == {"low-0": ("team/high", "Preempted"), "low-1": ("team/high", "Preempted")}
@@ -29,7 +29,7 @@ def test_gang_of_higher_priority_gets_the_room_of_a_lower_one(settings):
 
 
 @pytest.mark.parametrize("settings", BACKFILL.values(), ids=BACKFILL)
-def test_room_of_victims_is_kept_until_the_gang_starts(settings):
+def test_room_of_victims_is_kept_until_the_preemptor_starts(settings):
     """An older gang of the same size would take the room, first while the victim terminates, then once it has ended."""
     first = full(1, running("low", ["n0"], **WHOLE), wanting("high", 1, **WHOLE))
     leaving = asked_to_leave(first, schedule(first, in_order(**settings)))

@@ -1,4 +1,4 @@
-"""Room that is kept by nomination, on the table and off it again."""
+"""Nominated capacity: counted in the node table, and removed from it again."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ def used(tables: SessionTables) -> list[int]:
     return [int(amount) for amount in tables.node_table.requested[:, tables.node_table.column["pods"]]]
 
 
-def test_who_takes_no_part_keeps_its_room_from_the_start_and_the_table_is_as_it_was_afterwards():
+def test_resting_gang_keeps_its_nominated_node_and_the_table_is_restored_afterwards():
     tables = frame_of(nominated("g", "n1"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
         assert used(tables) == [0, 1]
@@ -44,24 +44,24 @@ def test_who_takes_no_part_keeps_its_room_from_the_start_and_the_table_is_as_it_
     assert used(tables) == [0, 0]
 
 
-def test_who_takes_part_keeps_it_from_its_own_tier_on_until_it_is_looked_at_again():
+def test_pending_gang_keeps_its_nominated_node_from_its_own_tier_until_released():
     tables = frame_of(
         nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
     )
     kept = NominatedCapacity(tables, frozenset())
     parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
-    mine = [gang for gang in gangs(tables) if kept.is_nominated(gang)]
+    nominees = [gang for gang in gangs(tables) if kept.is_nominated(gang)]
     with kept:
         assert used(tables) == [0, 0]
-        counted = kept.keep_unplaced(mine, [])
+        counted = kept.keep_unplaced(nominees, [])
         assert [len(one.placed) for one in counted] == [1]
         assert used(tables) == [0, 1]
         kept.release()
         assert used(tables) == [0, 0]
 
 
-def test_gangs_of_one_tier_that_keep_room_are_one_part():
+def test_nominated_gangs_of_one_tier_form_one_part():
     kept_room = [nominated(name, f"n{at}") for at, name in enumerate("gh")]
     tables = frame_of(*kept_room, wanting("low", 1, priority=1, **ONE))
     kept = NominatedCapacity(tables, frozenset())
@@ -69,7 +69,7 @@ def test_gangs_of_one_tier_that_keep_room_are_one_part():
     assert parts == [["team/g", "team/h"], ["team/low"]]
 
 
-def test_nomination_for_a_node_that_is_gone_keeps_nothing():
+def test_nomination_for_a_deleted_node_keeps_no_capacity():
     tables = frame_of(nominated("g", "n9"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
         assert kept.kept_for_resting == []

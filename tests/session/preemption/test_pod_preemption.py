@@ -1,4 +1,4 @@
-"""Preemption without the solver: who is nominated, who has to leave, and what the objects promise."""
+"""Preemption without the solver: nominations, victims, and properties over random clusters."""
 
 import random
 from dataclasses import replace
@@ -69,7 +69,7 @@ def evicted(decision: Decision) -> dict[str, str]:
     return {one.pod: one.for_ for one in decision.evictions}
 
 
-def test_a_pod_that_fits_nowhere_is_nominated_and_those_in_its_way_are_evicted():
+def test_a_pod_that_fits_on_no_node_is_nominated_and_its_victims_are_evicted():
     decision = schedule(
         holding(lone("a", "n0", 5, **FULL), lone("b", "n1", 1, **FULL), pod("high", priority=10, **FULL)),
         ALONE,
@@ -88,7 +88,7 @@ def test_a_pod_that_fits_nowhere_is_nominated_and_those_in_its_way_are_evicted()
     assert refusal.message == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 
 
-def test_who_cannot_be_helped_is_told_in_the_words_of_kube_scheduler():
+def test_refusal_has_the_message_of_kube_scheduler_if_preemption_is_not_helpful():
     decision = schedule(holding(lone("a", "n0", 10, **FULL), pod("equal", priority=10, gpu=2)), ALONE)
     assert (decision.evictions, decision.nominations) == ((), ())
     assert decision.refusals[0].message == (
@@ -97,13 +97,13 @@ def test_who_cannot_be_helped_is_told_in_the_words_of_kube_scheduler():
     )
 
 
-def test_a_pod_that_fits_evicts_nobody():
+def test_a_pod_that_fits_evicts_no_pod():
     decision = schedule(holding(lone("a", "n0", 0, **FULL), pod("high", priority=10, **FULL)), ALONE)
     assert placed(decision) == {"high": "n1"}
     assert (decision.evictions, decision.nominations) == ((), ())
 
 
-def test_an_earlier_refusal_is_no_breakage_and_nobody_is_asked_to_leave():
+def test_a_pod_with_a_missing_claim_is_refused_without_evictions():
     volume = {
         "volumes": msgspec.convert([{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}], Any)
     }
@@ -116,7 +116,7 @@ def test_an_earlier_refusal_is_no_breakage_and_nobody_is_asked_to_leave():
     assert decision.evictions == ()
 
 
-def test_two_that_preempt_do_not_get_the_same_room_and_the_second_may_use_what_is_left_of_it():
+def test_preemptors_of_one_session_share_cleared_room_without_overlap():
     there = [lone("a", "n0", 0, gpu=4), lone("b", "n1", 5, gpu=4)]
     wishes = [pod(f"w{at}", priority=10, age=9 - at, gpu=2) for at in range(3)]
     decision = schedule(holding(*there, *wishes, some=nodes(2, gpu=4)), ALONE)
@@ -125,8 +125,8 @@ def test_two_that_preempt_do_not_get_the_same_room_and_the_second_may_use_what_i
 
 
 @pytest.mark.parametrize("priority, where", [(11, {"late": "n0"}), (10, {}), (9, {})])
-def test_a_nominated_pod_keeps_its_room_from_equal_and_lower_ones(priority, where):
-    """The pod itself cannot start yet: what leaves is still there on the other device."""
+def test_a_nominated_pod_keeps_its_room_from_pods_of_equal_or_lower_priority(priority, where):
+    """The nominated pod cannot start yet: its victim still occupies the other device."""
     some = [node("n0", gpu=2)]
     first = nominated("first", "n0", 10, age=100, gpu=2)
     decision = schedule(
@@ -141,7 +141,7 @@ def test_a_pod_goes_to_its_nominated_node_first():
     assert placed(schedule(holding(nominated("mine", "n1", gpu=1)), ALONE)) == {"mine": "n1"}
 
 
-def test_the_nominations_of_lower_ones_on_the_node_are_cleared():
+def test_nominations_of_lower_priority_on_the_node_are_cleared():
     some = [node("n0", gpu=2)]
     pods = (lone("x", "n0", 0, gpu=2), nominated("lower", "n0", 5, gpu=2), pod("high", priority=10, gpu=2))
     decision = schedule(holding(*pods, some=some), ALONE)
@@ -163,12 +163,12 @@ def test_a_pod_waits_for_its_victims_and_does_not_preempt_again():
     )
 
 
-def test_a_nomination_that_came_to_nothing_is_given_up():
+def test_a_nomination_that_no_longer_helps_is_cleared():
     decision = schedule(holding(lone("x", "n0", 10, **FULL), nominated("mine", "n0", gpu=2)), ALONE)
     assert decision.nominations == ()
 
 
-def test_a_nominated_pod_that_a_plugin_refuses_for_good_keeps_no_room_from_others():
+def test_a_nominated_pod_refused_at_reserve_keeps_no_room_from_others():
     class Licences(Recorder):
         @override
         def reserve(self, pod, node, nodes, state):
@@ -182,7 +182,7 @@ def test_a_nominated_pod_that_a_plugin_refuses_for_good_keeps_no_room_from_other
 
 
 @pytest.mark.parametrize("stated", ["pod", "class"])
-def test_a_pod_that_never_preempts_only_waits(stated):
+def test_a_pod_with_preemption_policy_never_evicts_no_pod(stated):
     spec = {"preemption_policy": "Never"} if stated == "pod" else {"priority_class_name": "polite"}
     polite = PriorityClass(metadata=ObjectMeta(name="polite"), value=10, preemption_policy="Never")
     wish = pod("high", priority=10 if stated == "pod" else None, spec=spec, gpu=1)
@@ -192,7 +192,7 @@ def test_a_pod_that_never_preempts_only_waits(stated):
     assert "preemption: not eligible due to preemptionPolicy=Never." in decision.refusals[0].message
 
 
-def test_a_gang_that_never_preempts_only_waits():
+def test_a_gang_with_preemption_policy_never_evicts_no_pod():
     wish = gang("g", 1, priorityClassName="high", preemptionPolicy="Never")
     snapshot = cluster(
         nodes(1, gpu=1),
@@ -203,7 +203,7 @@ def test_a_gang_that_never_preempts_only_waits():
     assert schedule(snapshot, ALONE).evictions == ()
 
 
-def test_budgets_are_kept_where_that_is_possible_and_count_what_the_session_took():
+def test_budgets_are_respected_if_possible_and_count_evictions_of_the_session():
     there = [lone(f"a{at}", f"n{at}", 0, labels={"app": "db"}, gpu=1) for at in range(2)]
     there.append(lone("free", "n2", 1, gpu=1))
     wishes = [pod(f"w{at}", priority=10, age=9 - at, gpu=1) for at in range(2)]
@@ -216,7 +216,7 @@ def test_budgets_are_kept_where_that_is_possible_and_count_what_the_session_took
         assert len(decision.evictions) == 2
 
 
-def test_a_gang_that_is_disrupted_as_one_leaves_as_one():
+def test_disruption_mode_decides_how_many_pods_of_a_gang_are_evicted():
     pods = [lone(f"g{at}", f"n{at}", 0, group="g", gpu=1) for at in range(2)]
     wish = pod("high", priority=10, gpu=1)
     for mode, least, gone in (("Gang", 1, 2), ("Elastic", 1, 1), ("Elastic", 2, 2)):
@@ -230,13 +230,13 @@ def test_a_gang_that_is_disrupted_as_one_leaves_as_one():
     "spec, gone",
     [({}, 1), ({"preemptible": False}, 0), ({"minRuntimeSeconds": 7200}, 0), ({"minRuntimeSeconds": 60}, 1)],
 )
-def test_gangs_that_may_not_be_disrupted_stay(spec, gone):
+def test_gang_not_preemptible_or_below_its_minimum_runtime_is_not_evicted(spec, gone):
     pods = (lone("g0", "n0", 0, group="g", gpu=1), pod("high", priority=10, gpu=1))
     snapshot = replace(holding(*pods, some=nodes(1, gpu=1)), pod_groups=(group("g", 1, **spec),))
     assert len(schedule(snapshot, ALONE).evictions) == gone
 
 
-def test_a_members_priority_is_its_gangs():
+def test_priority_of_a_member_is_that_of_its_gang():
     classes = (priority_class("high", 100),)
     pods = (lone("g0", "n0", 0, group="g", gpu=1), pod("wish", priority=10, gpu=1))
     groups = (group("g", 1, priorityClassName="high"),)
@@ -244,14 +244,14 @@ def test_a_members_priority_is_its_gangs():
     assert schedule(snapshot, ALONE).evictions == ()
 
 
-def test_a_gang_that_lacks_more_than_one_pod_evicts_nobody():
+def test_a_gang_that_lacks_more_than_one_pod_evicts_no_pod():
     there = [lone(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
     wish = gang("g", 2, priorityClassName="high")
     snapshot = cluster(nodes(2, gpu=1), wish, pods=there, priority_classes=(priority_class("high", 9),))
     assert schedule(snapshot, ALONE).evictions == ()
 
 
-def test_the_last_member_of_a_gang_has_room_made():
+def test_the_last_member_of_a_gang_preempts():
     there = [lone("x", "n1", 0, **FULL), lone("g0", "n0", 0, group="g", gpu=1)]
     pods = (*there, pod("g1", group="g", gpu=1))
     snapshot = replace(
@@ -264,7 +264,7 @@ def test_the_last_member_of_a_gang_has_room_made():
     assert kept(decision) == {"g1": "n1"}
 
 
-def test_room_is_made_inside_the_gangs_domain_alone():
+def test_victims_are_in_the_required_domain_of_the_gang_only():
     some = [node("n0", {"rack": "a"}, gpu=1), node("n1", {"rack": "b"}, gpu=2)]
     there = [
         lone("g0", "n1", 9, group="g", gpu=1),
@@ -279,7 +279,7 @@ def test_room_is_made_inside_the_gangs_domain_alone():
     assert evicted(schedule(snapshot, ALONE)) == {"y": "team/g"}
 
 
-def test_limits_of_queues_hold_for_those_that_preempt():
+def test_limits_of_queues_apply_to_preemptors():
     there = [lone(f"x{at}", f"n{at}", 0, **FULL) for at in range(2)]
     label = {"scheduling.batchsched.dev/queue": "small"}
     wishes = [pod(f"w{at}", priority=10, age=9 - at, labels=label, gpu=1) for at in range(2)]
@@ -411,13 +411,13 @@ def test_victims_are_of_lower_priority_and_no_pod_is_lost(snapshot: Snapshot):
 
 
 @given(snapshot=snapshots)
-def test_the_same_cluster_gets_the_same_bytes_however_it_is_listed(snapshot: Snapshot):
+def test_the_same_cluster_gets_the_same_bytes(snapshot: Snapshot):
     decision = to_json(schedule(snapshot, ALONE))
     assert to_json(schedule(snapshot, ALONE)) == decision
 
 
 @given(snapshot=snapshots)
-def test_budgets_are_violated_only_where_no_node_could_be_had_without(snapshot: Snapshot):
+def test_budgets_are_violated_only_if_no_node_can_be_cleared_otherwise(snapshot: Snapshot):
     decision = schedule(snapshot, ALONE)
     if len({one.for_ for one in decision.evictions}) != 1:
         return  # with several, each was right when its turn came

@@ -1,4 +1,4 @@
-"""Room for gangs, by priority: who has to leave, what is kept, and what is left alone."""
+"""Preemption by priority: the chosen victims, nominated capacity, and gangs that are never evicted."""
 
 import random
 from dataclasses import replace
@@ -37,7 +37,7 @@ def full(count: int, *parts: Snapshot, **more: Any) -> Snapshot:
     return cluster(nodes(count, gpu=8), *parts, **more)
 
 
-def test_gang_of_higher_priority_gets_the_place_of_a_lower_one():
+def test_gang_of_higher_priority_preempts_one_of_lower_priority():
     decision = schedule(full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, **WHOLE)))
     assert evicted(decision) == {"low-0": ("team/high", "Preempted"), "low-1": ("team/high", "Preempted")}
     assert kept(decision) == {"high-0": "n0", "high-1": "n1"}
@@ -47,23 +47,23 @@ def test_gang_of_higher_priority_gets_the_place_of_a_lower_one():
 
 
 @pytest.mark.parametrize("priority", [0, -5])
-def test_nobody_leaves_for_an_equal_or_a_lower_priority(priority):
+def test_gang_of_equal_or_lower_priority_evicts_no_pod(priority):
     snapshot = full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, priority=priority, **WHOLE))
     assert schedule(snapshot).evictions == ()
 
 
-def test_gang_that_does_not_preempt_waits():
+def test_gang_with_preemption_policy_never_evicts_no_pod():
     waits = wanting("high", 2, preemptionPolicy="Never", **WHOLE)
     assert schedule(full(2, running("low", ["n0", "n1"], **WHOLE), waits)).evictions == ()
 
 
-def test_nobody_is_evicted_where_the_profile_has_no_plugin_that_makes_room():
+def test_no_pod_is_evicted_without_a_post_filter_plugin():
     snapshot = full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, **WHOLE))
     settings = profile(plugins={"postFilter": {"disabled": [{"name": "*"}]}})
     assert schedule(snapshot, settings).evictions == ()
 
 
-def test_forty_eight_devices_asked_for_do_not_evict_three_hundred_and_seventy_six():
+def test_gang_of_48_gpus_evicts_48_of_376_gpus():
     """Source: the regression of a peer that the issue on queues names."""
     gangs = [running(f"g{at}", [f"n{at}"], **WHOLE) for at in range(47)]
     decision = schedule(full(47, *gangs, wanting("high", 6, **WHOLE)))
@@ -71,12 +71,12 @@ def test_forty_eight_devices_asked_for_do_not_evict_three_hundred_and_seventy_si
     assert len(decision.nominations) == 6
 
 
-def test_gang_that_lost_least_work_leaves():
+def test_gang_with_the_least_lost_work_is_evicted():
     old, young = running("old", ["n0"], started=86400, **WHOLE), running("young", ["n1"], started=60, **WHOLE)
     assert evicted(schedule(full(2, old, young, wanting("high", 1, **WHOLE)))).keys() == {"young-0"}
 
 
-def test_work_before_the_last_checkpoint_is_not_lost():
+def test_work_before_the_last_checkpoint_does_not_count_as_lost():
     old, young = (
         running("old", ["n0"], started=86400, **WHOLE),
         running("young", ["n1"], started=7200, **WHOLE),
@@ -92,29 +92,29 @@ def test_work_before_the_last_checkpoint_is_not_lost():
     assert evicted(schedule(full(2, saved, young, wanting("high", 1, **WHOLE)))).keys() == {"old-0"}
 
 
-def test_lowest_priority_leaves_first():
+def test_gang_of_the_lowest_priority_is_evicted_first():
     low, middle = running("low", ["n0"], priority=0, **WHOLE), running("middle", ["n1"], priority=5, **WHOLE)
     assert evicted(schedule(full(2, low, middle, wanting("high", 1, **WHOLE)))).keys() == {"low-0"}
 
 
-def test_gang_leaves_as_a_whole_even_for_one_pod():
+def test_all_pods_of_a_gang_are_evicted_even_for_one_pod():
     decision = schedule(full(3, running("low", ["n0", "n1", "n2"], **WHOLE), wanting("high", 1, **WHOLE)))
     assert len(decision.evictions) == 3
     assert len(decision.nominations) == 1
 
 
-def test_gang_with_surplus_that_is_not_elastic_leaves_as_a_whole():
+def test_surplus_of_a_gang_that_is_not_elastic_is_not_evicted_alone():
     low = running("low", ["n0", "n1", "n2"], minimum=1, **WHOLE)
     assert len(schedule(full(3, low, wanting("high", 1, **WHOLE))).evictions) == 3
 
 
 @pytest.mark.parametrize("wanted, leaving", [(1, 1), (2, 2), (3, 3)])
-def test_surplus_of_an_elastic_gang_leaves_pod_by_pod_before_its_minimum(wanted, leaving):
+def test_surplus_of_an_elastic_gang_is_evicted_pod_by_pod_before_its_minimum(wanted, leaving):
     low = running("low", ["n0", "n1", "n2"], minimum=1, disruptionMode="Elastic", **WHOLE)
     assert len(schedule(full(3, low, wanting("high", wanted, **WHOLE))).evictions) == leaving
 
 
-def test_minimum_of_an_elastic_gang_stays_whole_or_leaves_whole():
+def test_minimum_of_an_elastic_gang_is_evicted_completely_or_not_at_all():
     low = running("low", ["n0", "n1", "n2"], minimum=2, disruptionMode="Elastic", **WHOLE)
     assert [len(schedule(full(3, low, wanting("high", n, **WHOLE))).evictions) for n in (1, 2, 3)] == [
         1,
@@ -124,19 +124,19 @@ def test_minimum_of_an_elastic_gang_stays_whole_or_leaves_whole():
 
 
 @pytest.mark.parametrize("spec", [{"preemptible": False}, {"minRuntimeSeconds": 7200}])
-def test_who_is_not_preemptible_or_has_not_run_for_its_minimum_never_leaves(spec):
+def test_gang_not_preemptible_or_below_its_minimum_runtime_is_never_evicted(spec):
     low = running("low", ["n0", "n1"], **spec, **WHOLE)
     decision = schedule(full(2, low, wanting("high", 2, **WHOLE)))
     assert decision.evictions == ()
     assert decision.nominations == ()
 
 
-def test_who_has_run_for_its_minimum_may_leave():
+def test_gang_past_its_minimum_runtime_may_be_evicted():
     low = running("low", ["n0"], minRuntimeSeconds=3600, **WHOLE)
     assert len(schedule(full(1, low, wanting("high", 1, **WHOLE))).evictions) == 1
 
 
-def test_budget_spares_a_cheaper_victim_and_is_never_overdrawn():
+def test_disruption_budget_protects_a_cheaper_victim_and_is_never_exceeded():
     cheap = lone("cheap", "n0", gpu=8)
     cheap = msgspec.structs.replace(
         cheap, metadata=msgspec.structs.replace(cheap.metadata, labels={"app": "web"})
@@ -153,13 +153,13 @@ def test_budget_spares_a_cheaper_victim_and_is_never_overdrawn():
     assert schedule(both).evictions == ()
 
 
-def test_nothing_that_no_victim_makes_fit_evicts_anybody():
+def test_gang_that_no_eviction_makes_fit_evicts_no_pod():
     low = running("low", ["n0", "n1"], **WHOLE)
     decision = schedule(full(2, low, wanting("high", 3, **WHOLE)))
     assert (decision.evictions, decision.nominations) == ((), ())
 
 
-def test_gang_that_needs_a_rack_clears_one_rack():
+def test_gang_with_a_required_rack_evicts_pods_of_one_rack_only():
     racks = [node(f"n{at}", {"rack": f"r{at // 2}"}, gpu=8) for at in range(6)]
     gangs = [running(f"g{at}", [f"n{at}"], started=60 + at, **WHOLE) for at in (0, 2, 3, 5)]
     dear = [running(f"d{at}", [f"n{at}"], priority=5, **WHOLE) for at in (1, 4)]
@@ -169,19 +169,19 @@ def test_gang_that_needs_a_rack_clears_one_rack():
     assert set(kept(decision).values()) == {"n2", "n3"}
 
 
-def test_queue_at_its_limit_makes_room_for_its_own_higher_priority():
+def test_gang_of_a_queue_at_its_limit_preempts_within_that_queue():
     low, other = (running(name, ["n0"], queue=name, requests={"gpu": 4}) for name in ("q", "r"))
     high = wanting("high", 1, queue="q", requests={"gpu": 4})
     queues = (queue("q", limit={"nvidia.com/gpu": "4"}), queue("r"))
     assert evicted(schedule(full(2, low, other, high, queues=queues))) == {"q-0": ("team/high", "Preempted")}
 
 
-def test_priority_does_not_reach_into_another_queue():
+def test_gang_of_higher_priority_does_not_preempt_in_another_queue():
     low = running("low", ["n0"], queue="q", **WHOLE)
     assert schedule(full(1, low, wanting("high", 1, **WHOLE), queues=(queue("q"),))).evictions == ()
 
 
-def test_deciding_again_while_victims_leave_changes_nothing():
+def test_sessions_decide_the_same_while_victims_terminate():
     snapshot = full(
         3,
         running("low", ["n0", "n1"], **WHOLE),
@@ -196,8 +196,8 @@ def test_deciding_again_while_victims_leave_changes_nothing():
     assert without_telemetry(schedule(asked_to_leave(leaving, second))) == without_telemetry(second)
 
 
-def test_room_is_kept_until_the_gang_binds():
-    """Others of its tier and below wait, although they would fit while it cannot start yet."""
+def test_nominated_capacity_is_kept_until_the_preemptor_binds():
+    """Gangs of its tier and below stay pending, although they would fit while it cannot start yet."""
     snapshot = full(2, running("low", ["n1"], **WHOLE), wanting("high", 2, **WHOLE))
     first = schedule(snapshot)
     late = wanting("late", 1, age=1e6, **WHOLE)
@@ -215,7 +215,7 @@ def test_room_is_kept_until_the_gang_binds():
     assert set(placed(third)) == {"high-0", "high-1"}
 
 
-def test_room_is_kept_for_a_gang_that_rests():
+def test_nominated_capacity_is_kept_for_a_resting_preemptor():
     snapshot = full(2, running("low", ["n1"], **WHOLE), wanting("high", 2, **WHOLE))
     first = schedule(snapshot)
     leaving = asked_to_leave(snapshot, first)
@@ -231,7 +231,7 @@ def test_room_is_kept_for_a_gang_that_rests():
     assert kept(second) == kept(first)
 
 
-def test_higher_priority_takes_what_is_kept_for_a_lower_one():
+def test_gang_of_higher_priority_takes_capacity_nominated_for_a_lower_one():
     snapshot = full(2, running("low", ["n1"], **WHOLE), wanting("high", 2, **WHOLE))
     leaving = asked_to_leave(snapshot, schedule(snapshot))
     top = wanting("top", 1, priority=99, **WHOLE)
@@ -239,7 +239,7 @@ def test_higher_priority_takes_what_is_kept_for_a_lower_one():
     assert placed(schedule(crowded)) == {"top-0": "n0"}
 
 
-def test_evicted_gang_never_evicts_in_its_turn():
+def test_evicted_gang_never_evicts_its_preemptor():
     snapshot = full(2, running("low", ["n0", "n1"], **WHOLE), wanting("high", 2, **WHOLE))
     seen = 0
     for _ in range(5):
@@ -250,7 +250,7 @@ def test_evicted_gang_never_evicts_in_its_turn():
     assert seen == 2
 
 
-def test_gang_with_one_victim_left_over_is_not_left_half_alive():
+def test_refused_eviction_of_a_gang_member_is_requested_again():
     """One of two evictions was refused by the API server: the next session asks for the same pod again."""
     snapshot = full(
         3,
@@ -266,7 +266,7 @@ def test_gang_with_one_victim_left_over_is_not_left_half_alive():
     assert kept(second) == kept(first)
 
 
-def test_pod_that_should_have_left_long_ago_is_not_waited_for():
+def test_pod_that_terminates_for_too_long_is_not_waited_for():
     stuck = at_work(pod("stuck", gpu=8), "n0")
     stuck = msgspec.structs.replace(
         stuck, metadata=msgspec.structs.replace(stuck.metadata, deletion_timestamp=timestamp(NOW - 3600))
@@ -276,15 +276,15 @@ def test_pod_that_should_have_left_long_ago_is_not_waited_for():
     assert evicted(decision).keys() == {"low-0"}
 
 
-def test_pod_without_a_group_is_preempted_as_by_kube_scheduler():
+def test_pod_without_a_pod_group_is_preempted():
     snapshot = full(1, wanting("high", 1, **WHOLE), pods=(lone("web", "n0", gpu=8),))
     assert evicted(schedule(snapshot)) == {"web": ("team/high", "Preempted")}
 
 
 @pytest.mark.properties
 @given(st.integers(0, 2**32 - 1))
-def test_whatever_runs_sessions_settle_and_keep_every_promise(seed):
-    """Sessions until nothing moves: nobody protected leaves, nothing is overcommitted, and no room is made in vain."""
+def test_sessions_over_random_clusters_settle_without_evicting_protected_gangs(seed):
+    """Until no session changes anything: no protected gang is evicted, and each eviction has a nominated preemptor."""
     snapshot = _random(seed)
     protected = {
         one.name for one in snapshot.pod_groups if not one.spec.preemptible or one.spec.min_runtime_seconds
@@ -292,15 +292,15 @@ def test_whatever_runs_sessions_settle_and_keep_every_promise(seed):
     for _ in range(9):
         decision = schedule(snapshot)
         assert not {one.pod_group for one in decision.evictions} & protected
-        for_whom = {one.for_ for one in decision.evictions}
+        preemptors = {one.for_ for one in decision.evictions}
         nominated = {one.pod.rpartition("-")[0] for one in decision.nominations}
-        assert {one.partition("/")[2] for one in for_whom} <= nominated
+        assert {one.partition("/")[2] for one in preemptors} <= nominated
         after = gone(asked_to_leave(snapshot, decision))
         assert not overcommitted(after, {})
         snapshot = started_now(after)
         if not decision.evictions and not decision.assignments:
             return
-    raise AssertionError("it does not settle")
+    raise AssertionError("the sessions do not settle")
 
 
 def _random(seed: int) -> Snapshot:
@@ -349,7 +349,7 @@ HALF: dict[str, Any] = {"requests": {"gpu": 4}}
 
 
 def scattered(priority: int = 0, wanted: int = 0, **more: Any) -> Snapshot:
-    """Two nodes, half full each, and a gang that wants a whole one."""
+    """Two half-full nodes, and a gang that requests a whole one."""
     halves = [
         running(f"g{at}", [f"n{at}"], priority=priority, started=60 * at, **more, **HALF) for at in (0, 1)
     ]
@@ -357,13 +357,13 @@ def scattered(priority: int = 0, wanted: int = 0, **more: Any) -> Snapshot:
     return cluster(nodes(2, gpu=8), *halves, whole)
 
 
-def test_gang_is_moved_so_that_free_room_is_in_one_place():
+def test_consolidation_evicts_a_gang_to_free_a_whole_node():
     decision = schedule(scattered(), MOVING)
     assert evicted(decision) == {"g0-0": ("team/whole", "Consolidated")}
     assert {one.pod: one.node for one in decision.nominations} == {"whole-0": "n0"}
 
 
-def test_everybody_has_a_place_in_the_end():
+def test_consolidated_gang_is_placed_on_another_node_afterwards():
     snapshot = scattered()
     first = schedule(snapshot, MOVING)
     after = queued_again(snapshot, gone(asked_to_leave(snapshot, first)), first)
@@ -372,7 +372,7 @@ def test_everybody_has_a_place_in_the_end():
     assert second.evictions == ()
 
 
-def test_nobody_is_moved_unless_the_profile_says_so():
+def test_no_gang_is_consolidated_unless_the_profile_enables_it():
     assert schedule(scattered()).evictions == ()
 
 
@@ -380,11 +380,11 @@ def test_nobody_is_moved_unless_the_profile_says_so():
     "snapshot", [scattered(priority=5), scattered(preemptible=False), scattered(minRuntimeSeconds=9999)],
     ids=["higher priority", "not preemptible", "minimum run time"],
 )  # fmt: skip
-def test_who_may_not_leave_is_not_moved_either(snapshot):
+def test_gang_that_may_not_be_evicted_is_not_consolidated(snapshot):
     assert schedule(snapshot, MOVING).evictions == ()
 
 
-def test_nobody_is_moved_who_would_find_no_other_place():
+def test_gang_that_fits_on_no_other_node_is_not_consolidated():
     full = running("full", ["n2", "n2"], **HALF)
     lone = running("lone", ["n0"], requests={"gpu": 5})
     other = running("other", ["n1"], requests={"gpu": 5})
@@ -392,7 +392,7 @@ def test_nobody_is_moved_who_would_find_no_other_place():
     assert schedule(cluster(nodes(3, gpu=8), full, lone, other, whole), MOVING).evictions == ()
 
 
-def test_quota_of_whoever_is_moved_holds_where_it_goes():
+def test_consolidated_gang_counts_once_against_the_limit_of_its_queue():
     halves = [running(f"g{at}", [f"n{at}"], queue="q", **HALF) for at in (0, 1)]
     whole = wanting("whole", 1, priority=0, requests={"gpu": 8})
     queues = (queue("q", limit={"nvidia.com/gpu": "8"}),)

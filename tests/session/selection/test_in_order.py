@@ -1,4 +1,4 @@
-"""Strict order: who is tried, who blocks, and whom the policy holds back."""
+"""Ordered selection: blocking heads, backfill, and gangs that the policy holds back."""
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.status import Code, PermitAnswer, Status
@@ -32,14 +32,14 @@ def running(count: int, seconds: int | None) -> Snapshot:
     return Snapshot(pods=pods, pod_groups=(group("run", count, expectedRuntimeSeconds=seconds),))
 
 
-def test_without_blocking_those_behind_the_head_start():
+def test_without_blocking_gangs_behind_the_head_start():
     snapshot = cluster(nodes(2, gpu=1), running(1, None), gang("head", 2, age=9), gang("late", 1))
     decision = schedule(snapshot, ordered())
     assert names(decision) == {"late"}
     assert reasons(decision) == {"team/head": "InsufficientResources"}
 
 
-def test_head_that_only_a_limit_holds_up_blocks_nobody():
+def test_head_refused_for_a_queue_limit_blocks_no_gang():
     snapshot = cluster(
         nodes(2, gpu=1),
         gang("head", 2, age=9, queue="a"),
@@ -51,14 +51,14 @@ def test_head_that_only_a_limit_holds_up_blocks_nobody():
     assert reasons(decision) == {"team/head": "QueueLimit"}
 
 
-def test_head_that_no_end_lets_in_reserves_nothing_and_those_behind_it_start():
+def test_head_without_a_known_start_reserves_nothing_and_blocks_no_gang():
     snapshot = cluster(nodes(2, gpu=1), running(1, None), gang("head", 2, age=9), gang("late", 1))
     decision = schedule(snapshot, ordered(backfill="easy"))
     assert names(decision) == {"late"}
     assert decision.reservations == ()
 
 
-def test_order_of_the_policy_is_strict_whatever_the_weight():
+def test_order_of_the_policy_applies_whatever_the_weight():
     snapshot = cluster(
         nodes(4, gpu=1),
         gang("long", 4, expectedRuntimeSeconds=500),
@@ -80,7 +80,7 @@ def test_long_gang_is_held_back_until_it_leaves_headroom():
     assert names(schedule(idle, ordered("headroom", args=args))) == {"long"}
 
 
-def test_held_back_gang_is_no_head_and_short_ones_pass_it():
+def test_gang_held_back_by_the_policy_is_not_a_head_and_shorter_gangs_start():
     snapshot = cluster(
         nodes(5, gpu=1),
         running(1, None),
@@ -94,7 +94,7 @@ def test_held_back_gang_is_no_head_and_short_ones_pass_it():
     assert decision.reservations == ()
 
 
-def test_gangs_outside_of_the_window_are_told_so():
+def test_gangs_outside_the_window_are_refused_with_that_reason():
     snapshot = cluster(nodes(4, gpu=1), *(gang(f"g{at}", 1, age=9 - at) for at in range(4)))
     decision = schedule(snapshot, ordered(sessionWindow=2))
     assert names(decision) == {"g0", "g1"}
@@ -110,6 +110,6 @@ def test_gang_that_permit_refuses_does_not_block():
     assert reasons(decision) == {"team/head": "PermitRejected"}
 
 
-def test_refused_references_are_told_in_order_mode_too():
+def test_missing_queue_is_reported_in_ordered_selection_too():
     decision = schedule(cluster(nodes(1, gpu=1), gang("lost", 1, queue="nowhere")), ordered())
     assert reasons(decision) == {"team/lost": "QueueNotFound"}

@@ -1,4 +1,4 @@
-"""The pipeline alone, pod by pod: gangs stay whole, limits and levels hold."""
+"""Pod-by-pod selection without the solver: gangs are placed completely, and limits and levels hold."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_pod_goes_to_the_node_of_the_highest_score():
     assert placed(schedule(snapshot, ALONE)) == {"g-0": "large"}
 
 
-def test_gang_that_does_not_fit_whole_leaves_its_room_to_the_next():
+def test_gang_that_does_not_fit_leaves_its_room_to_the_next_gang():
     snapshot = cluster(nodes(2, gpu=1), gang("first", 3, age=50), gang("second", 2))
     decision = schedule(snapshot, ALONE)
     assert set(placed(decision)) == {"second-0", "second-1"}
@@ -47,11 +47,11 @@ def test_gang_that_does_not_fit_whole_leaves_its_room_to_the_next():
     assert "0/2 nodes are available" in decision.refusals[0].message
 
 
-def test_surplus_goes_as_far_as_there_is_room():
+def test_surplus_is_placed_while_nodes_have_room():
     assert len(placed(schedule(cluster(nodes(3, gpu=1), gang("g", 5, 2)), ALONE))) == 3
 
 
-def test_first_pod_leads_into_a_domain_that_is_too_small_and_the_gang_tries_the_others():
+def test_gang_tries_other_domains_if_the_one_of_its_first_pod_is_too_small():
     racks = [
         node("lonely", {"rack": "a"}, gpu=2, cpu=64),
         node("n1", {"rack": "b"}, gpu=2, cpu=8),
@@ -62,7 +62,7 @@ def test_first_pod_leads_into_a_domain_that_is_too_small_and_the_gang_tries_the_
     assert set(placed(decision).values()) == {"n1", "n2"}
 
 
-def test_gang_that_no_domain_takes_is_refused_for_its_level():
+def test_gang_that_fits_in_no_domain_is_refused_for_its_level():
     racks = [node(f"n{at}", {"rack": f"r{at}"}, gpu=2) for at in range(2)]
     wide = gang("wide", 3, topology={"required": "rack"})
     assert reasons(schedule(cluster(racks, wide, topologies=RACKS), ALONE)) == {
@@ -70,14 +70,14 @@ def test_gang_that_no_domain_takes_is_refused_for_its_level():
     }
 
 
-def test_members_join_those_that_run_in_their_domain():
+def test_pending_members_are_placed_in_the_domain_of_running_ones():
     racks = [node(f"n{at}", {"rack": f"r{at}"}, gpu=2, cpu=64 - 60 * (at == 0)) for at in range(2)]
     members = (on(pod("a", group="g", gpu=1), "n0"), pod("b", group="g", gpu=1))
     half = Snapshot(pods=members, pod_groups=(group("g", 2, topology={"required": "rack"}),))
     assert placed(schedule(cluster(racks, half, topologies=RACKS), ALONE)) == {"b": "n0"}
 
 
-def test_each_subgroup_keeps_to_a_domain_of_its_own():
+def test_each_subgroup_is_placed_in_a_domain_of_its_own():
     racks = [node(f"n{at}", {"rack": f"r{at}"}, gpu=2) for at in range(2)]
     members = tuple(pod(f"{sub}{at}", group="g", sub=sub, gpu=1) for sub in "xy" for at in range(2))
     subs = [{"name": sub, "minMember": 2, "topology": {"required": "rack"}} for sub in "xy"]
@@ -97,7 +97,7 @@ def test_limit_of_an_ancestor_refuses_the_gang(limit):
     assert "queue org" in decision.refusals[0].message
 
 
-def test_surplus_stops_at_a_limit_and_what_ran_before_counts():
+def test_surplus_stops_at_the_limit_of_its_queue_including_earlier_gangs():
     snapshot = cluster(
         nodes(8, gpu=1),
         gang("first", 2, age=9, queue="a"),
@@ -107,7 +107,7 @@ def test_surplus_stops_at_a_limit_and_what_ran_before_counts():
     assert len(placed(schedule(snapshot, ALONE))) == 4
 
 
-def test_plugin_that_breaks_over_the_surplus_leaves_the_minimum_in_place():
+def test_fault_of_a_plugin_on_surplus_leaves_the_minimum_placed():
     class Fragile(Recorder):
         name = "Fragile"
 
@@ -123,7 +123,7 @@ def test_plugin_that_breaks_over_the_surplus_leaves_the_minimum_in_place():
     assert not sessions.tables.node_table.requested.any()
 
 
-def test_refusal_at_reserve_ends_the_gang():
+def test_refusal_at_reserve_refuses_the_gang():
     class Full(Recorder):
         name = "Full"
 
@@ -135,15 +135,15 @@ def test_refusal_at_reserve_ends_the_gang():
     assert reasons(decision) == {"team/g": "PermitRejected"}
 
 
-def test_without_any_plugin_pods_land_anywhere_and_gangs_stay_whole():
+def test_without_plugins_pods_are_placed_on_any_node():
     snapshot = cluster(nodes(1, gpu=1), gang("g", 2))
     settings = profile(plugins={"disabled": ["*"]}, **OFF)
     assert len(placed(schedule(snapshot, settings))) == 2
     assert Registry((), (), {}).pipeline(settings).plugins == ()
 
 
-def test_a_profile_that_asks_for_a_share_of_the_nodes_gets_the_best_of_those_looked_at():
-    """The best of all is the last node: whoever looks at 100 of 300 finds it by luck of the seed alone."""
+def test_percentage_of_nodes_to_score_selects_the_best_of_the_sampled_nodes():
+    """The best node is the last one: a search over 100 of 300 nodes includes it only for some seeds."""
     some = [*nodes(299, cpu=8), node("best", cpu=64)]
     snapshot = cluster(some, alone(4, cpu=1))
     share = profile(solver={"enabled": False}, percentageOfNodesToScore=1)
@@ -151,16 +151,16 @@ def test_a_profile_that_asks_for_a_share_of_the_nodes_gets_the_best_of_those_loo
     found = [placed(schedule(snapshot, share, seed=seed)) for seed in range(8)]
     assert found == [placed(schedule(snapshot, share, seed=seed)) for seed in range(8)]
     assert len({tuple(one.items()) for one in found}) > 1
-    # Each search goes on where the last one ended: of three in a row, one passes the best node.
+    # Each search continues where the previous one ended: of three in a row, one includes the best node.
     assert all(1 <= list(one.values()).count("best") <= 2 for one in found)
 
 
-def test_the_solver_looks_at_all_nodes_whatever_the_share():
+def test_the_solver_evaluates_all_nodes_whatever_percentage_of_nodes_to_score():
     snapshot = cluster([*nodes(150, cpu=8), node("best", cpu=64)], alone(1, cpu=1))
     assert placed(schedule(snapshot, profile(percentageOfNodesToScore=1))) == placed(schedule(snapshot))
 
 
-def test_a_share_does_not_lead_past_the_only_node_of_a_domain():
+def test_sampling_does_not_skip_the_only_node_of_a_domain():
     racks = [
         node(f"n{at}", {"rack": "a" if at == 120 else "b"}, cpu=8, gpu=int(at == 120)) for at in range(200)
     ]
@@ -172,7 +172,7 @@ def test_a_share_does_not_lead_past_the_only_node_of_a_domain():
         }
 
 
-def test_a_cluster_without_nodes_refuses_in_the_words_of_kube_scheduler():
+def test_refusal_without_nodes_has_the_message_of_kube_scheduler():
     decision = schedule(cluster((), alone(1, cpu=1)), ALONE)
     assert [(one.reason, one.message) for one in decision.refusals] == [
         ("NoNodes", "no nodes available to schedule pods")
@@ -205,20 +205,20 @@ def test_gang_without_levels_may_go_anywhere():
     assert allowed(found) == [0, 1, 2, 3]
 
 
-def test_nodes_without_the_label_are_out_and_the_first_pod_decides_for_the_others():
+def test_first_pod_fixes_the_domain_and_nodes_without_the_label_are_excluded():
     found = fence(gang("g", 2, topology={"required": "zone"}))
     assert allowed(found) == [0, 1, 2]
     found.restrict_to_node(-1, 1)
     assert allowed(found) == [0, 1]
 
 
-def test_each_domain_gets_a_fence_of_its_own_and_the_first_stays_open():
+def test_alternatives_have_one_fence_for_each_domain_and_leave_the_first_open():
     found = fence(gang("g", 2, topology={"required": "zone"}))
     assert [allowed(one) for one in found.list_alternatives()] == [[0, 1], [2]]
     assert allowed(found) == [0, 1, 2]
 
 
-def test_members_that_run_have_decided_already():
+def test_running_members_fix_the_domain():
     members = (on(pod("a", group="g", cpu=1), "n2"), pod("b", group="g", cpu=1))
     found = fence(Snapshot(pods=members, pod_groups=(group("g", 2, topology={"required": "zone"}),)))
     assert allowed(found) == [2]

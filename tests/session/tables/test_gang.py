@@ -1,4 +1,4 @@
-"""Gangs that are half bound: a leader fell, a binding failed, or a node was lost. They come first."""
+"""Partially bound gangs, after a failed leader, a failed binding or a lost node: they are placed first."""
 
 import gc
 import weakref
@@ -19,28 +19,28 @@ from tests.session.scenario import cluster, gang, nodes, placed, priority_class,
 from tests.session.test_properties import WAYS
 
 
-def half_bound(name: str, pods: int, **more: Any) -> Snapshot:
+def partially_bound(name: str, pods: int, **more: Any) -> Snapshot:
     """A gang of which one pod is bound, to n0."""
     whole = gang(name, pods, **more)
     return replace(whole, pods=(on(whole.pods[0], "n0"), *whole.pods[1:]))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_gang_that_is_half_bound_gets_the_room_before_one_that_is_fresh_and_older(way: str):
-    snapshot = cluster(nodes(3, gpu=1), half_bound("half", 3, age=1), gang("fresh", 2, age=1000))
+def test_partially_bound_gang_is_placed_before_an_older_pending_gang(way: str):
+    snapshot = cluster(nodes(3, gpu=1), partially_bound("half", 3, age=1), gang("fresh", 2, age=1000))
     assert set(placed(schedule(snapshot, WAYS[way]))) == {"half-1", "half-2"}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_gang_that_is_half_bound_gets_the_room_before_one_of_higher_priority(way: str):
+def test_partially_bound_gang_is_placed_before_one_of_higher_priority(way: str):
     high = gang("high", 2, priorityClassName="high")
-    snapshot = cluster(nodes(3, gpu=1), half_bound("half", 3), high)
+    snapshot = cluster(nodes(3, gpu=1), partially_bound("half", 3), high)
     snapshot = replace(snapshot, priority_classes=(priority_class("high", 100),))
     assert set(placed(schedule(snapshot, WAYS[way]))) == {"half-1", "half-2"}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_members_that_are_being_deleted_count_for_no_minimum(way: str):
+def test_terminating_members_do_not_count_towards_the_minimum(way: str):
     whole = gang("bert", 4, minimum=2)
     going = tuple(leaving(on(one, f"n{at}")) for at, one in enumerate(whole.pods[:2]))
     snapshot = cluster(nodes(3, gpu=1), replace(whole, pods=(*going, *whole.pods[2:])))
@@ -56,7 +56,7 @@ def alone():
     return PlacedPodCounts({"pod/team/one": PodGroupState("pod/team/one", None, {POD.key: POD})})
 
 
-def test_a_count_is_moved_until_its_gang_changes():
+def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():
     counts = alone()
     counts.of_pod(POD).change_placed(POD, 1)
     assert counts.of_pod(POD).placed == 1
@@ -64,11 +64,11 @@ def test_a_count_is_moved_until_its_gang_changes():
     assert counts.of_pod(POD).placed == 0
 
 
-def test_what_stands_for_pods_of_several_gangs_has_no_count():
+def test_representative_pod_of_several_gangs_has_no_count():
     assert alone().of_gang(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
 
 
-def test_a_frame_is_gone_as_soon_as_nobody_holds_it():
+def test_session_tables_are_freed_without_the_garbage_collector():
     gc.disable()
     try:
         tables = SessionTables(Snapshot(pods=(POD,)), standard_registry().pipeline(Profile()))

@@ -31,7 +31,7 @@ def names(backlog: PendingGangs) -> list[str]:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
+def test_random_additions_and_removals_lose_and_swap_no_gang(seed: int):
     rng = random.Random(seed)
     backlog = PendingGangs(2)
     there: dict[str, PendingGang] = {}
@@ -54,7 +54,7 @@ def test_holes_are_closed_and_nobody_is_lost_or_swapped(seed: int):
     assert backlog.youngest() == max((one.created for one in there.values()), default=0.0)
 
 
-def test_gang_that_changed_keeps_its_slot_and_gets_new_columns():
+def test_changed_gang_replaces_its_earlier_values():
     backlog = PendingGangs(2)
     first, second = gang("a", 0, 10.0), gang("b", 1, 20.0)
     backlog.put(first)
@@ -64,7 +64,7 @@ def test_gang_that_changed_keeps_its_slot_and_gets_new_columns():
     assert len(backlog) == 2
 
 
-def test_gangs_of_one_second_stand_by_name_whoever_was_heard_of_first():
+def test_gangs_of_equal_creation_time_are_sorted_by_name():
     backlog = PendingGangs(2)
     for at, name in enumerate(["team/b", "pod/team/c", "team/a"]):
         backlog.put(gang(name, at, 10.0))
@@ -82,7 +82,7 @@ def test_dropping_a_gang_twice_changes_nothing():
     assert names(backlog) == []
 
 
-def test_line_of_some_gangs_is_in_the_order_of_all():
+def test_order_of_some_gangs_is_the_order_of_all_gangs():
     backlog = PendingGangs(2)
     made = [gang(name, at, float(at)) for at, name in enumerate("abc")]
     for one in reversed(made):
@@ -93,7 +93,7 @@ def test_line_of_some_gangs_is_in_the_order_of_all():
     assert backlog.order(FcfsOrder(), 0.0, []).members == []
 
 
-def test_room_follows_the_order_of_a_policy_that_wants_it():
+def test_order_has_the_headroom_that_the_policy_requires():
     backlog = PendingGangs(2)
     for at, name in enumerate("ab"):
         backlog.put(gang(name, at, float(at)))
@@ -102,7 +102,7 @@ def test_room_follows_the_order_of_a_policy_that_wants_it():
     assert backlog.order(FcfsOrder(), 0.0).room.tolist() == [0.0, 0.0]
 
 
-def test_gang_that_is_half_bound_comes_before_all_that_are_fresh():
+def test_partially_bound_gang_is_ordered_before_pending_ones():
     backlog = PendingGangs(2)
     backlog.put(gang("first", 1, 10.0))
     half = PodGroupState("half", group("half", 2))

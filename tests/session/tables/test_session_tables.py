@@ -1,4 +1,4 @@
-"""A frame that followed a cluster event by event, against one that was laid out afresh."""
+"""Tables that followed a cluster event by event equal tables that are built from its snapshot."""
 
 import math
 import random
@@ -116,7 +116,7 @@ class History:
 @pytest.mark.properties
 @pytest.mark.parametrize("way", WAYS)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_frame_that_followed_a_cluster_decides_as_a_fresh_one(way: str, seed: int):
+def test_tables_that_followed_events_decide_as_tables_of_a_snapshot(way: str, seed: int):
     history = History(seed, WAYS[way])
     for _ in range(12):
         history.step()
@@ -129,7 +129,7 @@ def test_frame_that_followed_a_cluster_decides_as_a_fresh_one(way: str, seed: in
 @pytest.mark.properties
 @pytest.mark.parametrize("way", WAYS)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_gangs_that_are_not_among_those_that_take_part_rest_as_a_snapshot_says(way: str, seed: int):
+def test_gangs_that_take_no_part_are_treated_as_resting_gangs_of_a_snapshot(way: str, seed: int):
     history = History(seed, WAYS[way])
     for _ in range(12):
         history.step()
@@ -146,7 +146,7 @@ def frame_of(snapshot: Snapshot) -> SessionTables:
     return tables
 
 
-def test_classes_are_shared_by_gangs_whose_pods_look_alike():
+def test_gangs_with_equal_pods_share_a_pod_class():
     tables = frame_of(cluster(nodes(1, gpu=8), gang("one", 2), gang("two", 3)))
     classes = {
         id(part.pod_class) for members in tables.gangs.values() for part in tables.pending_gang(members).parts
@@ -154,7 +154,7 @@ def test_classes_are_shared_by_gangs_whose_pods_look_alike():
     assert len(classes) == 1
 
 
-def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_look_at_it():
+def test_classes_that_differ_only_in_priority_share_cached_results():
     pods = Snapshot(pods=(pod("low", cpu=1), pod("high", cpu=1), pod("other", cpu=2)))
     tables = frame_of(cluster(nodes(1), pods))
     low, high = (tables.classes.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
@@ -164,7 +164,7 @@ def test_classes_that_differ_in_priority_alone_are_one_to_plugins_that_do_not_lo
     assert tables.result_cache.of_class(high) is tables.result_cache.of_class(low)
 
 
-def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
+def test_classes_of_each_priority_are_separate_if_a_plugin_reads_the_priority():
     pipeline = standard_registry().pipeline(profile())
     pipeline.reads_priority = True
     one = pod("one", cpu=1)
@@ -178,7 +178,7 @@ def test_a_plugin_that_does_not_say_so_is_asked_for_each_priority():
 @pytest.mark.parametrize("way", WAYS)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=5116)  # gangs later in an ordered session were scored as if the earlier ones were not there
-def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: str, seed: int):
+def test_sharing_results_between_priorities_does_not_change_decisions(way: str, seed: int):
     snapshot, settings = random_cluster(seed), WAYS[way]
     each = standard_registry().pipeline(settings)
     each.reads_priority = True
@@ -186,7 +186,7 @@ def test_asking_once_for_all_priorities_decides_what_asking_for_each_does(way: s
     assert to_json(Session(snapshot, settings).decide(NOW, 0)) == to_json(asked)
 
 
-def test_pods_that_an_extender_looks_at_are_told_apart_by_labels_and_annotations():
+def test_pods_sent_to_an_extender_differ_by_labels_and_annotations():
     extenders, _ = chain({}, filterVerb="filter")
     pipeline = Pipeline(standard_registry().pipeline(profile()).plugins, extenders=extenders)
     plain, labelled, noted = pod("a", cpu=1), pod("b", labels={"team": "x"}, cpu=1), pod("c", cpu=1)
@@ -196,7 +196,7 @@ def test_pods_that_an_extender_looks_at_are_told_apart_by_labels_and_annotations
     assert len({id(tables.classes.class_of(one, 0)) for one in pods}) == 3
 
 
-def test_label_that_a_selector_reads_tells_pods_apart_from_then_on():
+def test_pods_are_distinguished_by_a_label_once_a_selector_reads_it():
     plain = [pod(f"p{at}", labels={"app": name}, cpu=1) for at, name in enumerate("ab")]
     tables = frame_of(cluster(nodes(1), Snapshot(pods=tuple(plain))))
     before = {id(tables.classes.class_of(one, 0)) for one in plain}
@@ -212,7 +212,7 @@ def apart(label: str) -> dict[str, Any]:
     return {"affinity": msgspec.convert(rule, Affinity)}
 
 
-def test_waiting_gangs_are_in_the_backlog_and_bound_ones_among_those_that_run():
+def test_pending_gangs_become_running_gangs_when_their_pods_are_bound():
     snapshot = cluster(nodes(2, gpu=1), gang("bert", 2), alone(1, gpu=1))
     tables = frame_of(snapshot)
     assert (len(tables.pending_gangs), set(tables.running)) == (2, set())
@@ -246,7 +246,7 @@ def test_running_gang_without_an_estimate_never_ends():
     assert tables.running_gang(tables.running["pod/team/r"]).end == math.inf
 
 
-def test_pod_bound_to_a_node_that_nobody_knows_counts_for_its_gang_and_for_no_node():
+def test_pod_bound_to_an_unknown_node_counts_for_its_gang_and_for_no_node():
     snapshot = cluster(nodes(1, gpu=1), Snapshot(pods=(on(pod("r", gpu=1), "elsewhere"),)))
     tables = frame_of(snapshot)
     assert not tables.node_table.requested.any()
@@ -260,7 +260,7 @@ def test_share_is_the_largest_over_cpu_memory_and_gpus_of_all_nodes():
     assert tables.pending_gang(gang_of_one).share == 0.25
 
 
-def test_needs_are_what_the_smallest_pods_up_to_the_minimum_ask_for():
+def test_needs_are_the_requests_of_the_smallest_pods_up_to_the_minimum():
     members = tuple(pod(f"p{at}", group="mixed", cpu=cpu) for at, cpu in enumerate([4, 1, 2]))
     snapshot = cluster(nodes(1), Snapshot(pods=members, pod_groups=(group("mixed", 2),)))
     tables = frame_of(snapshot)
@@ -268,7 +268,7 @@ def test_needs_are_what_the_smallest_pods_up_to_the_minimum_ask_for():
     assert needs[tables.node_table.column["cpu"]] == 3000
 
 
-def test_gang_lacks_what_its_subgroups_lack_though_it_has_enough_members():
+def test_gang_needs_the_pods_that_its_subgroups_lack():
     members = (on(pod("a", group="g", sub="x", cpu=1), "n0"), pod("b", group="g", sub="y", cpu=1))
     subs = [{"name": "x", "minMember": 0}, {"name": "y", "minMember": 1}]
     snapshot = cluster(nodes(1), Snapshot(pods=members, pod_groups=(group("g", 1, subGroups=subs),)))

@@ -20,7 +20,7 @@ def levels(*parts):
     return inside(cluster(NODES, *parts, topologies=BOTH)).context.levels
 
 
-def test_domains_are_numbered_as_they_are_first_seen_and_a_missing_label_is_none():
+def test_domains_are_numbered_by_first_occurrence_and_a_missing_label_has_none():
     found = levels()
     assert found.names == [("default", "zone"), ("default", "rack"), ("other", "zone")]
     assert found.domains.tolist() == [[0, 1, 0], [0, 1, -1], [0, 1, 0]]
@@ -54,12 +54,12 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
         ({"name": "none", "preferred": "rack"}, "no Topology is named 'none'; there are: default, other"),
     ],
 )
-def test_unknown_names_are_complained_about_with_those_that_exist(topology_of_gang, complaint):
+def test_unknown_names_are_refused_with_the_existing_ones(topology_of_gang, complaint):
     with pytest.raises(UnknownLevel, match=complaint):
         levels(gang("g", 1)).choose(group("g", 1, topology=topology_of_gang))
 
 
-def test_a_level_goes_by_its_node_label_as_well():
+def test_a_level_may_be_named_by_its_node_label():
     named = TopologyLevel(name="row", node_label="rack")
     above = TopologyLevel(name="rack", node_label="zone")
     one = Topology(metadata={"name": "default"}, spec=TopologySpec(levels=(above, named)))

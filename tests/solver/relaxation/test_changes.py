@@ -49,7 +49,7 @@ def problem() -> Problem:
     return replace(plain, rows=rows)
 
 
-def test_new_nodes_are_empty_and_bear_the_labels_of_their_domain(problem: Problem):
+def test_new_nodes_are_empty_and_have_the_labels_of_their_domain(problem: Problem):
     more = apply_change(problem, NodeChange(2, like=2, level=1, domain=0, extra=(5,)))
     assert more.nodes.free[3:].tolist() == [[13], [13]]
     assert more.nodes.capacity[3:].tolist() == [[13], [13]]
@@ -105,12 +105,12 @@ def test_a_quota_that_is_overdrawn_counts_from_nothing(problem: Problem):
     assert more.quotas.gangs[0] == UNLIMITED + 2
 
 
-def test_rules_loosen_in_their_own_direction(problem: Problem):
+def test_rows_are_loosened_in_their_own_direction(problem: Problem):
     assert apply_change(problem, RowChange(0, 2)).rows[0].right.tolist() == [9, 10, 11]
     assert apply_change(problem, RowChange(1, 2)).rows[1].right.tolist() == [-2]
 
 
-def test_changes_come_together(problem: Problem):
+def test_a_combined_change_applies_all_its_parts(problem: Problem):
     both = apply_change(problem, CombinedChange((PodChange(0, 3), NodeChange(1, like=0))))
     assert both.classes.count.tolist() == [5]
     assert len(both.nodes.free) == 4
@@ -133,7 +133,7 @@ def test_changes_come_together(problem: Problem):
         (CombinedChange((LevelChange(0, 1), NodeChange(1, like=0))), None),
     ],
 )
-def test_half_of_a_change(whole: Relaxation, less: Relaxation | None):
+def test_a_change_can_be_halved(whole: Relaxation, less: Relaxation | None):
     assert halve(whole) == less
 
 
@@ -161,18 +161,18 @@ def test_the_smallest_size_is_found_from_any_start(start: int, needed: int):
     assert len(asked) == len(set(asked)) <= 14
 
 
-def test_what_never_admits_is_given_up_at_its_limit():
+def test_a_change_that_never_admits_the_gang_is_abandoned_at_its_limit():
     assert find(lambda change: False, 1) is None
 
 
-def test_questions_run_out():
+def test_the_search_ends_after_the_maximum_number_of_trials():
     probe = AdmissionProbe(lambda change: True, 1)
     assert probe(nodes(1))
     assert probe(nodes(1))
     assert not probe(nodes(2))
 
 
-def test_where_larger_does_not_admit_more_half_of_the_answer_still_does_not():
+def test_half_of_the_found_size_is_never_sufficient():
     good = {nodes(1), nodes(3), nodes(12)}
     found = find(lambda change: change in good, 12)
     assert found in good
@@ -189,7 +189,7 @@ def test_parts_that_are_not_needed_are_left_out():
     assert found == CombinedChange((LevelChange(0, 1), NodeChange(2, like=0)))
 
 
-def test_the_gentlest_kinds_of_change_come_first():
+def test_the_smallest_kinds_of_change_are_tried_first():
     levels = [[0, 0], [0, 1]]
     problem = problem_of([[1], [1]], [{"pods": 2, "need": 3, "demand": [1], "required": 1}], levels=levels)
     kinds = [family.cause for family in propose_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))]

@@ -66,7 +66,7 @@ def test_the_relaxation_admits_the_gang_and_half_of_it_does_not(problem: Problem
 
 @pytest.mark.properties
 @given(problems(extras=False))
-def test_the_quick_relaxation_makes_room_beside_what_is_placed(problem: Problem):
+def test_the_quick_relaxation_makes_room_in_addition_to_the_placed_gangs(problem: Problem):
     solution = solve(problem)
     held = np.zeros(len(problem.gangs.need), np.int64)
     np.add.at(held, problem.classes.gang[solution.classes], solution.counts)
@@ -98,7 +98,7 @@ def test_two_more_nodes_are_named_when_two_pods_find_no_room():
     assert not found.outbid
 
 
-def test_enough_in_sum_but_in_pieces_too_small_is_called_fragmented():
+def test_enough_free_capacity_in_too_small_pieces_is_reported_as_fragmented():
     problem = problem_of([[4], [4], [4]], [{"pods": 2, "demand": [6]}])
     found = evidence(problem, 0)
     assert found.cause == RefusalCause.FRAGMENTED
@@ -187,7 +187,7 @@ def test_too_few_pods_ask_for_pods():
     assert (found.cause, found.relaxation) == (RefusalCause.TOO_FEW_PODS, PodChange(0, 3))
 
 
-def test_a_gang_that_was_refused_beforehand_gets_no_advice():
+def test_a_gang_refused_at_admission_has_no_relaxation():
     found = evidence(problem_of([[8]], [{"pods": 1, "demand": [1], "allowed": False}]), 0)
     assert (found.cause, found.relaxation) == (RefusalCause.NOT_ALLOWED, None)
 
@@ -199,7 +199,7 @@ def test_a_gang_that_other_gangs_displaced_is_reported_as_outbid():
     assert found.relaxation == NodeChange(1, like=0)
 
 
-def test_when_others_would_take_what_is_added_more_is_asked_for():
+def test_a_relaxation_is_larger_if_other_gangs_would_use_the_added_nodes():
     gangs = [{"pods": 1, "demand": [8], "weight": weight} for weight in (9.0, 8.0, 7.0)]
     problem = problem_of([[8]], gangs)
     solution = solve(problem)
@@ -207,7 +207,7 @@ def test_when_others_would_take_what_is_added_more_is_asked_for():
     assert explain(problem, solution, 2, resolve=solve).relaxation == NodeChange(2, like=0)
 
 
-def test_a_rule_that_bars_a_gang_wherever_others_are_is_loosened_with_the_nodes():
+def test_a_row_that_excludes_a_gang_is_loosened_together_with_new_nodes():
     ones = np.ones(1, np.int64)
     row = Row(ALL_NODES, np.zeros(1, np.int32), ones, np.array([1]))
     found = evidence(problem_of([[2]], [{"pods": 3, "demand": [2]}], rows=(row,)), 0)

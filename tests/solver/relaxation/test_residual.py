@@ -54,7 +54,7 @@ def session() -> Problem:
     )
 
 
-def test_what_is_placed_is_gone_from_nodes_quotas_and_rows():
+def test_placed_pods_are_subtracted_from_nodes_quotas_and_rows():
     problem = session()
     solution = solve_exact(problem, BUDGET, seed=0)
     left = subtract_placements(problem, solution)
@@ -84,7 +84,7 @@ def test_one_gangs_problem_has_its_classes_quotas_and_rows_only():
     assert GangProblems(session()).isolate(2).rows.tolist() == []
 
 
-def test_changes_get_their_old_numbers_back():
+def test_changes_are_returned_with_their_original_numbers():
     problem = replace(
         session(),
         subgroups=replace(
@@ -129,7 +129,7 @@ def test_changes_get_their_old_numbers_back():
     assert other.in_whole_problem(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
 
 
-def test_every_domain_is_filled_by_itself():
+def test_every_domain_is_filled_separately():
     levels = [[0, 0, 1, -1]]
     problem = problem_of([[8], [3], [20], [99]], [{"pods": 9, "demand": [2], "required": 0}], levels=levels)
     found = ResidualProblem(problem).fit_counts
@@ -180,7 +180,7 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
 
 @pytest.mark.properties
 @given(problems(extras=False))
-def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem: Problem):
+def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(problem: Problem):
     for gang in range(len(problem.gangs.need)):
         single = GangProblems(problem).isolate(gang).problem
         if len(single.classes.count) == 1:
@@ -193,7 +193,7 @@ def test_new_nodes_are_asked_by_themselves_as_they_are_beside_the_others(problem
 
 @pytest.mark.properties
 @given(problems(extras=False))
-def test_what_is_counted_to_fit_fits_and_what_is_not_hopeful_does_not(problem: Problem):
+def test_counted_fits_are_feasible_and_hopeless_gangs_are_not(problem: Problem):
     for gang in range(len(problem.gangs.need)):
         single = GangProblems(problem).isolate(gang).problem
         if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
@@ -209,7 +209,7 @@ def test_what_is_counted_to_fit_fits_and_what_is_not_hopeful_does_not(problem: P
 
 @pytest.mark.properties
 @given(problems())
-def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
+def test_the_quick_answer_equals_the_exact_one_on_small_problems(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
         assert ResidualProblem(single).fits() == bool(
@@ -219,7 +219,7 @@ def test_the_quick_answer_is_the_exact_one_on_small_problems(problem: Problem):
 
 @pytest.mark.properties
 @given(problems())
-def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
+def test_changed_quotas_give_the_answer_of_the_changed_problem(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
         for quota in ResidualProblem(single).quota_gaps:
@@ -233,7 +233,7 @@ def test_quotas_that_change_are_asked_as_a_changed_problem_is(problem: Problem):
 
 @pytest.mark.properties
 @given(problems())
-def test_nodes_and_quotas_that_are_added_are_asked_as_a_changed_problem_is(problem: Problem):
+def test_added_nodes_and_quotas_give_the_answer_of_the_changed_problem(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
         for change in (
@@ -258,7 +258,7 @@ def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Pro
         assert ResidualProblem(now).fitted_before(ResidualProblem(before)) == ResidualProblem(before).fits()
 
 
-def test_large_problems_with_rules_are_asked_of_the_packing():
+def test_large_problems_with_rows_are_answered_by_the_packing():
     row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
     gang = {"pods": 150, "demand": [1]}
     problem = problem_of([[1]] * 200, [gang], rows=(row,))
@@ -266,7 +266,7 @@ def test_large_problems_with_rules_are_asked_of_the_packing():
     assert not ResidualProblem(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,))).fits()
 
 
-def test_what_is_short_is_named_in_its_own_measure():
+def test_missing_amounts_are_in_the_unit_of_their_resource():
     member, limits = np.ones((1, 1), np.bool_), np.array([UNLIMITED])
     quota: dict[str, Any] = {
         "quota_covers": member,

@@ -1,4 +1,4 @@
-"""Who has to leave: the least costly set, nobody for nothing, and nobody at all where that would not help."""
+"""The choice of victims: the cheapest set, without unneeded victims, and none if no eviction would help."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ GREEDY = VictimBudget(exact=False)
 
 @pytest.mark.properties
 @given(victim_problems())
-def test_an_answer_is_sound_and_costs_no_more_than_the_best_greedys(problem):
+def test_an_answer_is_valid_and_costs_no_more_than_the_best_greedy(problem):
     answer = choose_victims(problem, BUDGET)
     greedy = choose_victims(problem, GREEDY)
     if answer is None:
@@ -47,7 +47,7 @@ def test_an_answer_is_sound_and_costs_no_more_than_the_best_greedys(problem):
 
 @pytest.mark.properties
 @given(victim_problems(plain=True))
-def test_where_counting_decides_the_answer_is_the_cheapest_of_all_sets(problem):
+def test_the_answer_is_the_cheapest_of_all_sets_for_plain_problems(problem):
     answer = choose_victims(problem, BUDGET)
     best = cheapest(problem)
     assert (None if answer is None else answer.cost) == best
@@ -86,7 +86,7 @@ def test_a_gang_that_fits_already_evicts_no_unit():
     assert (answer.units.tolist(), answer.stage) == ([], "room")
 
 
-def test_forty_eight_gpus_asked_for_do_not_drive_out_three_hundred_and_seventy_six():
+def test_a_gang_of_48_gpus_evicts_48_of_376_gpus():
     """47 full nodes, each held by a gang of its own; six of them are enough.
 
     Source: the regression that design's issue on queues names; a peer evicted 376 GPUs for a request of 48.
@@ -98,7 +98,7 @@ def test_forty_eight_gpus_asked_for_do_not_drive_out_three_hundred_and_seventy_s
     assert answer.cost == 60
 
 
-def test_one_scattered_gang_is_cheaper_than_many_small_ones_that_cost_little_each():
+def test_one_spread_gang_is_chosen_if_it_costs_less_than_several_small_ones():
     small = [(3, {n: [8]}) for n in range(4)]
     problem = victims_of([[0]] * 8, {"pods": 4, "demand": [8]}, [*small, (10, {n: [8] for n in range(4, 8)})])
     answer = choose_victims(problem, BUDGET)
@@ -106,7 +106,7 @@ def test_one_scattered_gang_is_cheaper_than_many_small_ones_that_cost_little_eac
     assert answer.units.tolist() == [4]
 
 
-def test_nodes_that_two_gangs_share_need_both_to_leave():
+def test_nodes_shared_by_two_gangs_are_cleared_of_both():
     """Each greedy takes the pair that is cheapest now; the pairs of one expensive gang are cheaper together."""
     shared = (9, {0: [4], 1: [4], 2: [4]})
     partners = [(1, {n: [4]}) for n in range(3)]
@@ -117,7 +117,7 @@ def test_nodes_that_two_gangs_share_need_both_to_leave():
     assert answer.units.tolist() == [0, 1, 2, 3]
 
 
-def test_a_gang_that_must_lie_in_one_rack_clears_the_cheapest_rack_and_nothing_else():
+def test_a_gang_with_a_required_rack_clears_only_the_cheapest_rack():
     units = [(cost, {n: [8]}) for n, cost in enumerate([1, 9, 4, 4, 1, 9])]
     problem = victims_of(
         [[0]] * 6, {"pods": 2, "demand": [8], "required": 0}, units, levels=[[0, 0, 1, 1, 2, 2]]
@@ -128,7 +128,7 @@ def test_a_gang_that_must_lie_in_one_rack_clears_the_cheapest_rack_and_nothing_e
     assert sorted(answer.nodes.tolist()) == [2, 3]
 
 
-def test_the_minimum_of_an_elastic_gang_leaves_only_after_its_surplus():
+def test_the_minimum_of_an_elastic_gang_is_evicted_only_after_its_surplus():
     surplus, minimum = (1, {0: [8]}), (5, {1: [8], 2: [8]})
     bonds = {"bond_unit": np.array([1], np.int32), "bond_with": np.array([0], np.int32)}
     one = victims_of([[0]] * 3, {"pods": 1, "demand": [8]}, [surplus, minimum], **bonds)
@@ -137,7 +137,7 @@ def test_the_minimum_of_an_elastic_gang_leaves_only_after_its_surplus():
     assert [answer.units.tolist() for answer in map(_chosen, (one, two, three))] == [[0], [0, 1], [0, 1]]
 
 
-def test_a_budget_allows_so_many_and_no_more():
+def test_a_disruption_budget_is_never_exceeded():
     units = [(1, {0: [8]}), (1, {1: [8]}), (50, {2: [8]})]
     budget = {
         "limit": np.array([1]),
@@ -151,7 +151,7 @@ def test_a_budget_allows_so_many_and_no_more():
     assert choose_victims(three, BUDGET) is None
 
 
-def test_a_queue_at_its_limit_makes_room_for_its_own_however_empty_the_nodes_are():
+def test_a_queue_at_its_limit_evicts_its_own_gangs_although_nodes_are_free():
     problem = victims_of(
         [[8], [8]], {"pods": 1, "demand": [8]}, [(2, {0: [4]}), (1, {1: [4]}), (1, {1: [4]})]
     )
@@ -174,7 +174,7 @@ def test_a_queue_at_its_limit_makes_room_for_its_own_however_empty_the_nodes_are
     assert _chosen(problem).units.tolist() == [2]
 
 
-def test_a_set_that_was_found_wanting_does_not_come_again():
+def test_a_cut_set_of_victims_is_not_chosen_again():
     problem = victims_of([[0]] * 2, {"pods": 1, "demand": [8]}, [(1, {0: [8]}), (2, {1: [8]})])
     assert _chosen(problem).units.tolist() == [0]
     assert _chosen(replace(problem, cuts=(np.array([0], np.int32),))).units.tolist() == [1]
@@ -189,7 +189,7 @@ def _chosen(problem: VictimProblem):
 
 @pytest.mark.properties
 @given(victim_problems())
-def test_what_a_greedy_lets_leave_makes_room_and_keeps_bonds_and_limits(problem):
+def test_victims_of_a_greedy_make_room_and_respect_bonds_and_limits(problem):
     for terms in split_by_domain(problem):
         for one in GREEDIES:
             ground = one(terms)
@@ -202,13 +202,13 @@ def test_what_a_greedy_lets_leave_makes_room_and_keeps_bonds_and_limits(problem)
 
 @pytest.mark.properties
 @given(victim_problems(plain=True))
-def test_no_set_costs_less_than_the_least_cost(problem):
+def test_the_lower_bound_is_at_most_the_cost_of_the_cheapest_set(problem):
     best = cheapest(problem)
     for terms in split_by_domain(problem):
         assert best is None or bound_cost(terms) <= best + 1e-9
 
 
-def test_a_gang_gives_an_equal_part_of_its_cost_to_every_node_that_it_holds_back():
+def test_the_cost_of_a_gang_is_divided_equally_among_the_nodes_that_it_blocks():
     problem = victims_of(
         [[0]] * 3, {"pods": 2, "demand": [8]}, [(9, {0: [4], 1: [8], 2: [8]}), (1, {0: [4]})]
     )
@@ -219,7 +219,7 @@ def test_a_gang_gives_an_equal_part_of_its_cost_to_every_node_that_it_holds_back
 
 @pytest.mark.properties
 @given(victim_problems(plain=True))
-def test_the_model_by_itself_finds_the_cheapest_set(problem):
+def test_the_model_without_a_hint_finds_the_cheapest_set(problem):
     best = cheapest(problem)
     for terms in split_by_domain(problem):
         answer = VictimModel(terms).solve(None, int(problem.cost.sum()) + 1, CpSatBudget(4.0, 30.0, 0), 0.0)
@@ -237,7 +237,7 @@ def test_a_set_cheaper_than_the_cheapest_is_infeasible_and_a_cut_requires_anothe
     assert -answer.objective == 2
 
 
-def test_the_model_frees_in_a_queue_what_its_limit_lacks_and_no_more():
+def test_the_model_frees_only_the_amount_that_the_limit_of_a_queue_lacks():
     problem = victims_of([[8], [8]], {"pods": 1, "demand": [8]}, [(1, {0: [4]}), (2, {0: [4]})])
     quotas = replace(
         problem.pending.quotas,
@@ -259,7 +259,7 @@ def test_the_model_frees_in_a_queue_what_its_limit_lacks_and_no_more():
 
 @pytest.mark.properties
 @given(victim_problems(plain=True))
-def test_counting_says_that_there_is_room_exactly_when_a_placement_is_found(problem):
+def test_counting_finds_room_exactly_when_a_placement_exists(problem):
     terms = VictimTerms.of(problem)
     for chosen in allowed_sets(problem):
         ground = VictimState(terms)
@@ -269,7 +269,7 @@ def test_counting_says_that_there_is_room_exactly_when_a_placement_is_found(prob
 
 @pytest.mark.properties
 @given(victim_problems())
-def test_units_that_come_back_leave_everything_as_it_was(problem):
+def test_restored_units_leave_the_original_state(problem):
     for terms in split_by_domain(problem):
         ground = VictimState(terms)
         before = ground.fit.copy()
@@ -282,7 +282,7 @@ def test_units_that_come_back_leave_everything_as_it_was(problem):
         assert np.array_equal(ground.fit, before)
 
 
-def test_a_limit_that_forbids_one_of_them_keeps_all_of_them():
+def test_a_limit_that_forbids_one_unit_of_a_set_keeps_the_whole_set():
     problem = victims_of(
         [[0]] * 2,
         {"pods": 1, "demand": [8]},

@@ -34,7 +34,7 @@ def sound() -> tuple[VictimProblem, VictimSet]:
     return problem, answer
 
 
-def test_a_sound_answer_has_no_fault():
+def test_a_valid_answer_has_no_fault():
     assert verify_victims(*sound()) == ()
 
 
@@ -70,7 +70,7 @@ def test_a_planted_fault_is_named(fields, said):
     assert any(said in fault for fault in verify_victims(problem, changed(answer, **fields)))
 
 
-def test_a_node_that_the_mask_refuses_is_named():
+def test_a_node_outside_the_mask_is_a_named_fault():
     problem, answer = sound()
     mask = problem.pending.kinds.mask.copy()
     mask[0, 0] = False
@@ -80,13 +80,13 @@ def test_a_node_that_the_mask_refuses_is_named():
     assert any("its mask refuses" in fault for fault in verify_victims(other, answer))
 
 
-def test_a_cut_that_is_not_kept_is_named():
+def test_a_violated_cut_is_a_named_fault():
     problem, answer = sound()
     other = replace(problem, cuts=(answer.units,))
     assert any("cut 0" in fault for fault in verify_victims(other, answer))
 
 
-def test_a_quota_that_is_not_kept_is_named():
+def test_a_violated_quota_is_a_named_fault():
     problem, answer = sound()
     wanted = replace(
         problem.pending, quotas=replace(problem.pending.quotas, covers=np.ones((1, 1), np.bool_))

@@ -1,4 +1,4 @@
-"""DriverVersion: pods that ask for a GPU go to nodes whose driver is new enough, the newest first.
+"""DriverVersion: pods that request a GPU are placed on nodes with a sufficiently new driver, the newest first.
 
 A plugin that thinks in arrays: it is asked about all nodes at once, and about equal pods once.
 """
@@ -21,7 +21,7 @@ TOO_OLD: Final = "node(s) had a driver older than {minimum}"
 
 
 class DriverVersionArgs(BaseModel):
-    """What `pluginConfig[].args` may say. Forbid the rest: a typing error is then told with its field."""
+    """The fields of `pluginConfig[].args`. Other fields are forbidden, so that a misspelt field is reported by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +50,7 @@ class DriverVersion:
         return PreFilterAnswer(SUCCESS if self._concerns(pod.pod) else SKIP)
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        """Refuse nodes for good: evicting pods makes no driver newer."""
+        """Refuse nodes as unresolvable: evicting pods makes no driver newer."""
         too_old = self._versions(nodes) < self.args.minimum
         return Verdict.refuse(too_old, TOO_OLD.format(minimum=self.args.minimum), unresolvable=True)
 
