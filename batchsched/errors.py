@@ -36,7 +36,7 @@ class InvalidInput(BatchschedError):
 
 
 class InvalidQuantity(InvalidInput):
-    """A text that is not a Kubernetes quantity, or a quantity out of range."""
+    """A text that is not a Kubernetes quantity, or a quantity that is out of range."""
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(f"{text!r} is not a usable quantity: {problem}")
@@ -84,7 +84,7 @@ class IllegalMove(BatchschedError):
 
 
 class RecordTampered(BatchschedError):
-    """A session file with content that does not match the digest in the file."""
+    """The content of a session file does not match the digest in the file."""
 
 
 class SolverFault(BatchschedError):
@@ -110,7 +110,7 @@ class ApiError(BatchschedError):
 
 
 class Unreachable(BatchschedError):
-    """A request without a complete answer: no connection, an expired deadline, or a connection that broke.
+    """A request got no complete answer: no connection, an expired deadline, or a connection that broke.
 
     The server may have executed the request.
     """

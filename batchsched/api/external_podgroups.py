@@ -48,7 +48,7 @@ class ForeignPodGroup(ClusterObject, frozen=True, gc=False):
 
 
 class CoschedulingSpec(Value, frozen=True, gc=False):
-    """The spec of `scheduling.x-k8s.io/v1alpha1`."""
+    """The spec of a PodGroup of `scheduling.x-k8s.io/v1alpha1`."""
 
     min_member: int = 1
     min_resources: Amounts | None = None
@@ -78,13 +78,13 @@ class GangPolicy(Value, frozen=True, gc=False):
 
 
 class SchedulingPolicy(Value, frozen=True, gc=False):
-    """`basic`, which means no gang, or `gang`."""
+    """The scheduling policy of a PodGroup: `gang`, or `basic`, which means that its pods are no gang."""
 
     gang: GangPolicy | None = None
 
 
 class TopologyKey(Value, frozen=True, gc=False):
-    """All pods on nodes with the same value of this label."""
+    """A constraint that all pods run on nodes with the same value of a label."""
 
     key: str = ""
 
@@ -96,7 +96,7 @@ class UpstreamConstraints(Value, frozen=True, gc=False):
 
 
 class UpstreamSpec(Value, frozen=True, gc=False):
-    """The spec of `scheduling.k8s.io`: v1alpha2 (1.36) and v1beta1 (1.37)."""
+    """The spec of a PodGroup of `scheduling.k8s.io`: v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37)."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: UpstreamConstraints | None = None
@@ -136,11 +136,11 @@ class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
 
 class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
-    """The beta version, in which the condition has another name."""
+    """The PodGroup of Kubernetes in v1beta1, in which the condition has another name."""
 
 
 class VolcanoSpec(Value, frozen=True, gc=False):
-    """The spec of `scheduling.volcano.sh/v1beta1`."""
+    """The spec of a PodGroup of `scheduling.volcano.sh/v1beta1`."""
 
     min_member: int = 1
     min_task_member: dict[str, int] | None = None
@@ -168,7 +168,7 @@ class VolcanoPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
 
 class KaiTopology(Value, frozen=True, gc=False):
-    """The name of a topology, and node labels as levels."""
+    """The topology constraint of a gang: the name of a topology, and the node labels of its levels."""
 
     topology: str = ""
     required_topology_level: str = ""
@@ -176,7 +176,7 @@ class KaiTopology(Value, frozen=True, gc=False):
 
 
 class KaiSubGroup(Value, frozen=True, gc=False):
-    """A part of a gang, which may contain further parts."""
+    """A subgroup of a gang. It may contain other subgroups."""
 
     name: str = ""
     min_member: int = 1
@@ -185,7 +185,7 @@ class KaiSubGroup(Value, frozen=True, gc=False):
 
 
 class KaiSpec(Value, frozen=True, gc=False):
-    """The spec of `scheduling.run.ai/v2alpha2`."""
+    """The spec of a PodGroup of `scheduling.run.ai/v2alpha2`."""
 
     min_member: int = 1
     queue: str = ""
@@ -202,7 +202,7 @@ class KaiPodGroup(ForeignPodGroup, frozen=True, gc=False):
 
     @override
     def batchsched_fields(self) -> Spec:
-        """Return the fields of the batchsched spec, with subgroups without children, because pods join these."""
+        """Return the fields of the batchsched spec. Only subgroups without children are kept: only these have pods."""
         spec = self.spec
         parents = {sub_group.parent for sub_group in spec.sub_groups or ()}
         parts = [
@@ -258,7 +258,7 @@ _VERSIONS: Final = {kind.type: kind.api_version for kind in FOREIGN}
 
 
 def converted_pod_group(external: ForeignPodGroup) -> PodGroup:
-    """Convert an external PodGroup. The result has no uid, because it does not exist in the API.
+    """Return an external PodGroup as a batchsched PodGroup. It has no uid, because it does not exist in the API.
 
     Raises:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
@@ -283,12 +283,12 @@ def converted_pod_group(external: ForeignPodGroup) -> PodGroup:
 
 
 def is_foreign(group: PodGroup) -> bool:
-    """Return whether a PodGroup was converted from an external one: it has no status that could be written."""
+    """Return True if a PodGroup was converted from an external one, so that it does not exist in the API."""
     return SOURCE in group.metadata.annotations
 
 
 def source_of(group: PodGroup) -> tuple[str, str]:
-    """Return API version and uid of the external PodGroup, "" for a batchsched PodGroup."""
+    """Return the API version and uid of the PodGroup that `group` was converted from, "" if it was not converted."""
     marks = group.metadata.annotations
     return marks.get(SOURCE, ""), marks.get(SOURCE_UID, "")
 

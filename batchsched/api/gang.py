@@ -25,12 +25,12 @@ def identity_of(pod: Pod) -> str:
 
 
 def is_single_pod(identity: str) -> bool:
-    """Return whether the identity is that of a pod without a PodGroup."""
+    """Return True if the identity is of a pod without a PodGroup."""
     return identity.startswith(SINGLE_POD_PREFIX)
 
 
 def key_of(identity: str) -> str:
-    """Return the `namespace/name` of the PodGroup or of the single pod."""
+    """Return the `namespace/name` of the PodGroup or of the single pod with this identity."""
     return identity.removeprefix(SINGLE_POD_PREFIX)
 
 

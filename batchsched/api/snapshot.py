@@ -112,7 +112,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
-    """A kind of object.
+    """A kind of Kubernetes object that a snapshot contains.
 
     Args:
       name: `kind` in manifests.

@@ -186,7 +186,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
 
 
 def recipe(gangs: int) -> "GeneratorSettings":
-    """Return the generator's parameters: 64 nodes with 8 GPUs each, and the given number of gangs."""
+    """Return the settings of the workload generator: 64 nodes with 8 GPUs each, and the given number of gangs."""
     from batchsched.simulator.generator import GeneratorSettings
 
     return GeneratorSettings(

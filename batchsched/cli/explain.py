@@ -127,7 +127,7 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
 
 
 class GangState(StrEnum):
-    """Result of the session for a gang."""
+    """The result of a session for one gang."""
 
     PLACED = "Placed"
     WAITING = "Waiting"
@@ -137,7 +137,7 @@ class GangState(StrEnum):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The result of the session for one PodGroup, and the nodes that are open to its pods.
+    """The result of the session for one PodGroup, and the nodes on which its pods can be placed.
 
     Args:
       pod_group: namespace/name.

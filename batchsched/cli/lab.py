@@ -118,7 +118,7 @@ def run(
 
 
 def parse_changes(changes: list[str]) -> list[tuple[str, Any]]:
-    """Split changes into (path, value); a value is parsed as YAML."""
+    """Return the changes as (path, value); each value is parsed as YAML."""
     return [(change.partition("=")[0], yaml.safe_load(change.partition("=")[2])) for change in changes]
 
 

@@ -140,7 +140,7 @@ def _print_columns(
 
 
 def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Distribute columns over tables of at most `room` characters, in order, with at least one column each."""
+    """Return the indices of the columns of each table, so that a table has at most `room` characters if possible."""
     made: list[list[int]] = []
     remaining = 0
     for index, width in enumerate(widths):
@@ -329,7 +329,7 @@ def print_compared(comparisons: Sequence[PolicyComparison], output: Output) -> N
 
 
 def print_tuned(tuned: "TuningResult", output: Output) -> None:
-    """Print the best settings of a search, the check on held-out seeds, and the measures that became worse."""
+    """Print the best settings of a search, their results on held-out seeds, and the measures that became worse."""
     if output is not Output.TABLE:
         print_data(_tuned_data(tuned), output)
         return

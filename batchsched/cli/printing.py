@@ -41,14 +41,14 @@ def print_data(data: Any, output: Output) -> None:
 
 
 def console() -> "Console":
-    """Return the console of standard output."""
+    """Return a rich console that writes to standard output."""
     from rich.console import Console
 
     return Console(highlight=False, markup=False, soft_wrap=False)
 
 
 def table(title: str, *columns: str) -> "Table":
-    """Return an empty table. Cells are plain text, so that a name from a manifest cannot act as markup."""
+    """Return a table without rows. Headings are plain text, so that a name from a manifest cannot act as markup."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -120,7 +120,7 @@ def nodes_text(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
 
 
 def print_decision(session: "DecidedSession") -> None:
-    """Print the decision: placed, waiting, refused and evicted, and the gap to the solver's bound."""
+    """Print the placed, waiting and refused gangs of a session, its evictions, and the gap to the solver's bound."""
     decision = session.decision
     gangs = placed_pods(decision, session.snapshot)
     out = console()

@@ -139,14 +139,14 @@ def _check_queue_name(name: str, view: "QueuesReport", session: "DecidedSession"
 
 
 class WaitingGang(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A pending gang and its refusal. Without a refusal the next session places the gang."""
+    """A pending gang, and why it was refused. A gang without a refusal is placed by the next session."""
 
     gang: "PendingGangReport"
     refusal: Refusal | None = None
 
 
 class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Why the gangs of a queue wait.
+    """An explanation of why the gangs of a queue are pending.
 
     Args:
       queue: the queue, including the queues below it.
@@ -173,7 +173,7 @@ def most_demanded_resource(view: "QueuesReport") -> str:
 
 
 def bar(queue: "QueueReport", resource: str, capacity: int) -> str:
-    """Draw the allocated, borrowed and pending amounts of a queue and its fair share."""
+    """Return a bar of characters that shows a queue's allocated, borrowed and pending amounts and its fair share."""
 
     def cells(amount: int) -> int:
         """Return the length of an amount in characters; an amount above 0 has at least one."""
@@ -236,7 +236,7 @@ def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
 
 
 def explain_queue(name: str, view: "QueuesReport", decision: Decision) -> QueueExplanation:
-    """Return why the gangs of a queue wait; the queue must be part of the view."""
+    """Return an explanation of why the gangs of a queue are pending; `view` must contain the queue."""
     by_name = {entry.name: entry for entry in view.queues}
     above, parent = [], by_name[name].parent
     while parent:
@@ -275,7 +275,7 @@ def _over(queue: "QueueReport") -> "Amounts":
 
 
 def print_queue_explanation(explanation: QueueExplanation) -> None:
-    """Print why the gangs of a queue wait."""
+    """Print an explanation of why the gangs of a queue are pending."""
     queue = explanation.queue
     waits = (
         f"{queue.waiting} wait, the longest for {duration(queue.longest_wait)}"

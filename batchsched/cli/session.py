@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Timings = Mapping[tuple[str, str], tuple[int, float]]
 
 _MOST_SHOWN = 50
-"""Maximum number of set-aside objects and of warnings on standard_registry error; the decision contains all of them."""
+"""Maximum number of set-aside objects and of warnings on standard error; the decision contains all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class ClusterAccess:
 def run_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
-    """Read manifests and decide one session over them; print set-aside objects on standard_registry error.
+    """Read manifests and decide one session over them; print set-aside objects on standard error.
 
     Raises:
       BadParameter: a file does not exist.
@@ -164,7 +164,7 @@ def _decide(
 
 
 def profile_for_command(config: Path | None, name: str | None) -> Profile:
-    """Return the profile of a command; print settings without effect on standard_registry error.
+    """Return the profile that a command uses; print a warning on standard error for each setting without effect.
 
     Raises:
       InvalidInput: the file cannot be used, or it has no profile of that name.
@@ -222,7 +222,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def print_warnings(lines: Sequence[str]) -> None:
-    """Write at most `_MOST_SHOWN` lines to standard_registry error, and the number of the others."""
+    """Print at most `_MOST_SHOWN` lines on standard error, and then the number of further lines."""
     for line in lines[:_MOST_SHOWN]:
         print(line, file=sys.stderr)
     if len(lines) > _MOST_SHOWN:
@@ -258,7 +258,7 @@ _DIGITS = 6
 
 
 class Stopwatch(Telemetry):
-    """Adds up the seconds of each stage, and draws a progress bar if standard_registry error is a terminal.
+    """Adds up the seconds of each stage, and draws a progress bar if standard error is a terminal.
 
     The time of a nested stage counts for both stages.
     """

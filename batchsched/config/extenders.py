@@ -128,7 +128,7 @@ def check_one_binds(extenders: Sequence[Extender]) -> None:
 
 
 def ignored_resources(extenders: Sequence[Extender]) -> list[str]:
-    """Return the names of the resources that only extenders manage."""
+    """Return the names of the resources that NodeResourcesFit ignores, because extenders manage them."""
     return [
         resource.name
         for extender in extenders

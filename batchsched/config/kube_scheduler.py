@@ -48,7 +48,7 @@ class KubeLeaderElection(LeaderElection):
     resource_namespace: str = "kube-system"
 
     def to_batchsched(self) -> LeaderElection:
-        """Return the settings for batchsched.
+        """Return the equivalent leader election settings of batchsched.
 
         An unset Lease name becomes the default of batchsched, because kube-scheduler may run in the same cluster.
         """

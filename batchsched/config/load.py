@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load(source: Path | str) -> BatchSchedulerConfiguration:
-    """Load a configuration and ignore warnings.
+    """Return the configuration from a file or from text, and ignore warnings.
 
     Raises:
       InvalidInput: as `load_with_warnings`.
@@ -24,7 +24,7 @@ def load(source: Path | str) -> BatchSchedulerConfiguration:
 
 
 def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
-    """Load a configuration of batchsched or of kube-scheduler from a file or from text.
+    """Return a configuration of batchsched or of kube-scheduler from a file or from text, with its warnings.
 
     Args:
       source: the path of the file, or YAML or JSON text. Empty text is the default configuration.

@@ -84,7 +84,7 @@ def check_unique(names: Sequence[str], field: str, advice: str = "") -> None:
 
 
 class KubernetesSettings(SpecPart):
-    """A model that treats null like an absent field, as Kubernetes does."""
+    """The base of settings in the format of Kubernetes: null counts as an absent field."""
 
     @model_validator(mode="before")
     @classmethod
@@ -176,7 +176,7 @@ class Plugins(KubernetesSettings):
         return self
 
     def enabled_by_place(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return pairs of a path below `plugins` and the names that are enabled there."""
+        """Return the names of the enabled plugins by field, as pairs of the path below `plugins` and the names."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)

@@ -34,7 +34,7 @@ QUEUE_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The pods of a gang in numbers.
+    """The number of pods of a gang by state, and the position of the gang in its queue.
 
     Args:
       pending: Pods without a node.
@@ -56,7 +56,7 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueAllocation:
-    """What a queue uses.
+    """The resources that a queue uses, its pending gangs and its fair share.
 
     Args:
       allocated: Requests of its pods by resource, in base units.
@@ -72,7 +72,7 @@ class QueueAllocation:
 
 
 def initial_phase(minimum: int, counts: PodCounts, verdict: LastRefusal) -> GangPhase:
-    """Return the phase that the pods of a gang show, whatever its phase was before."""
+    """Return the phase of a gang according to its pods alone, without regard to its previous phase."""
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
         return GangPhase.SUCCEEDED
@@ -89,7 +89,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Last
     """Return the phase of a gang after its pods changed. Terminal phases are final.
 
     Raises:
-      IllegalMove: The table of phases has no way from the phase before to the one that the pods show.
+      IllegalMove: No series of legal moves leads from the previous phase to the phase according to the pods.
     """
     if before in TERMINAL_PHASES:
         return before
@@ -101,7 +101,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Last
 def desired_group_status(
     group: PodGroup, counts: PodCounts, verdict: LastRefusal, written: Mapping[str, Any], now: float
 ) -> Json:
-    """Return the status of a PodGroup.
+    """Return the status to be written to a PodGroup.
 
     Finished pods stay counted after they are deleted, as in the status of a Job; otherwise the deletion of a succeeded
     pod would turn a running gang into a pending one.
@@ -165,7 +165,7 @@ def _scheduled(
 def desired_upstream_condition(
     group: PodGroup, kind: str, counts: PodCounts, verdict: LastRefusal, before: Conditions, now: float
 ) -> Json | None:
-    """Return the condition of a PodGroup of the Kubernetes API, None if it stays as it is.
+    """Return the condition to be written to a PodGroup of Kubernetes; None if the condition does not change.
 
     A condition that is True stays True. A PodGroup that no session has tried has no condition.
 
@@ -204,7 +204,7 @@ def desired_pod_status(pod: Pod, message: str, now: float) -> Json:
 
 
 def desired_queue_status(queue: Queue, allocation: QueueAllocation, before: Conditions, now: float) -> Json:
-    """Return the status of a Queue.
+    """Return the status to be written to a Queue.
 
     Args:
       queue: The Queue.

@@ -60,7 +60,7 @@ class WriteThrottle:
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """The object of an Event."""
+    """A reference to the object that an Event is about."""
 
     api_version: str
     kind: str
@@ -70,7 +70,7 @@ class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
 
 
 def object_reference(resource: ApiResource, namespace: str, name: str, uid: str) -> Reference:
-    """Return the reference of an object."""
+    """Return a reference to an object, for its Events."""
     return Reference(resource.api_version, resource.kind, name, uid, namespace)
 
 
@@ -109,7 +109,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Writes Events.
+    """Queues Events and writes them to the API server.
 
     Args:
       writer: Sends requests to the API server.
@@ -144,7 +144,7 @@ class EventRecorder:
         self._put(self._new_series(event))
 
     def record_series(self, event: PendingEvent) -> None:
-        """Queue an Event, or count a repeat of one."""
+        """Queue an Event; if an equal Event was recorded before, only count the repeat."""
         key = (event.target, event.reason, event.note)
         series = self._series.get(key)
         if series is None:
@@ -157,11 +157,11 @@ class EventRecorder:
 
     @property
     def queued_count(self) -> int:
-        """Number of queued Events."""
+        """Number of Events that are queued or being written."""
         return len(self._queue) + self._writing
 
     async def run(self) -> None:
-        """Write periodically until cancelled."""
+        """Write the queued Events until the task is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(MAX_CONCURRENT_EVENTS):
                 tasks.create_task(self._write_all(), name=f"events-{number}")

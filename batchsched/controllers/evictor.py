@@ -22,7 +22,7 @@ Evicted = Callable[[Pod, str, str], None]
 
 
 def ignore_eviction(pod: Pod, reason: str, message: str) -> None:
-    """Ignore the eviction."""
+    """Do nothing. This is the default receiver of evicted pods."""
 
 
 class Evictor:

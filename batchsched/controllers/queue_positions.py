@@ -29,7 +29,7 @@ PendingGroup = tuple[PodGroup, GangPods]
 
 
 def queue_positions(state: ClusterState, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
-    """Number the pending PodGroups of each queue in the order in which sessions try them, from 1.
+    """Return the position of each pending PodGroup in its queue: 1 for the PodGroup that sessions try first.
 
     Args:
       state: The cluster.
@@ -71,7 +71,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
 
 
 class QueueOrders:
-    """The order of the PodGroups of each queue: that of the queue, of an ancestor, or of the profile.
+    """The policy that orders the PodGroups of each queue: its own, or that of an ancestor or of the profile.
 
     Args:
       state: The cluster.
@@ -150,7 +150,7 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
 def queue_allocations(
     state: ClusterState, queue_policy: PolicySettings | None = None
 ) -> Mapping[str, QueueAllocation]:
-    """Return what each queue uses, its descendants included; a queue without a place in the tree has only its own.
+    """Return the allocation of each queue, by name. It includes the descendants if the queue is part of the tree.
 
     Args:
       state: The cluster.

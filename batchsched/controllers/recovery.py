@@ -31,7 +31,7 @@ _NOT_FOUND: Final = 404
 
 
 class AssumedPodExpiry:
-    """Verifies overdue assumed pods; a `loop.PeriodicTask`.
+    """Reads assumed pods from the API server if no event confirms them in time; a `loop.PeriodicTask`.
 
     Args:
       cache: The state of the cluster.
@@ -51,7 +51,7 @@ class AssumedPodExpiry:
         self._reads: dict[str, asyncio.Task[None]] = {}
 
     def run_once(self, now: float) -> None:
-        """Start to read the pods that are overdue."""
+        """Start to read the assumed pods that were not confirmed in time."""
         for assumed in self._cache.unconfirmed_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))

@@ -25,7 +25,7 @@ SURPLUS: Final = "Surplus"
 
 @dataclass(slots=True)
 class LastRefusal:
-    """What the last sessions decided about a gang.
+    """A record of what the last sessions decided about a gang that was refused or waits at Permit.
 
     Args:
       refusal: The published refusal; None if it was not refused.
@@ -50,7 +50,7 @@ class LastRefusal:
     keep_seconds: float = KEEP_SECONDS
 
     def may_be_published(self, now: float) -> bool:
-        """Return whether the newest refusal is to be published now."""
+        """Return True if the newest refusal differs from the published one and is due."""
         if self.latest is None or self.latest == self.refusal:
             return False
         if self.refusal is None:
@@ -62,7 +62,7 @@ class LastRefusal:
         return not 0 <= age < keep_seconds
 
     def publish(self, nodes: int, now: float) -> None:
-        """Publish the newest refusal."""
+        """Make the newest refusal the published one, and set the message for pods."""
         assert self.latest is not None
         if self.refusal is None or now - self.since >= 2 * MAX_KEEP_SECONDS:
             self.keep_seconds = KEEP_SECONDS
@@ -72,7 +72,7 @@ class LastRefusal:
         self.message = failed_scheduling(self.latest, nodes)
 
     def withdraw(self) -> bool:
-        """Withdraw the refusal; return whether one was published."""
+        """Remove the refusal from the record; return True if it was published."""
         refused = self.refusal is not None
         self.refusal, self.latest, self.message, self.start = None, None, "", ""
         return refused
@@ -85,7 +85,7 @@ class RefusalHistory:
         self._records: dict[str, LastRefusal] = {}
 
     def get(self, key: str) -> LastRefusal:
-        """Return what is known of a gang; an empty record if nothing is."""
+        """Return the record of a gang; an empty record if there is none."""
         return self._records.get(key) or LastRefusal()
 
     def forget(self, key: str) -> None:
@@ -105,7 +105,7 @@ class RefusalHistory:
         nodes: int,
         now: float,
     ) -> set[str]:
-        """Record a decision.
+        """Update the records of all gangs that took part in a decision.
 
         Args:
           decision: The decision of a session.
@@ -165,19 +165,19 @@ class RefusalHistory:
 
 
 def beyond_minimum(key: str) -> Refusal:
-    """Return the message of a pending pod of a gang that has its minimum."""
+    """Return the refusal of the pending pods of a gang of which the minimum is already placed."""
     message = "the gang has the pods that it needs at least; there is no room for more of them now"
     return Refusal(pod_group=key, reason=SURPLUS, message=message)
 
 
 def sentence(refusal: Refusal) -> str:
-    """Return why a gang was refused, what is missing, and what would help, as sentences."""
+    """Return a text that states why a gang was refused, and what would help."""
     helps = f"; would help: {refusal.relaxation}" if refusal.relaxation else ""
     return f"{refusal.message.rstrip('.')}{helps}"
 
 
 def failed_scheduling(refusal: Refusal, nodes: int) -> str:
-    """Return why a pod is not scheduled, in the words of kube-scheduler."""
+    """Return the message of a pod that is not scheduled, in the format of kube-scheduler."""
     if refusal.message.startswith(("0/", "no nodes available")):
         return refusal.message
     if nodes == 0:

@@ -36,7 +36,7 @@ RESTART_SECONDS: Final = 30.0
 
 
 class Reporter:
-    """Reports to users through the API server.
+    """Reports decisions, bindings and evictions to users, as Events and as status of objects.
 
     Args:
       cache: The state of the cluster.
@@ -66,7 +66,7 @@ class Reporter:
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
-        """Continue with a new version of the first profile."""
+        """Replace the first profile after the configuration was reloaded."""
         self.status.profile = profile
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:

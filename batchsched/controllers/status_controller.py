@@ -102,14 +102,14 @@ class StatusController:
         return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable()]
 
     async def run(self) -> None:
-        """Write periodically until cancelled."""
+        """Write the status of changed objects periodically until the task is cancelled."""
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
             await self._throttle.wait()
             await self.run_once()
 
     async def drain(self) -> None:
-        """Write all queued gangs and queues. The conditions of pods are left to the next leader."""
+        """Write the status of all queued gangs and queues. The next leader writes the conditions of pods."""
         while True:
             self._queued_pods.clear()
             await self.run_once()
@@ -117,12 +117,12 @@ class StatusController:
                 return
 
     def complete(self, identity: str) -> bool:
-        """Return whether a gang has placed pods and is not pending."""
+        """Return True if a gang has placed pods and is not pending."""
         gang = self._cache.gangs.get(identity)
         return gang is not None and bool(gang.placed()) and not gang.is_pending
 
     async def run_once(self) -> None:
-        """Queue the objects that changed, and write a part of the queue."""
+        """Queue the objects that changed, and write the status of the first queued objects."""
         async with self._turn:
             self._queue_changes()
             slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)

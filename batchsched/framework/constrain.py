@@ -51,7 +51,7 @@ class CandidateSet:
         self._partition_numbers: dict[bytes, int] = {}
 
     def of(self, gangs: Set[int]) -> "CandidateSet":
-        """Return a batch with the candidates of some gangs. It shares the registered partitions with this batch."""
+        """Return the set of the candidates of some gangs. Both sets share the registered partitions."""
         batch = CandidateSet([one for one in self.candidates if one.gang in gangs])
         batch.partitions, batch.gathered, batch._partition_numbers = (
             self.partitions,
@@ -61,7 +61,7 @@ class CandidateSet:
         return batch
 
     def partition(self, domains: IndexArray) -> int:
-        """Register a partition, as [N] the domain of each node (-1: none), and return its number for rows."""
+        """Register a partition of the nodes, [N] the domain of each node (-1: none), and return its number."""
         key = np.ascontiguousarray(domains, np.int32).tobytes()
         if key not in self._partition_numbers:
             self._partition_numbers[key] = len(self.partitions)
@@ -94,7 +94,7 @@ def counting_row(
 def excluding_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
 ) -> Row:
-    """Return a row that keeps the pods of some classes away from the nodes marked in `nodes` [N]."""
+    """Return a row that forbids the pods of some classes on the nodes where `nodes` [N] is True."""
     partition = candidates.partition(np.where(nodes, 0, -1).astype(np.int32))
     return counting_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
 
@@ -106,10 +106,10 @@ def by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowDomains:
-    """The domains of a topology key in a solver row.
+    """The domains of a topology key, as rows of the solver refer to them.
 
     Args:
-      partition: EVERY_NODE if each domain is one node, else a number of the batch's partition.
+      partition: EVERY_NODE if each domain is one node, else the number of a registered partition.
       codes: [rows] the domain of each row, -1 if the row is for a node without a domain.
     """
 
@@ -118,7 +118,7 @@ class RowDomains:
 
     @classmethod
     def of(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
-        """Create the row domains of [N] domains of the nodes, -1 for nodes that do not count."""
+        """Return the row domains for `codes` [N], the domain of each node, -1 for nodes that do not count."""
         inside = codes[codes >= 0]
         used, sizes = np.unique(inside, return_counts=True)
         if len(used) and int(sizes.max()) == 1:
@@ -128,6 +128,6 @@ class RowDomains:
         return cls(batch.partition(place[codes]), used.astype(np.int32))
 
     def right(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """[rows] Return the value of each row's domain, and a given value for nodes without a domain."""
+        """[rows] Return the limit of each row: the value of its domain, or `elsewhere` for nodes without a domain."""
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class CloneableValue(Protocol):
-    """A value that AddPod and RemovePod change. It can be copied, so that a dry run does not change the original."""
+    """A value that AddPod and RemovePod change. A dry run works on a copy, so that the original does not change."""
 
     def clone(self) -> object:
         """Return an independent copy."""
@@ -17,7 +17,7 @@ class CloneableValue(Protocol):
 # No slots: typing stores the type argument on the instance, so `StateKey[int]("x")` would raise with slots.
 @dataclass(frozen=True)
 class StateKey(Generic[T]):
-    """A typed key. A plugin defines one as a module constant; only this plugin writes the value."""
+    """The typed key of a value in a cycle state. A plugin defines it as a constant; only this plugin writes it."""
 
     name: str
 

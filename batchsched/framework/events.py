@@ -23,7 +23,7 @@ from batchsched.api.core.requests import requests, resized
 
 
 class Resource(StrEnum):
-    """The kind of object of an event.
+    """The kind of the object that changed in an event.
 
     AssignedPod: a pod that is assumed or bound. UnscheduledPod: another pending pod. TargetPod: the refused pod
     itself.
@@ -52,7 +52,7 @@ class Resource(StrEnum):
 
 
 class Action(Flag):
-    """What happened to an object. UPDATE combines all updates; UPDATE_OTHER is one without an action of its own."""
+    """What happened to an object. UPDATE combines all updates; UPDATE_OTHER is any update that no other name covers."""
 
     ADD = auto()
     DELETE = auto()
@@ -130,7 +130,7 @@ ANY_EVENT: Final = ClusterEvent(Resource.ANY, Action.ALL)
 
 
 class Hint(StrEnum):
-    """Whether an event may help a refused pod."""
+    """The answer of a hint function: whether an event may help a refused pod."""
 
     QUEUE = "Queue"
     SKIP = "Skip"
@@ -160,12 +160,12 @@ class ClusterEventWithHint:
     def on(
         cls, resource: Resource, action: Action, hint: HintFunction | None = None
     ) -> "ClusterEventWithHint":
-        """Register a hint function for events of one kind of object."""
+        """Return a hint function together with the events for which it is called."""
         return cls(ClusterEvent(resource, action), hint)
 
 
 def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunction:
-    """Return a hint for a plugin that reads only Node objects: QUEUE if the node passes now and did not before."""
+    """Return a hint function for plugins that read only nodes: QUEUE if the node passes now and did not before."""
 
     def hint(pod: Pod, old: Node | None, new: Node) -> Hint:
         return Hint.queue_if(passes(pod, new) and (old is None or not passes(pod, old)))
@@ -174,7 +174,7 @@ def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunctio
 
 
 def when_changed(read: Callable[[Any], object]) -> HintFunction:
-    """Return a hint for a plugin that reads a part of an object: QUEUE unless the part stays the same."""
+    """Return a hint function that answers QUEUE if the part of the object that `read` returns has changed."""
 
     def hint(_pod: Pod, old: Any, new: Any) -> Hint:
         return Hint.queue_if(old is None or new is None or read(old) != read(new))
@@ -183,7 +183,7 @@ def when_changed(read: Callable[[Any], object]) -> HintFunction:
 
 
 def when_own(_pod: Pod, _old: Any, _new: Any) -> Hint:
-    """Return QUEUE: the hint for events of the refused pod itself."""
+    """Return QUEUE for every event: the hint function for events of the refused pod itself."""
     return Hint.QUEUE
 
 
@@ -191,7 +191,7 @@ PODS = frozenset({Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARG
 
 
 def events_of(resource: Resource, old: Any, new: Any) -> tuple[ClusterEvent, ...]:
-    """Return the events of a change. None before is an addition, None after is a deletion.
+    """Return the events of a change. `old` is None for an added object, `new` is None for a deleted one.
 
     A Node update without a field that scheduling reads gives no event.
 

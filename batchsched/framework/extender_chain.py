@@ -78,12 +78,12 @@ class _Items(msgspec.Struct, frozen=True):
 
 
 def encode(value: Pod | Node) -> bytes:
-    """Return the Kubernetes format of an object. Empty parts are written, because a file cannot distinguish them."""
+    """Return an object as JSON in the Kubernetes format. Empty parts of the object are written, too."""
     return _ENCODER.encode({name: getattr(value, name) for name in value.__struct_encode_fields__})
 
 
 def encode_nodes_question(pod: Pod, nodes: Sequence[bytes] | None, names: Sequence[str] | None) -> bytes:
-    """Return the arguments of filter and prioritize, with Node objects or with their names only."""
+    """Return the body of a filter or prioritize call, with Node objects or with their names only."""
     listed = b"null" if nodes is None else b'{"metadata":{},"items":[' + b",".join(nodes) + b"]}"
     named = b"null" if names is None else msgspec.json.encode(names)
     return b'{"Pod":' + encode(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
@@ -92,7 +92,7 @@ def encode_nodes_question(pod: Pod, nodes: Sequence[bytes] | None, names: Sequen
 def encode_victims_question(
     pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]], *, by_uid: bool
 ) -> bytes:
-    """Return the arguments of preempt: for each node its victims and the number of violated disruption budgets."""
+    """Return the body of a preempt call: for each node its victims and the number of violated disruption budgets."""
     field = "NodeNameToMetaVictims" if by_uid else "NodeNameToVictims"
     by_node = {}
     for node, (pods, violations) in victims.items():
@@ -102,12 +102,12 @@ def encode_victims_question(
 
 
 def uid_of(pod: Pod) -> str:
-    """Return a pod's uid; if a manifest has none, its `namespace/name`."""
+    """Return a pod's uid, or its `namespace/name` if it has no uid because it was read from a manifest."""
     return pod.metadata.uid or pod.key
 
 
 def encode_binding_question(pod: Pod, node: str) -> bytes:
-    """Return the arguments of bind."""
+    """Return the body of a bind call."""
     return _ENCODER.encode(
         {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.metadata.uid, "Node": node}
     )
@@ -219,7 +219,7 @@ class ExtenderChain:
         return len(self._extenders)
 
     def begin_session(self) -> None:
-        """Begin a session: extenders that failed in an earlier one are called again."""
+        """Begin a session: forget the failures of earlier sessions, so that all extenders are called again."""
         self._failed.clear()
         self.ignored.clear()
 
@@ -228,7 +228,7 @@ class ExtenderChain:
         return any(_manages(one, pod) for one in self._extenders)
 
     def filter(self, pod: Pod, feasible: BoolArray, table: NodeTable) -> list[tuple[str, Verdict]]:
-        """Call the extenders' Filter.
+        """Call the filter verb of the extenders, and return their refusals.
 
         Args:
           pod: the pod to place.
@@ -287,7 +287,7 @@ class ExtenderChain:
     def preempt(
         self, pod: Pod, victims: Mapping[str, Leaving], leaving: Callable[[str], Sequence[Pod] | None]
     ) -> Mapping[str, Leaving]:
-        """Call the extenders' Preempt, which may remove nodes and replace victims.
+        """Return the victims by node after the preempt calls, in which extenders may remove nodes and replace victims.
 
         Args:
           pod: the pending pod.

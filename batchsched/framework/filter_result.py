@@ -41,7 +41,7 @@ class FilterResult:
         return replace(self, fits=self.fits & allowed, outside=outside)
 
     def without_prefilter_exclusion(self, node: int) -> "FilterResult":
-        """Return a result in which only the Filters decide about node j, even if a PreFilter excluded it."""
+        """Return a result in which the node is not excluded by a PreFilter: only the Filters decide about it."""
         if self.outside is None or not self.outside[node]:
             return self
         outside, fits, refused_by = self.outside.copy(), self.fits.copy(), self.refused_by.copy()
@@ -67,14 +67,14 @@ class FilterResult:
         )
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
-        """Return the reasons for which node j is refused; () if it is feasible."""
+        """Return the reasons for which a node is refused; () if it is feasible."""
         if self.outside is not None and self.outside[node]:
             return (NOT_NARROWED.format(plugins=", ".join(self.narrowed_by)),)
         by = int(self.refused_by[node])
         return self.verdicts[by].reasons_at(node) if by >= 0 else ()
 
     def code_at(self, node: int) -> Code:
-        """Return the code of node j's refusal, or Success. A PreFilter's refusal applies to every node."""
+        """Return the code of a node's refusal, or Success. A PreFilter's refusal applies to every node."""
         if not self.status.ok:
             return self.status.code
         if self.outside is not None and self.outside[node]:
@@ -85,7 +85,7 @@ class FilterResult:
         return Code.UNRESOLVABLE if self.verdicts[by].unresolvable[node] else Code.UNSCHEDULABLE
 
     def preemption_may_help(self) -> list[int]:
-        """Return the nodes with code Unschedulable: evictions may help there."""
+        """Return the indices of the nodes with code Unschedulable, where evictions may help."""
         everywhere = range(len(self.fits))
         if not self.status.ok:
             return list(everywhere) if self.status.code is Code.UNSCHEDULABLE else []
@@ -97,7 +97,7 @@ class FilterResult:
         return [int(at) for at in np.flatnonzero(helpable)]
 
     def reason_counts(self) -> Counter[str]:
-        """Count nodes by the reasons of the first plugin that refuses them. A node counts for each of its reasons."""
+        """Return the number of refused nodes by reason. Only the first plugin that refuses a node counts."""
         counts: Counter[str] = Counter()
         for by, verdict in enumerate(self.verdicts):
             first_refused = self.refused_by == by
@@ -127,5 +127,5 @@ def fit_error(nodes: int, parts: Sequence[str]) -> str:
 
 
 def unrefused(count: int) -> IndexArray:
-    """[N] Return -1 for each node: no plugin refuses it."""
+    """[N] Return an array of -1, the value of `refused_by` for nodes that no plugin refuses."""
     return np.full(count, -1, np.int32)

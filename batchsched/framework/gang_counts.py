@@ -9,7 +9,7 @@ from batchsched.framework.status import SUCCESS, Code, Status
 
 @dataclass(slots=True)
 class GangCount:
-    """Numbers of a gang's pods. The session updates them at Reserve and Unreserve.
+    """The numbers of a gang's pods by state. The session updates the numbers at Reserve and Unreserve.
 
     Args:
       key: the gang's identity: namespace/name of the PodGroup, or `pod/namespace/name` for a single pod.
@@ -74,11 +74,11 @@ class WaitingPod:
 
     @property
     def held_by(self) -> tuple[str, ...]:
-        """The plugins for which the pod waits."""
+        """The plugins that have not allowed the pod yet."""
         return tuple(self.until)
 
     def allow(self, plugin: str) -> None:
-        """End the wait for one plugin. The pod is allowed when no plugin is left."""
+        """Allow the pod on behalf of one plugin. The wait ends when no other plugin holds the pod."""
         self.until.pop(plugin, None)
 
     def reject(self, plugin: str, reason: str) -> None:
@@ -90,7 +90,7 @@ class WaitingPod:
 class WaitingPods:
     """The pods that wait at Permit, by gang, including those of earlier sessions.
 
-    Plugins reach them by the node table (`nodes.waiting`), and allow or reject them. The session acts on the result.
+    Plugins get this object as `nodes.waiting`, and allow or reject its pods. The session acts on the result.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class WaitingPods:
         return self._gangs.get(gang, {}).values()
 
     def allow(self, gang: str, plugin: str) -> None:
-        """End the wait of all pods of a gang for one plugin."""
+        """Allow all waiting pods of a gang on behalf of one plugin."""
         for waiting in self._gangs.get(gang, {}).values():
             if waiting.until:
                 waiting.allow(plugin)
@@ -128,5 +128,5 @@ class WaitingPods:
         self._gangs.pop(gang, None)
 
     def released(self, gang: str) -> bool:
-        """True if no pod of the gang waits for a plugin."""
+        """True if no plugin makes a pod of the gang wait any more."""
         return not any(waiting.until for waiting in self._gangs.get(gang, {}).values())

@@ -41,13 +41,13 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class SignaturePlugin(Protocol):
-    """Declares what the plugin reads of a pod. Pods with equal signatures from all plugins form a class.
+    """A plugin that declares what it reads of a pod. Pods with equal signatures from all plugins form a class.
 
-    If an enabled plugin has no signature, the whole spec and all labels count.
+    If an enabled plugin has no signature, only pods with the same spec and the same labels form a class.
     """
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return what the plugin reads of a pod's spec, hashable.
+        """Return a hashable value that contains everything that the plugin reads of a pod's spec.
 
         The session adds the namespace and the labels that selectors read, so that no class spans two namespaces.
         """
@@ -55,26 +55,26 @@ class SignaturePlugin(Protocol):
 
 @runtime_checkable
 class PodLabelKeysPlugin(Protocol):
-    """Declares which labels a pod's selectors read. Other labels do not separate pods into classes."""
+    """A plugin that declares which labels a pod's selectors read. Other labels do not separate pods into classes."""
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
-        """Return the keys of the labels, on any pod, that selectors of this pod read."""
+        """Return the label keys, of this pod or of other pods, that the selectors in this pod's spec read."""
 
 
 @runtime_checkable
 class SnapshotLabelsPlugin(Protocol):
-    """Declares which pod labels are read because of other objects, such as the selectors of Services."""
+    """A plugin that declares which pod labels are read by selectors of objects other than pods, such as Services."""
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the keys of the labels, on any pod, that selectors of the snapshot's objects read."""
+        """Return the keys of the pod labels that selectors of the snapshot's objects read."""
 
 
 @runtime_checkable
 class EnqueueExtensionsPlugin(Protocol):
-    """A plugin that registers the events that may help a pod it refused. Without it, every event counts."""
+    """A plugin that registers the events after which a pod that it refused is tried again. Without it: every event."""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events with their hints; an empty sequence if no event can help."""
+        """Return the events with their queueing hints; an empty sequence if no event can help a refused pod."""
 
 
 @runtime_checkable
@@ -90,7 +90,7 @@ class PreEnqueuePlugin(Protocol):
 
 @runtime_checkable
 class QueueSortPlugin(Protocol):
-    """Orders the pods of a gang, and the gangs if no queue policy does. A profile has exactly one."""
+    """A plugin that orders the pods of a gang, and also the gangs if no queue policy orders them. A profile has one."""
 
     def key(self, pod: Pod, priority: int, queued: float) -> Any:
         """Return a sort key; the smallest comes first. `queued` is in seconds since 1970."""
@@ -101,7 +101,7 @@ class PreFilterPlugin(Protocol):
     """Called once for each class, before its Filters. It may refuse all nodes, restrict them, or prepare the Filter."""
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        """Prepare the Filter. Skip omits the plugin's Filter for this class."""
+        """Return a status and the nodes that may be feasible. Skip omits the plugin's Filter for this class."""
 
 
 @runtime_checkable
@@ -120,7 +120,7 @@ class PreFilterExtensionsPlugin(Protocol):
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """Judges nodes. A node's reason is that of the first plugin that refuses it."""
+    """A plugin that refuses nodes for a pod class. The reason of a node is that of the first plugin that refuses it."""
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         """Return which nodes of the view the plugin refuses, and why. It must have no side effects."""
@@ -140,10 +140,10 @@ class BulkFilterPlugin(Protocol):
 
 @runtime_checkable
 class IgnoredResourcesPlugin(Protocol):
-    """A Filter that checks capacity, but not that of all resources."""
+    """A Filter that checks the allocatable amounts of nodes, but ignores some resources."""
 
     def ignores_resource(self, resource: str) -> bool:
-        """Return True if the Filter does not check the capacity of a resource. The solver then ignores it, too."""
+        """Return True if the Filter does not check a resource. The solver then ignores the resource, too."""
 
 
 class NodeDryRun(Protocol):
@@ -162,7 +162,7 @@ class NodeDryRun(Protocol):
         """Remove a pod from the node."""
 
     def refusal(self) -> Status:
-        """Call all Filters about the changed node, with and without nominated pods; Success if the pod fits."""
+        """Call all Filters for the node, with and without nominated pods; return the first refusal, or Success."""
 
 
 class MultiNodeDryRun(Protocol):
@@ -179,10 +179,10 @@ class MultiNodeDryRun(Protocol):
         """Remove pods[i] from the node of rows[i]."""
 
     def refusals(self) -> list[Status]:
-        """Call all Filters about each row; Success for rows on which the pod fits."""
+        """Call all Filters for the node of each row; return the first refusal of each row, or Success."""
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Return which of these rows still fit. All of them fitted before the last change."""
+        """[k] Return True for the rows on whose node the pod still fits. It fitted on all before the last change."""
 
 
 Leaving = tuple[tuple[Pod, ...], int]
@@ -210,10 +210,10 @@ class PostFilterHandle(Protocol):
         """Start a dry run on one node."""
 
     def trials(self, nodes: Sequence[int]) -> MultiNodeDryRun:
-        """Start a dry run on those of some nodes that one dry run can cover. The others need `trial`."""
+        """Start a dry run on several nodes. It omits nodes that it does not support: use `start_node_dry_run`."""
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
-        """Call the extenders about victims by node name; return what they accept, in the given order."""
+        """Call the extenders for victims by node name; return those that they accept, in the given order."""
 
 
 @runtime_checkable
@@ -221,7 +221,7 @@ class PostFilterPlugin(Protocol):
     """Called if no node is feasible. It may nominate a node and name victims. The first Success ends the chain."""
 
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
-        """Search for a node; `scan` has the reason of each refused node, and the state of the cycle."""
+        """Return the node to nominate and the victims. `scan` has the reasons of refused nodes and the cycle state."""
 
 
 @runtime_checkable
@@ -229,7 +229,7 @@ class ConstrainPlugin(Protocol):
     """Adds rows to the solver's problem. It is called once in a session, and not at all if the solver is off."""
 
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
-        """Return valid rows over the candidates of the batch."""
+        """Return linear constraints on the candidates. A row must not forbid a placement that the plugins allow."""
 
 
 @runtime_checkable
@@ -237,7 +237,7 @@ class PreScorePlugin(Protocol):
     """Called once for each class with its feasible nodes. Skip omits the plugin's Score."""
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        """Prepare the Score."""
+        """Prepare the plugin's Score for these nodes and return a status."""
 
 
 @runtime_checkable
@@ -245,7 +245,7 @@ class ScorePlugin(Protocol):
     """Ranks the feasible nodes."""
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Return [n] raw scores; higher is better."""
+        """[n] Return a raw score for each node; higher is better."""
 
 
 @runtime_checkable
@@ -253,7 +253,7 @@ class NormalizeScorePlugin(Protocol):
     """Maps raw scores to 0..100. Without it, the raw scores must be in this range."""
 
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Return [n] scores from 0 to 100."""
+        """[n] Return the scores mapped to 0..100."""
 
 
 @runtime_checkable
@@ -264,7 +264,7 @@ class ReservePlugin(Protocol):
         """Keep what the pod needs on the node. After a refusal, `unreserve` of all plugins is called."""
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Release it. Called in reverse order for every plugin, even without `reserve` before: must be idempotent."""
+        """Release what `reserve` kept. It must be idempotent: all plugins get the call, even without a `reserve`."""
 
 
 @runtime_checkable
@@ -281,13 +281,13 @@ class SelectiveReservePlugin(Protocol):
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """Called before the bind: allows, rejects, or makes the pod wait.
+    """Called before the binding of a pod. The plugin allows the pod, rejects it, or makes it wait.
 
     With the trait `permit_is_per_gang` it is called for the first of the equal pods that are assumed together.
     """
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
-        """Decide about a pod. A waiting pod stays assumed on its node until it is allowed, rejected, or timed out."""
+        """Return Success, a refusal, or Wait. A waiting pod stays assumed until it is allowed or rejected."""
 
 
 class BindingHandle(Protocol):
@@ -299,7 +299,7 @@ class BindingHandle(Protocol):
 
     @property
     def binder(self) -> Binder:
-        """Writes to the API server. An exception ends the binding cycle."""
+        """The component that writes to the API server. An exception of it ends the binding cycle."""
 
 
 @runtime_checkable
@@ -307,7 +307,7 @@ class PreBindPlugin(Protocol):
     """Prepares the binding, for example by provisioning a volume."""
 
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        """Prepare the binding. After a refusal the pod returns to the scheduling queue."""
+        """Prepare the binding and return a status. After a refusal the pod returns to the scheduling queue."""
 
 
 @runtime_checkable
@@ -323,4 +323,4 @@ class PostBindPlugin(Protocol):
     """Called after a pod was bound."""
 
     async def postbind(self, pod: Pod, node: str) -> None:
-        """Handle the notification."""
+        """Do what the plugin has to do after the binding, such as removing what it kept for the pod."""

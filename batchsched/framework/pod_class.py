@@ -16,7 +16,7 @@ class PodClass:
       pod: one of the pods. Plugins may read its spec, its namespace, and labels that some selector reads.
       requests: [R] requests of one pod in base units, including the pod count; columns as in the node table.
       nonzero: [2] milli-CPU and bytes with the defaults that scoring uses.
-      asked: the columns of `requests` above zero, without the pod count.
+      requested_columns: the columns of `requests` above zero, without the pod count.
       priority: the resolved priority.
       kin: a class that differs only in priority, if no plugin reads the priority; None: this is the first such
         class.
@@ -35,7 +35,7 @@ class PodClass:
         return self.kin or self
 
     def with_pod(self, pod: Pod) -> "PodClass":
-        """Return the class with another of its pods in `pod`."""
+        """Return a copy of the class that shows another of its pods as `pod`."""
         return replace(self, pod=pod)
 
     @classmethod

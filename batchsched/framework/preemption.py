@@ -41,7 +41,7 @@ from batchsched.framework.status import (
 
 
 class DryRunNodes(Nodes):
-    """A view of n nodes with other requested amounts than the table has."""
+    """A view of n nodes in which the requested amounts differ from those of the table."""
 
     __slots__ = ("_nonzero", "_requested")
 
@@ -64,7 +64,7 @@ class DryRunNodes(Nodes):
 
 
 class PreemptionDryRun:
-    """Dry run on several nodes with other pods on them. The table is not changed.
+    """A dry run on several nodes at once, on copies of the requested amounts. The table is not changed.
 
     Args:
       pipeline: the Filters to call.
@@ -105,7 +105,7 @@ class PreemptionDryRun:
         np.add.at(self._nonzero, rows, sign * nonzero)
 
     def refusals(self) -> list[Status]:
-        """Call all Filters for every node of the dry run. Return the first refusal of each node, or Success.
+        """Call all Filters for the node of each row. Return the first refusal of each row, or Success.
 
         Raises:
           PluginError: a plugin failed.
@@ -123,9 +123,9 @@ class PreemptionDryRun:
         return statuses
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Return True for each of these nodes, by row, on which the pod still passes all Filters.
+        """[k] Return True for each of these rows on whose node the pod still passes all Filters.
 
-        The pod passed them on all of these nodes before pods were added or removed.
+        The pod passed all Filters on these nodes before the last pods were added or removed.
 
         Raises:
           PluginError: a plugin failed.
@@ -146,7 +146,7 @@ PREEMPT_NEVER: Final = "Never"
 
 
 def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
-    """Return False if a pod, or its PriorityClass where the pod states nothing, has preemptionPolicy Never.
+    """Return False if the preemptionPolicy is Never, in the pod's spec or, if not set there, in its PriorityClass.
 
     Args:
       pod: the pending pod.
@@ -188,7 +188,7 @@ class Nominations:
         return cls(pods_on, priority_of)
 
     def competing_pods(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
-        """Return the other pods of equal or higher priority that are nominated for a node."""
+        """Return the nominated pods of a node that have an equal or higher priority, without the pod itself."""
         return tuple(
             nominated
             for nominated in self.pods.get(node, ())
@@ -197,7 +197,7 @@ class Nominations:
 
 
 class SingleNodeDryRun:
-    """Dry run on one node with other pods on it. The exit restores the table; the cycle state is a copy.
+    """A dry run on one node, which adds and removes pods. The exit restores the table; the cycle state is a copy.
 
     Used host ports are a set, as in kube-scheduler: if two pods use one port, the port is free after one of them is
     removed.
@@ -230,12 +230,12 @@ class SingleNodeDryRun:
         self._change(pod, self._state, come=False)
 
     def refusal(self) -> Status:
-        """Call all Filters, with and without nominated pods; Success if the pod fits both times."""
+        """Call all Filters, with and without nominated pods; return the first refusal, or Success."""
         crowded = self.refusal_beside_nominated()
         return crowded if not crowded.ok else self._ask(self._state)
 
     def refusal_beside_nominated(self) -> Status:
-        """Call all Filters with the nominated pods on the node; Success if there are none."""
+        """Call all Filters with the nominated pods on the node; return the first refusal. Success without such pods."""
         handle = self._handle
         # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
         rivals = [
@@ -299,13 +299,13 @@ class SingleNodeDryRun:
 
 
 def protects_no_pod(_pod: Pod) -> bool:
-    """Return False: the default protects no pod, so that every pod of lower priority may be evicted."""
+    """Return False, so that every pod of lower priority may be evicted. This is the default."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """Limits for evictions.
+    """Limits for evictions: the pods that must not be evicted, and the disruption budgets.
 
     Args:
       spares: returns True for pods that must not be evicted, whatever their priority.
@@ -356,7 +356,7 @@ class Handle:
         return SingleNodeDryRun(self, node)
 
     def trials(self, nodes: Sequence[int]) -> PreemptionDryRun:
-        """Start a dry run on those of some nodes for which no pod of equal or higher priority is nominated."""
+        """Start a dry run on several nodes, without those that a pod of equal or higher priority is nominated for."""
         together: Sequence[int] = ()
         if self.pipeline.depends_on_requests_only(self.scan.state):
             waited_for = {
@@ -366,7 +366,7 @@ class Handle:
         return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
     def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
-        """Call the extenders about victims by node name; return what they accept, in the given order.
+        """Call the extenders for victims by node name; return those that they accept, in the given order.
 
         Raises:
           ExtenderError: an extender failed that may not be ignored.
@@ -384,10 +384,10 @@ def filter_with_nominations(
     allowed: BoolArray | None = None,
     sampling: Sampling | None = None,
 ) -> FilterResult:
-    """Complete the filter result of one pod when pods are nominated for nodes.
+    """Return the filter result of one pod after nominated pods, sampling and extenders are taken into account.
 
-    Nominated pods of equal or higher priority keep their room. If the pod fits on the node that it is nominated for
-    itself, no other node is considered, and the sampling position for the next pod does not move.
+    Nodes keep capacity for nominated pods of equal or higher priority. If the pod itself is nominated for a node and
+    fits there, no other node is considered, and the sampling position for the next pod does not move.
 
     Args:
       handle: the pod with its current nomination, and the result of the Filters.
@@ -411,7 +411,7 @@ def filter_with_nominations(
 
 
 def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
-    """Return a result in which only the pod's own nominated node is feasible; None if it is not.
+    """Return a result in which only the pod's own nominated node is feasible; None if that node is not feasible.
 
     Source: `evaluateNominatedNode` of kube-scheduler.
     """
@@ -422,9 +422,9 @@ def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterRe
 
 
 def beside_nominated(handle: Handle) -> FilterResult:
-    """Return a handle's result, less the nodes on which the pod does not fit together with nominated pods.
+    """Return the filter result of a handle; nodes on which the pod does not fit beside nominated pods are refused.
 
-    For the node for which the pod is nominated itself, only the Filters count, even if PreFilter excludes the node.
+    For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.
 
     Source: `RunFilterPluginsWithNominatedPods` and `evaluateNominatedNode` of kube-scheduler.
 

@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Code(StrEnum):
-    """The codes of kube-scheduler's framework, with the same names."""
+    """The codes of a status. Names and meaning are those of kube-scheduler's framework."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
@@ -30,7 +30,7 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An answer about a pod.
+    """The answer of a plugin for a pod: a code and reasons.
 
     Args:
       code: determines what happens next.
@@ -95,7 +95,7 @@ class PostFilterAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """Answer of Filter about n nodes.
+    """The answer of a Filter for n nodes: which nodes it refuses, and why.
 
     Args:
       reasons: K messages.
@@ -109,21 +109,21 @@ class Verdict:
 
     @property
     def feasible(self) -> BoolArray:
-        """[n] the nodes without a reason."""
+        """[n] True for the nodes that are not refused."""
         fits: BoolArray = ~np.asarray(self.refused.any(axis=0))
         return fits
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
-        """Return the reasons of the j-th node."""
+        """Return the reasons for which the node at index `node` of the answer is refused."""
         return tuple(self.reasons[k] for k in np.flatnonzero(self.refused[:, node]))
 
     def status_at(self, node: int, plugin: str) -> Status:
-        """Return the refusal of the j-th node by a plugin."""
+        """Return the refusal of the node at index `node` of the answer as a status of the plugin."""
         code = Code.UNRESOLVABLE if self.unresolvable[node] else Code.UNSCHEDULABLE
         return Status(code, self.reasons_at(node), plugin)
 
     def expanded_to(self, nodes: IndexArray, count: int) -> "Verdict":
-        """Return this answer about n of `count` nodes as an answer about all of them; the others are not refused."""
+        """Return this answer for the n nodes `nodes` as an answer for all `count` nodes. It refuses no other node."""
         refused, unresolvable = np.zeros((len(self.reasons), count), np.bool_), np.zeros(count, np.bool_)
         refused[:, nodes] = self.refused
         unresolvable[nodes] = self.unresolvable

@@ -13,10 +13,10 @@ from typing import Final, Protocol, runtime_checkable
 class PlacementEffect(Enum):
     """How a pod that the session places can change the verdict of a Filter about a node.
 
-    NONE: not at all. The verdict depends on the pod and on Node objects only. TIGHTENS: a refused node stays
-    refused; an accepted node may become refused. USES_CAPACITY: as TIGHTENS, and the capacities in the solver's
-    problem express all of it. The solver's masks leave
-      this Filter out.
+    NONE: not at all. The verdict depends on the pod and on Node objects only.
+    TIGHTENS: a refused node stays refused; an accepted node may become refused.
+    USES_CAPACITY: as TIGHTENS, and the capacities in the solver's problem express the whole effect. The solver's
+      masks leave this Filter out.
     ANY: a node may become refused or accepted. This is the default.
     """
 
@@ -33,9 +33,10 @@ class ResultScope(Enum):
     something inside the scope changes. With any scope but CLUSTER, NormalizeScore may read only the raw scores, and
     PreFilter and PreScore may not read pods on nodes: they run again when a Node object changes.
 
-    NODE_OBJECT: that node's object, and objects of the snapshot that are neither nodes nor pods. ALL_NODE_OBJECTS:
-    all Node objects. When one changes, the plugin is asked about all nodes. NODE_AND_ITS_PODS: what NODE_OBJECT
-    names, and the pods on that node. CLUSTER: anything. Results are never kept. This is the default.
+    NODE_OBJECT: that node's object, and objects of the snapshot that are neither nodes nor pods.
+    ALL_NODE_OBJECTS: all Node objects. When one changes, the plugin is called for all nodes.
+    NODE_AND_ITS_PODS: as NODE_OBJECT, and the pods on that node.
+    CLUSTER: anything. Results are never stored. This is the default.
     """
 
     NODE_OBJECT = "nodeObject"
@@ -46,7 +47,7 @@ class ResultScope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginTraits:
-    """The promises of one plugin.
+    """What a plugin declares about itself so that its results can be cached.
 
     Some capabilities need a computation for each pod or resource. They are optional methods, each with a protocol in
     `framework.interface` that declares it: `SignaturePlugin`, `PodLabelKeysPlugin`, `SnapshotLabelsPlugin`,
@@ -87,7 +88,7 @@ class TraitsPlugin(Protocol):
 
     @property
     def traits(self) -> PluginTraits:
-        """The promises of this plugin; they do not change after construction."""
+        """The traits of this plugin; they do not change after construction."""
 
 
 SAFE_TRAITS: Final = PluginTraits()
@@ -102,7 +103,7 @@ def traits_of(plugin: object) -> PluginTraits:
     """Return the traits that a plugin declares, or `SAFE_TRAITS` if it declares none.
 
     Raises:
-      TypeError: `traits` is something else than a `PluginTraits`.
+      TypeError: `traits` is not a `PluginTraits`.
     """
     if not isinstance(plugin, TraitsPlugin):
         return SAFE_TRAITS

@@ -9,14 +9,14 @@ from batchsched.ports.cluster import Clock
 
 
 class SystemClock:
-    """Implements `ports.cluster.Clock`."""
+    """The clock of this machine; implements `ports.cluster.Clock`."""
 
     def now(self) -> float:
         """Return the time in seconds since 1970-01-01 UTC."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return a time in seconds that never jumps."""
+        """Return the time of a monotonic clock in seconds."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -30,7 +30,7 @@ class SystemClock:
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits that double after each failure. A random part of up to one half is subtracted.
+    """Waits after failures. Each wait is twice as long as the previous one, less a random part of up to one half.
 
     Args:
       clock: waits and returns the jitter.

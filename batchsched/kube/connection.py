@@ -22,7 +22,7 @@ from batchsched.ports.cluster import Clock
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """A collection of the API.
+    """A resource of the Kubernetes API, such as pods.
 
     Args:
       api_version: group and version, "v1" for the core group.
@@ -56,7 +56,7 @@ class ApiResource:
 
 
 def plural(kind: str) -> str:
-    """Return the plural of a kind as the API forms it."""
+    """Return the plural of a kind as in the paths of the API: `pods` for `Pod`."""
     small = kind.lower()
     if small.endswith(("s", "x")):
         return small + "es"
@@ -66,12 +66,12 @@ def plural(kind: str) -> str:
 
 
 def resource(kind: ObjectKind) -> ApiResource:
-    """Return the collection of a kind."""
+    """Return the API resource of a kind."""
     return ApiResource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
 
 
 def resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
-    """Yield each kind of a Snapshot with its collection."""
+    """Yield each kind of object that a Snapshot contains, with its API resource."""
     for kind in OBJECT_KINDS:
         yield kind, resource(kind)
 

@@ -28,7 +28,7 @@ _UNUSABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The server and the credentials of a request.
+    """The URL of the API server, and what a request needs to authenticate itself there.
 
     Args:
       server: the URL of the API server, without a slash at its end.
@@ -46,7 +46,7 @@ class Identity:
 
 
 class Credentials:
-    """Loads a configuration, and again when its files changed. All methods block: call them in a thread.
+    """Loads a client configuration, and reloads changed files. All methods block: call them in a thread.
 
     Args:
       kubeconfig: a file; None: `KUBECONFIG`, or the service account inside a pod, or `~/.kube/config`.
@@ -83,7 +83,7 @@ class Credentials:
         return str(context.get("namespace") or "default")
 
     def load(self, *, renew: bool = False) -> Identity:
-        """Return the current credentials. With `renew`, an exec plugin runs again (after a 401).
+        """Return the current server URL and credentials. With `renew`, an exec plugin runs again (after a 401).
 
         Raises:
           UnusableInput: there is no configuration, or it cannot be used.

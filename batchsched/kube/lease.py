@@ -60,7 +60,7 @@ class LeaseTimes:
 
 
 class Lease:
-    """The Lease of this replica; implements `kube.writer.WriteFence`.
+    """The leader election of this replica by a Lease; implements `kube.writer.WriteFence`.
 
     Args:
       connection: to the API server.
@@ -91,7 +91,7 @@ class Lease:
         self._seen_at = float("-inf")
 
     def remaining(self) -> float:
-        """Return the seconds for which this replica certainly leads."""
+        """Return for how many seconds this replica certainly stays the leader; 0 or less if another one may lead."""
         return self._until - self._clock.monotonic()
 
     async def acquire(self) -> None:

@@ -52,7 +52,7 @@ async def page(
 async def pages(
     connection: Connection, path: str, selector: Mapping[str, str], size: int = PAGE
 ) -> AsyncGenerator[tuple[list[bytes], str], None]:
-    """Yield the objects of each page as JSON, with the resourceVersion of the list.
+    """Yield, for each page of a list, its objects as JSON and the resourceVersion of the list.
 
     Args:
       connection: to the API server.
@@ -137,7 +137,7 @@ class ReflectorTimes:
 
 
 class Reflector:
-    """Passes every object of a collection to a sink until it is cancelled.
+    """Lists and watches a collection, and passes every object and every change to a sink.
 
     Args:
       connection: to the API server.
@@ -177,13 +177,13 @@ class Reflector:
         self._missing = False
         self._refusals = 0
         self._requested = self._served = 0
-        """The number of calls of `up_to_date`, and how many of them were served."""
+        """The number of calls of `wait_until_up_to_date`, and how many of them were served."""
         self._caught_up = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(clock, longest=_MAX_BACKOFF_SECONDS)
 
     async def run(self) -> None:
-        """Follow the collection until cancelled."""
+        """List and watch the collection until this task is cancelled."""
         while True:
             requested = self._requested
             try:
@@ -200,7 +200,7 @@ class Reflector:
                 await self._recover(error)
 
     async def _follow(self) -> None:
-        """Watch until the server ends the watch, or until `up_to_date` is called."""
+        """Watch until the server ends the watch, or until `wait_until_up_to_date` is called."""
         try:
             async with asyncio.timeout(None) as self._watching:
                 await self._watch(int(_WATCH_SECONDS * (1 + self._clock.jitter())))
@@ -224,7 +224,7 @@ class Reflector:
 
     @property
     def needed(self) -> bool:
-        """Whether sessions must wait until the collection was listed."""
+        """True if sessions must wait until the collection has been listed."""
         return not self._terms.without
 
     async def _recover(self, error: Exception) -> None:

@@ -24,10 +24,10 @@ _MAX_BIND_ATTEMPTS: Final = 4
 
 
 class WriteFence(Protocol):
-    """Limits the time in which this replica may write."""
+    """Tells how long this replica may still write: only while it holds the Lease."""
 
     def remaining(self) -> float:
-        """Return the seconds for which this replica certainly leads; 0 or less if it may not write."""
+        """Return for how many seconds this replica certainly stays the leader; 0 or less if it may not write."""
         ...
 
 
@@ -158,7 +158,7 @@ class Writer:
                 raise
 
     async def get(self, resource: ApiResource, namespace: str, name: str) -> bytes:
-        """Read the current object before a write.
+        """Return the current object as JSON.
 
         Raises:
           ApiError: the server refused.
@@ -250,7 +250,7 @@ class _Volume(msgspec.Struct, frozen=True):
 
 
 class ApiBinder:
-    """Implements `ports.cluster.Binder`.
+    """Writes bindings to the API server; implements `ports.cluster.Binder`.
 
     Args:
       writer: sends the requests.
@@ -289,7 +289,7 @@ class ApiBinder:
         await self._writer.patch(VOLUMES, "", binding.volume, change)
 
     async def select_node(self, selection: NodeSelection) -> None:
-        """Write the selected node of a claim."""
+        """Write the selected node of a claim, so that its volume is provisioned within reach of that node."""
         change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
         await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
 

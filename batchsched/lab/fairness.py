@@ -49,7 +49,7 @@ class Fairness:
 
     @property
     def error(self) -> Floats:
-        """[T] The fairness error."""
+        """[T] The fairness error: the sum of max(0, fair share - held) over the queues."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing
 
@@ -228,7 +228,7 @@ def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
 
 
 def water_filled(caps: Floats, weights: Floats, budget: Floats) -> Floats:
-    """Divide budgets in proportion to weights, up to a cap for each recipient.
+    """Return budgets divided in proportion to weights, up to a cap for each recipient.
 
     Args:
       caps: [T, C] the maximum for each recipient.

@@ -11,7 +11,7 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A plot.
+    """A figure of a report, drawn by plotly.js.
 
     Args:
       key: The identifier in the page, [a-z-]+.
@@ -32,7 +32,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class TimeUnit:
-    """A unit for a span of seconds."""
+    """A unit of time and its length in seconds."""
 
     name: str
     seconds: float
@@ -98,7 +98,7 @@ def time_axis(span: float, **more: Any) -> dict[str, Any]:
 
 
 def rounded(values: Iterable[float], digits: int = 5) -> list[float]:
-    """Return values with a number of significant digits, which keeps the page small."""
+    """Return values rounded to a number of significant digits, which keeps the page small."""
     return [float(f"{value:.{digits}g}") for value in values]
 
 
@@ -171,5 +171,5 @@ def series_color(index: int) -> str:
 
 
 def dash(index: int) -> str:
-    """Return the dash of a line."""
+    """Return the plotly dash style of a line; styles repeat after the last one."""
     return DASHES[index % len(DASHES)]

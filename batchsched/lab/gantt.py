@@ -34,12 +34,12 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class LaneRows:
-    """The nodes of a chart.
+    """The nodes of a chart with their lanes.
 
     Args:
       names: The drawn nodes, in order.
       lanes: The lanes of each node, one for each unit.
-      of: The number of nodes, including those that are not drawn.
+      node_count: The number of nodes, including those that are not drawn.
     """
 
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ class _Lanes:
 
 
 def node_rows(capacities: Mapping[str, int], limit: int = MAX_NODES) -> LaneRows:
-    """Return the first nodes by natural order of names (n2 before n10), with a lane for each unit."""
+    """Return the nodes to draw: the first by natural order of names (n2 before n10), with a lane for each unit."""
     names = tuple(sorted(capacities, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
@@ -81,7 +81,7 @@ def node_rows(capacities: Mapping[str, int], limit: int = MAX_NODES) -> LaneRows
 
 
 def capacities(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
-    """Return the units of each node: its GPUs, or the maximum of simultaneous pods if gangs are measured in pods."""
+    """Return the units of each node: its GPUs, or its highest number of simultaneous pods if no gang uses GPUs."""
     if all(trial.unit == GPUS for trial in trials):
         offered = ((node.name, node.allocatable()) for node in nodes)
         return {
@@ -275,7 +275,7 @@ def _rule(lane: int) -> dict[str, Any]:
 
 
 def occupied(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
-    """Return the number of units of a gang on each node, without nodes that have none."""
+    """Return the nodes of a gang, each with the number of the gang's units on it."""
     if unit == GPUS and not gang.gpus:
         return ()
     return tuple((node, units) for node, units in gang.placements if units)

@@ -110,7 +110,7 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished run.
+    """The result of a finished run.
 
     Args:
       key: The key of the run.
@@ -139,11 +139,11 @@ class Outcome:
         return self.result.workload
 
     def rename(self, workload: str, policy: str) -> "Outcome":
-        """Return the outcome under other names."""
+        """Return a copy of the outcome with other names of workload and policy."""
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
     def without_detail(self) -> "Outcome":
-        """Return the outcome without placements and series: hundreds of such outcomes fit in memory."""
+        """Return a copy without placements and series, so that hundreds of outcomes fit in memory."""
         gangs = tuple(replace(gang, placements=()) for gang in self.result.gangs)
         series = Series((), {}, {}, (), ())
         return replace(self, result=replace(self.result, gangs=gangs, series=series, queues=QueueSeries()))
@@ -162,7 +162,7 @@ class SummaryRow:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The means as text."""
+        """The means, formatted as text."""
         return tuple(map(self.measure.show, self.means))
 
 

@@ -31,7 +31,7 @@ class MeanInterval:
 
     @staticmethod
     def of_values(values: Sequence[float]) -> "MeanInterval":
-        """Return the mean of independent values."""
+        """Return the mean of independent values with its confidence interval."""
         width = quantile(len(values) - 1) * stdev(values) / sqrt(len(values)) if len(values) > 1 else nan
         return MeanInterval(fmean(values), width, len(values))
 
@@ -57,7 +57,7 @@ class PairedComparison:
 
 
 def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
-    """Return the outcomes by policy, in order."""
+    """Return policy → outcomes, in the given order."""
     outcomes_by_policy: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         outcomes_by_policy.setdefault(outcome.policy, []).append(outcome)
@@ -65,7 +65,7 @@ def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
 
 
 def by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[Outcome, ...]]]:
-    """Return the outcomes by workload and policy, in order."""
+    """Return workload → policy → outcomes, in the given order."""
     workloads = dict.fromkeys(outcome.workload for outcome in outcomes)
     return {
         workload: by_policy([outcome for outcome in outcomes if outcome.workload == workload])
@@ -74,7 +74,7 @@ def by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[Outcom
 
 
 def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[PairedComparison, ...]:
-    """Compare two policies on the workloads and seeds that both ran; empty if there are none.
+    """Return the comparison of two policies by each measure, over the workloads and seeds that both ran; () if none.
 
     Measures with equal values in all runs are included, for example zero evictions.
     """
@@ -143,7 +143,7 @@ def difference_text(comparison: PairedComparison) -> str:
 
 
 def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Measure, ...]:
-    """Return the measures that are not zero under all policies."""
+    """Return the measures that are not zero under at least one policy."""
     keys = {comparison.measure.key for policy in policies for comparison in policy if comparison.other.value}
     return tuple(measure for measure in MEASURES if measure.key in keys)
 

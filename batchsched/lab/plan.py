@@ -32,7 +32,7 @@ _KEY_DIGITS: Final = 24
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the plan.
+    """One workload under one policy with one seed, as planned.
 
     Args:
       workload: The workload, with absolute paths.
@@ -63,7 +63,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """The key of the result."""
+        """The key of the result: a digest of all input of the run."""
         inputs = {
             "format": FORMAT,
             "batchsched": __version__,

@@ -61,7 +61,7 @@ _FAIRNESS: Final = {
 
 
 def encode(outcome: Outcome) -> bytes:
-    """Return the content of a Parquet file for an outcome."""
+    """Return an outcome as the content of a Parquet file."""
     result, series = outcome.result, outcome.result.series
     moments = {"time": series.times, "waiting": series.waiting, "running": series.running}
     row = {
@@ -89,7 +89,7 @@ def encode(outcome: Outcome) -> bytes:
 
 
 def decode(path: Path) -> Outcome:
-    """Read an outcome.
+    """Read a result file and return its outcome.
 
     Raises:
       InvalidInput: The file is not a result file.
@@ -180,7 +180,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 
 def outcomes(folder: Path) -> tuple[Outcome, ...]:
-    """Read the finished runs of a folder, in the order and with the names of its plan.
+    """Return the outcomes of a folder's finished runs, in the order and with the names of its plan.
 
     Raises:
       InvalidInput: The folder is not a result folder, or a file in it is not a result file.
@@ -191,7 +191,7 @@ def outcomes(folder: Path) -> tuple[Outcome, ...]:
 def finished_runs(
     folder: Path, plan: Mapping[str, Any], read: Callable[[Path], Outcome]
 ) -> tuple[Outcome, ...]:
-    """Read the finished runs of a plan, with the names of the plan; `read` returns the outcome in a file."""
+    """Return the outcomes of a plan's finished runs, with the names of the plan; `read` reads a result file."""
     paths = ((run, result_path(folder, str(run["key"]))) for run in plan["runs"])
     return tuple(read(path).rename(run["workload"], run["policy"]) for run, path in paths if path.exists())
 
@@ -257,7 +257,7 @@ def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
 
 
 def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
-    """Return the runs without a result; of runs with equal keys only the first."""
+    """Return the runs without a result. If several runs have the same key, only the first is returned."""
     first_by_key = {run.key: run for run in reversed(runs)}
     return tuple(
         run for run in runs if first_by_key[run.key] is run and not result_path(folder, run.key).exists()

@@ -22,7 +22,7 @@ ALL_NAMES: Final = "*"
 
 
 class Failures(SpecPart):
-    """How often nodes fail, drawn from the seed."""
+    """The mean times between failures and until repair of nodes. The actual times are drawn from the seed."""
 
     hours_between: float = Field(gt=0, description="Mean hours from a node's repair to its next failure.")
     hours_to_repair: float = Field(default=2.0, gt=0, description="Mean hours until it is back.")
@@ -37,7 +37,7 @@ class ClusterSpec(SpecPart):
 
 
 class Window(SpecPart):
-    """Which rows of a trace are run."""
+    """The part of a trace that is simulated."""
 
     jobs: Count | None = Field(default=None, description="Rows in a run; None: all that follow the first.")
     start: int | None = Field(
@@ -70,7 +70,7 @@ class PhillySource(Window):
 
 
 class GeneratedSource(SpecPart):
-    """A workload drawn from the seed, with what published traces agree on."""
+    """A workload that is drawn from the seed and has the properties that published traces have in common."""
 
     gangs: Count = Field(default=1000, description="Gangs that arrive.")
     load: float = Field(default=0.9, gt=0, description="GPU time that arrives ÷ what the cluster has.")
@@ -86,7 +86,7 @@ class GeneratedSource(SpecPart):
 
 
 class ManifestSource(SpecPart):
-    """A cluster of manifests: its gangs run until all have finished."""
+    """A cluster that is read from manifests. Its gangs run until all of them have finished."""
 
     files: tuple[Path, ...] = Field(min_length=1, description="Files and directories of manifests.")
     now: float = Field(default=0.0, ge=0, description="When the clock begins, seconds since 1970.")
@@ -94,7 +94,7 @@ class ManifestSource(SpecPart):
 
 
 class SessionSource(SpecPart):
-    """The cluster of a recorded session, from that session on."""
+    """A cluster that starts in the state that a recorded session saw."""
 
     file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
@@ -122,7 +122,7 @@ SOURCES = ("swf", "philly", "generate", "manifests", "session")
 
 
 class PolicyCase(SpecPart):
-    """A policy that is tried: what of the profile and of the queues it changes."""
+    """A policy of the comparison: the fields of the profile and of the queues that it changes."""
 
     name: Name = Field(description="How results call it.")
     profile: dict[str, Any] = Field(
@@ -135,7 +135,7 @@ class PolicyCase(SpecPart):
 
 
 class Objective(SpecPart):
-    """What `lab tune` searches for: exactly one of the two names a measure."""
+    """The measure that `lab tune` minimises or maximises. Exactly one of the two fields is set."""
 
     minimise: str | None = Field(default=None, description="Such as meanSlowdown.")
     maximise: str | None = Field(default=None, description="Such as utilisation.")
@@ -148,12 +148,12 @@ class Objective(SpecPart):
 
     @property
     def measure(self) -> str:
-        """The measure."""
+        """The name of the measure."""
         return self.minimise or self.maximise or ""
 
 
 class Parameter(SpecPart):
-    """What values a parameter may take: a range, or a list."""
+    """The values that a tuned parameter may take: a range or a list."""
 
     low: float | None = Field(default=None, description="The least value.")
     high: float | None = Field(default=None, description="The greatest one.")
@@ -174,7 +174,7 @@ class Parameter(SpecPart):
 
 
 class Tuning(SpecPart):
-    """What `lab tune` does with the scenario."""
+    """The settings of `lab tune`: a policy, its parameters and the objective."""
 
     policy: str = Field(description="Which of the policies is tuned, by name.")
     objective: Objective = Field(description="What is searched for: the mean over workloads and seeds.")
@@ -196,7 +196,7 @@ class Tuning(SpecPart):
 
 
 class Scenario(SpecPart):
-    """What the lab tries: every workload under every policy with every seed."""
+    """A scenario of the lab: every workload runs under every policy with every seed."""
 
     api_version: Literal["config.batchsched.dev/v1alpha1"] = "config.batchsched.dev/v1alpha1"
     kind: Literal["Scenario"] = "Scenario"
@@ -248,11 +248,11 @@ class Scenario(SpecPart):
 
 
 def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
-    """Read a scenario; its paths become those that a process anywhere can open.
+    """Read a scenario. The paths of its workloads become absolute.
 
     Args:
       path: YAML or JSON.
-      changes: (dotted path, value) that take the place of what the file states.
+      changes: (dotted path, value) pairs that replace values of the file.
 
     Raises:
       InvalidInput: the file cannot be used, with the field and what to change.
@@ -274,7 +274,7 @@ def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
 
 
 def with_value_at(content: Any, place: str, value: Any) -> Any:
-    """Return a copy of plain data with another value at a dotted path; parts of lists go by name or number.
+    """Return a copy of plain data with another value at a dotted path. A list item is given by its name or index.
 
     Raises:
       InvalidInput: the path leads nowhere.

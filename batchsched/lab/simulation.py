@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 def execute(
     function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
 ) -> Iterator[tuple[int, Result]]:
-    """Execute a function for each run; yield the index of each run and the result as soon as it is there.
+    """Call a function for each run on the workers; yield the index and the result of each run when it has finished.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.
@@ -79,7 +79,7 @@ def _take_finished(futures: dict[Future[Result], int]) -> Iterator[tuple[int, Re
 
 
 def outcome_of(run: Run) -> Outcome:
-    """Execute a run.
+    """Simulate a run, and return its outcome.
 
     Raises:
       InvalidInput: A file, a queue or an argument of a policy cannot be used.
@@ -94,7 +94,7 @@ def outcome_of(run: Run) -> Outcome:
 
 
 def assess(result: RunResult, queues: Sequence[Queue], seed: int, resource: str | None = None) -> Outcome:
-    """Return the outcome of a simulation with its fairness and measures, without a key."""
+    """Return the outcome of a simulation, with its fairness and measures; its key is empty."""
     fairness = measure(result, queues, resource)
     return Outcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
@@ -102,7 +102,7 @@ def assess(result: RunResult, queues: Sequence[Queue], seed: int, resource: str 
 def simulate(
     workload: Workload, profile: Profile, settings: RunSettings, progress: Progress | None = None
 ) -> RunResult:
-    """Simulate a workload under a profile.
+    """Simulate a workload under a profile, and return the result.
 
     Raises:
       InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
@@ -125,7 +125,7 @@ def window_of(profile: Profile) -> int | None:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Make garbage collections rare."""
+    """Run the `with` block with infrequent garbage collection."""
     before = gc.get_threshold()
     gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
     try:
@@ -196,7 +196,7 @@ def _generate(spec: WorkloadSpec, run: Run) -> Workload:
 
 
 def read_philly(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
-    """Return the rows of a source, and the queue of each virtual cluster in them.
+    """Return the rows of a Philly trace, and the name of the queue for each virtual cluster in these rows.
 
     Raises:
       InvalidInput: The trace cannot be used.
@@ -237,7 +237,7 @@ def rows_in_window(rows: Sequence[Row], window: Window, seed: int) -> Sequence[R
 
 
 def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
-    """Draw the first rows of windows of a trace: rows 0 to `below` - 1, with repetition.
+    """Return `count` random row indexes from 0 to `below` - 1, the starts of windows of a trace; they may repeat.
 
     Raises:
       InvalidInput: the trace is shorter than one window.
@@ -249,7 +249,7 @@ def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)
 def read_swf(path: Path) -> swf.Swf:
-    """Read a trace once for all runs of a process."""
+    """Return an SWF trace. The last traces are cached, so that the runs of a process share them."""
     return swf.read(path)
 
 

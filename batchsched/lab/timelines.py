@@ -148,7 +148,7 @@ def jain_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
 
 
 def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
-    """Draw held shares, and below them fair shares, as stacked areas.
+    """Draw the shares that queues held and, in a second plot below, their fair shares, as stacked areas over time.
 
     Args:
       policy: The name of the policy.

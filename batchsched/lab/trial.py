@@ -54,7 +54,7 @@ class Trial:
 
 
 def trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
-    """Convert runs to trials on a common clock that starts with the first event of any run."""
+    """Convert run results to trials. All times are in seconds since the first event of any of the runs."""
     unit = GPUS if any(gang.gpus for result in results for gang in result.gangs) else PODS
     starts = [result.series.times[0] for result in results if result.series.times]
     starts += [gang.submitted for result in results for gang in result.gangs]

@@ -63,7 +63,7 @@ class TuningResult:
 
     @property
     def objective(self) -> PairedComparison:
-        """The comparison by the objective, on the held-out seeds."""
+        """The comparison of the best setting with the stated policy by the objective, on the held-out seeds."""
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
@@ -78,7 +78,7 @@ class TuningResult:
 
     @property
     def seeds_to_detect_gain(self) -> int | None:
-        """The number of held-out seeds needed to detect the observed gain; None if there is no gain."""
+        """The number of held-out seeds needed to detect the gain; None if the gain is significant or not positive."""
         difference = self.objective.difference
         if self.is_better_held_out or not self._gain > 0 or not isfinite(difference.half_width):
             return None
@@ -92,7 +92,7 @@ class TuningResult:
 
     @property
     def worse_measures(self) -> tuple[PairedComparison, ...]:
-        """The other measures that are significantly worse."""
+        """The comparisons by other measures in which the best setting is significantly worse."""
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 
 
@@ -106,7 +106,7 @@ class TuningResources:
 
 
 def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
-    """Search the parameters of a policy.
+    """Search for the best parameters of a policy, and compare them with the stated policy on held-out seeds.
 
     Raises:
       InvalidInput: The scenario has no `tune`, the measure is unknown, or the policy refuses a parameter.
@@ -131,10 +131,10 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
 
 
 def held_out(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
-    """Return the seeds of the check.
+    """Return the seeds on which the best setting is compared with the stated policy.
 
     Raises:
-      InvalidInput: The search uses one of them.
+      InvalidInput: The search uses one of these seeds.
     """
     if isinstance(tuning.held_out, int):
         first = max(scenario.seeds) + 1
@@ -146,7 +146,7 @@ def held_out(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
 
 
 def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
-    """Return a policy with changed values at dotted paths.
+    """Return a copy of a policy, with the settings written at their dotted paths.
 
     Raises:
       InvalidInput: A path does not exist.

@@ -25,7 +25,7 @@ CONNECT_TIMEOUT: Final = "30s"
 
 
 class Workers(Protocol):
-    """Executes functions in other processes."""
+    """Executes functions, in this process or in other processes."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
         """Submit a function; the function, its argument and its result must be picklable."""
@@ -34,7 +34,7 @@ class Workers(Protocol):
 
 @contextmanager
 def workers(address: str | None, processes: int) -> Iterator[Workers]:
-    """Start or connect to the workers of a sweep, and yield them.
+    """Start the workers of a sweep, or connect to a cluster of workers; yield the workers.
 
     Args:
       address: `tcp://host:port` of a Dask scheduler or `ray://host:port` of a Ray cluster; None for local processes.

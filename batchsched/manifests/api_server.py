@@ -101,7 +101,7 @@ _HEAVIEST_PREFERENCE: Final = 100
 
 
 def check_amounts(amounts: Amounts | None, field: str) -> None:
-    """Check amounts by resource.
+    """Check the amounts of several resources.
 
     Raises:
       InvalidInput: an amount is not a quantity, is negative, or does not fit in 63 bits.

@@ -44,7 +44,7 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 
 
 class DecodeRefused(Exception):
-    """The errors of an object by field; caught where the object is set aside."""
+    """Raised for an invalid object; has an error for each invalid field. The reader then sets the object aside."""
 
     def __init__(self, field_errors: tuple[FieldError, ...]) -> None:
         super().__init__("; ".join(f"{complaint.field}: {complaint.message}" for complaint in field_errors))
@@ -52,7 +52,7 @@ class DecodeRefused(Exception):
 
 
 class Decoder:
-    """Decodes objects, and shares equal pod specs that are in use.
+    """Decodes objects. Pods with equal specs share one spec.
 
     Args:
       trusted: the objects were validated before and are returned exactly as written.
@@ -67,10 +67,10 @@ class Decoder:
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: ObjectKind) -> Any:
-        """Return the object of a document; an external PodGroup is converted.
+        """Return the object of a document; an external PodGroup is converted to a PodGroup of batchsched.
 
         Raises:
-          Refused: the object is invalid.
+          ObjectDecodeError: the object is invalid.
         """
         try:
             decoded = self._decoded(document, kind)
@@ -129,7 +129,7 @@ class Decoder:
         """Decode and validate a spec. Specs that differ only in fields that scheduling ignores become one value.
 
         Raises:
-          InvalidInput, Refused: the spec is invalid.
+          InvalidInput, ObjectDecodeError: the spec is invalid.
         """
         spec: PodSpec = self._read(raw, PodSpec, "spec")
         if not self._trusted:

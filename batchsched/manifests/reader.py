@@ -38,13 +38,13 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A readable file."""
+    """A file of manifests, or standard input if `path` is None."""
 
     name: str
     path: Path | None
 
     def read(self) -> bytes:
-        """Return the content; gzip is recognised by content, not by name.
+        """Return the content of the file, decompressed if it is gzip data.
 
         Raises:
           InvalidInput: the file cannot be read, or its gzip data is broken.
@@ -62,7 +62,7 @@ class Source:
 
 
 def sources(paths: Sequence[Path | str]) -> Iterator[Source]:
-    """Return the files for these paths: `-` is standard input; a directory means all manifests below it."""
+    """Yield the files of these paths: for `-` standard input, for a directory all manifests below it."""
     for path in paths:
         if str(path) == STDIN:
             yield Source("<stdin>", None)
@@ -85,7 +85,7 @@ _STEP: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading.
+    """The snapshot that was read from manifests, with warnings.
 
     Args:
       snapshot: the cluster, including the objects that were set aside.
@@ -104,7 +104,9 @@ class Reading:
 def read(
     paths: Sequence[Path | str], telemetry: Telemetry | None = None, *, scheduler_name: str = SCHEDULER_NAME
 ) -> Reading:
-    """Read Kubernetes manifests: YAML, JSON, JSON Lines, lists, optionally gzipped, from files and directories.
+    """Read Kubernetes manifests from files and directories, and return the snapshot.
+
+    The formats are YAML, JSON and JSON Lines, with or without lists and gzip compression.
 
     Args:
       paths: files and directories; `-` is standard input.
@@ -214,7 +216,7 @@ class _Cluster:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
     def reading(self) -> Reading:
-        """Run the checks over all objects and return the result.
+        """Run the checks that need all objects, and return the result.
 
         Raises:
           UnusableInput: there are no objects.
@@ -275,7 +277,7 @@ def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter
 
 
 def set_aside_line(invalid_object: SetAside) -> str:
-    """Format an entry of set-aside objects on one line: file, object, field, message."""
+    """Return the entry of a set-aside object as one line: file, object, field, message."""
     return ": ".join(
         part
         for part in (invalid_object.file, invalid_object.object, invalid_object.field, invalid_object.message)

@@ -58,7 +58,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Names and columns of a CustomResourceDefinition.
+    """A CustomResourceDefinition: the model of its kind, its names, and its printer columns.
 
     Args:
       model: the pydantic model.
@@ -79,7 +79,7 @@ class Definition:
         return self.model.__name__
 
     def as_manifest(self) -> Json:
-        """Return the CustomResourceDefinition."""
+        """Return the manifest of the CustomResourceDefinition."""
         schema = _schema(self.model)
         status = "status" in schema["properties"]
         return {
@@ -168,17 +168,17 @@ def definitions() -> Iterator[Json]:
 
 
 def pod_groups() -> str:
-    """Return the definition of PodGroup as YAML."""
+    """Return the CustomResourceDefinition of PodGroup as YAML."""
     return _text(DEFINITIONS[0])
 
 
 def queues() -> str:
-    """Return the definition of Queue as YAML."""
+    """Return the CustomResourceDefinition of Queue as YAML."""
     return _text(DEFINITIONS[1])
 
 
 def topologies() -> str:
-    """Return the definition of Topology as YAML."""
+    """Return the CustomResourceDefinition of Topology as YAML."""
     return _text(DEFINITIONS[2])
 
 

@@ -19,7 +19,7 @@ _LETTERS: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "
 
 
 def log_event(logger: logging.Logger, verbosity: int, message: str, /, **fields: Any) -> None:
-    """Log an event.
+    """Log an informational message with structured fields.
 
     Args:
       logger: The logger of the module.

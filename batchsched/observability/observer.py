@@ -49,7 +49,7 @@ class RecordedSession:
     answers: Answers
 
     def content(self) -> bytes:
-        """Return the session as the content of a session file."""
+        """Return the bytes of a session file with this session."""
         session_input = self.session_input
         content, _ = encode(
             Record(
@@ -153,7 +153,7 @@ class Observer:
         return self._timed.setdefault(name, TimedStage(self.metrics, name))
 
     def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record a decision that took `took` seconds; a `loop.DecisionCallback`."""
+        """Record a decision and its duration `took` in seconds. The loop calls this method after each session."""
         profile = planner.profile
         timed = self.telemetry(profile)
         timed.flush()
@@ -181,7 +181,7 @@ class Observer:
         self.refusals.update((refusal.pod_group, refusal) for refusal in decision.refusals)
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
-        """Record a binding, with its problem or ""; a `binding.BindingCallback`."""
+        """Record a binding; `problem` is the error message, "" after success. The binding cycle calls this method."""
         self.counting.count_binding(pod, problem, self._clock.now())
         if problem:
             log_warning(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
@@ -189,7 +189,7 @@ class Observer:
             log_event(_LOG, 2, "Successfully bound pod to node", pod=pod.key, node=node)
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
-        """Record an eviction; an `evictor.Evicted`."""
+        """Record an eviction. The evictor calls this method."""
         log_event(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
     async def text(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:

@@ -80,7 +80,7 @@ class TimedStage(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def flush(self) -> None:
-        """Observe the duration of the extension point that was called last: the sum over its plugins."""
+        """Add the duration of the last extension point, the sum over its plugins, to the histogram."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)
@@ -88,7 +88,7 @@ class TimedStage(Telemetry):
 
 
 class MetricsRecorder:
-    """Updates the metrics of one process.
+    """Updates the counters and histograms of one process after each event.
 
     Args:
       metrics: The metrics to update.
@@ -158,7 +158,7 @@ class MetricsRecorder:
             self._metrics.preemption_victims.observe(count)
 
     def count_binding(self, pod: Pod, problem: str, now: float) -> None:
-        """Count a binding that succeeded, or failed with a problem; `now` in seconds since 1970."""
+        """Count a binding: it failed if `problem` is not "". `now` is in seconds since 1970."""
         session = self._binding.pop(pod.key, None)
         if session is None:
             return

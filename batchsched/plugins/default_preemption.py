@@ -77,7 +77,7 @@ class PreemptionCandidate(NamedTuple):
 
 @dataclass(slots=True)
 class PreemptionSearch:
-    """Result of the search: candidates in the order of the search, and why other nodes are no candidates."""
+    """The nodes that the search found as candidates, in its order, and why the other nodes are no candidates."""
 
     candidates: list[PreemptionCandidate] = field(default_factory=list)
     rejected: dict[str, Status] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         return (ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _victim_left),)
 
     def search(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PreemptionSearch:
-        """Try nodes on which evictions may help, until there are enough candidates.
+        """Try nodes on which evictions may help, until enough candidates are found; return the candidates.
 
         Raises:
           PluginError: the pod fits on a node without evictions; or a plugin failed on a node and there is no
@@ -292,7 +292,7 @@ def _select_victims_together(
 
 @dataclass(slots=True)
 class NodeVictimSelection:
-    """The removed pods of a node, in the order in which they are added back.
+    """The pods that a dry run removed from a node, in the order in which it tries to add them back.
 
     Args:
       by_importance: the pods, the most important first.
@@ -310,18 +310,18 @@ class NodeVictimSelection:
 
     @classmethod
     def of(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
-        """Sort removed pods."""
+        """Return the selection for the removed pods of a node, sorted."""
         ordered = sorted(lower, key=lambda removed: importance(removed, handle)) if len(lower) > 1 else lower
         violating, compliant = split_by_budget(ordered, handle.budgets)
         return cls(ordered, (*violating, *compliant), len(violating))
 
     def keep_removed(self, index: int) -> None:
-        """Record that the pod at a position of the order cannot be added back."""
+        """Record that the pod at this index of `order` cannot be added back."""
         self.away.add(self.order[index].key)
         self.violations += index < self.violating
 
     def candidate(self, node: str) -> PreemptionCandidate:
-        """Return the candidate of a node."""
+        """Return the node as a candidate; its victims are the pods that cannot be added back."""
         victims = tuple(pod for pod in self.by_importance if pod.key in self.away)
         return PreemptionCandidate(node, victims, self.violations)
 
@@ -337,7 +337,7 @@ def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
 def split_by_budget(
     pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """Return the pods protected by a disruption budget, and the others, both in the given order.
+    """Return the pods with an eviction that would violate a disruption budget, and the other pods, in the given order.
 
     Source: `filterPodsWithPDBViolation` of kube-scheduler.
     """

@@ -34,7 +34,7 @@ class Image:
 
 
 class ImageLocality(SignaturePlugin, ScorePlugin):
-    """Adds up the sizes of the pod's images on a node. An image counts less if fewer nodes have it.
+    """Scores a node by the total size of the pod's images that it has. An image counts less if fewer nodes have it.
 
     Source: kube-scheduler's plugins/imagelocality.
     """
@@ -67,7 +67,7 @@ def images_of(pod: Pod) -> tuple[str, ...]:
 
 
 def with_tag(name: str) -> str:
-    """Add `:latest` to a name without a tag. A colon before the last slash belongs to a port."""
+    """Return an image name, with `:latest` if it has no tag. A colon before the last slash belongs to a port."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
@@ -93,7 +93,7 @@ class ImageTable:
         self.with_changed_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def with_changed_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
-        """Return the images after nodes [k] changed."""
+        """Update this table after the nodes with the indexes `changed` [k] changed, and return it."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images
             if before is not after:

@@ -74,7 +74,7 @@ class NodeVolumeLimits(
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Counts the volumes that a node would have attached, by driver, and compares with the limits of its CSINode.
+    """Refuses nodes on which the pod would exceed the volume limit of a driver, as the node's CSINode states it.
 
     A volume that several pods of the node mount counts once. A VolumeAttachment counts if no pod mounts the volume,
     and again if the pending pod mounts it, as in kube-scheduler. In that case a refusal may end when another pod

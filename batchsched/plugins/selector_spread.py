@@ -39,7 +39,7 @@ SELECTION: Final = StateKey[Selection]("PreScoreSelectorSpread")
 class SelectorSpread(
     SignaturePlugin, SnapshotLabelsPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
 ):
-    """Prefers nodes, and even more zones, with fewer pods of the same Services and workload.
+    """Prefers nodes with fewer pods of the same Services and workload, and gives zones with fewer of them more weight.
 
     Pods with their own topology spread constraints are left to PodTopologySpread.
 
@@ -95,7 +95,7 @@ class SelectorSpread(
 
 
 def zones_of(table: NodeTable) -> IndexArray:
-    """[N] Return the number of each node's zone and region, -1 if it has neither label.
+    """[N] Return an index for the region and zone of each node; -1 if the node has neither label.
 
     Source: `GetZoneKey` of k8s.io/component-helpers/node/topology.
     """

@@ -94,7 +94,7 @@ class VolumeRestrictions(
     SelectiveReservePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Refuses nodes on which a disk is mounted in a way that excludes a second mount, and claims that are in use.
+    """Refuses nodes on which a disk of the pod cannot be mounted again, and pods with exclusive claims that are in use.
 
     Reserve checks the claims again. If no pod used them, PreFilter returned Skip; in kube-scheduler for each pod,
     here once for a class, and an equal pod may have been placed since.

@@ -57,7 +57,7 @@ SEPARATOR: Final = "__"
 
 @dataclass(frozen=True, slots=True)
 class ZoneRequirement:
-    """A topology label of a volume, with the values of which a node must have one."""
+    """A zone or region label of a volume; a node must have the label with one of these values."""
 
     key: str
     values: frozenset[str]

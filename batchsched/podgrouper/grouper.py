@@ -32,7 +32,7 @@ from batchsched.state.cluster_state import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class GangOfPod:
-    """The gang of a pod.
+    """The gang that a pod belongs to because of its owner.
 
     Args:
       ref: the owner that determines the gang.
@@ -63,7 +63,7 @@ class GangMember:
 
 
 class GangMembership:
-    """Assigns pods to gangs before they enter the cluster state.
+    """Adds the labels of their gangs to pods, and passes the pods to the cluster state.
 
     Args:
       cache: receives the pods.
@@ -104,7 +104,7 @@ class GangMembership:
         self._cache.replace(kind, pods)
 
     def get(self, key: str) -> Pod | None:
-        """Return a pod that may be a member of a gang, without the labels that were added here."""
+        """Return a pod without the labels that this store added; None if it has no owner that may form gangs."""
         member = self._members.get(key)
         return member.pod if member else None
 
@@ -171,7 +171,7 @@ class GangMembership:
     # Owners
 
     def owner_of_group(self, group: PodGroup) -> Owner | None:
-        """Return the owner of a PodGroup that the grouper wrote, or None if it was deleted."""
+        """Return the owner of a PodGroup that the grouper wrote, or None if the owner was deleted."""
         uid = group.metadata.labels.get(OWNER_LABEL, "")
         return self.owners.find(OwnerReferenceKey("", "", "", "", uid)) if uid else None
 
@@ -276,7 +276,7 @@ _TRANSLATED: Final = tuple(enumerate(FOREIGN))
 
 @dataclass(slots=True)
 class PodGrouper:
-    """Assigns pods to gangs before they enter the cluster state.
+    """The pod grouper: it receives pods, PodGroups and owners, and updates the cluster state.
 
     Args:
       cache: receives pods and PodGroups.

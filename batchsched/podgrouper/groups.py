@@ -110,7 +110,7 @@ class GroupSink:
             self._groups.remove(source, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all PodGroups of the sources of this sink."""
+        """Replace all PodGroups of the sources of this store."""
         groups = tuple(listed)
         for source in self._sources:
             self._groups.replace(source, [group for group in groups if self._source_of(group) == source])

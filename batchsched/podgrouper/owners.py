@@ -39,7 +39,10 @@ class OwnerReferenceKey:
         return (self.group, self.kind) in GROUPED
 
     def group_name(self, index: str = "") -> str:
-        """Return the name of the PodGroup. A hash of the owner's uid prevents collisions with names of users."""
+        """Return the name of the PodGroup that is derived from the owner.
+
+        A hash of the owner's uid prevents collisions with names of users.
+        """
         mark = hashlib.sha256(self.uid.encode()).hexdigest()[:8]
         whole = "-".join(part for part in (self.kind.lower(), self.name, index) if part)
         return f"{whole[: _MAX_NAME_CHARACTERS - len(mark) - 1].rstrip('-._')}-{mark}"
@@ -54,7 +57,7 @@ class Owner:
       kind: its kind.
       created: the creationTimestamp.
       above: its own controller.
-      grouping: the needs of its gangs, None if its pods form no gang.
+      grouping: the template of its PodGroups, None if its pods form no gang.
     """
 
     ref: OwnerReferenceKey
@@ -80,7 +83,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def read_owner(kind: OwnerKind, raw: bytes) -> Owner | None:
-    """Return an owner from its JSON, or None if that is not an object."""
+    """Return an owner from its JSON, or None if the JSON is not an object."""
     try:
         meta = msgspec.json.decode(raw, type=_Head).metadata
         manifest = msgspec.json.decode(raw)
@@ -95,7 +98,7 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner | None:
 
 
 def controller(meta: ObjectMeta) -> OwnerReferenceKey | None:
-    """Return the controller of an object, or None."""
+    """Return the owner reference with `controller: true` of an object, or None."""
     for owner in meta.owner_references or ():
         if owner.controller:
             return OwnerReferenceKey(
@@ -109,7 +112,7 @@ def _group(reference: OwnerReference) -> str:
 
 
 def owner_of(pod: Pod) -> OwnerReferenceKey | None:
-    """Return the owner that may make a pod a member of a gang, or None.
+    """Return the controller of a pod if its kind may form gangs, otherwise None.
 
     The workers of a LeaderWorkerSet belong to a StatefulSet that their leader pod owns. A label names the
     LeaderWorkerSet.
@@ -194,7 +197,7 @@ class Owners:
 
 
 class OwnerSink:
-    """Receives the owners of one kind; implements `ports.cluster.Sink`.
+    """Receives the owners of one kind; implements `ports.cluster.ObjectSink`.
 
     Args:
       owners: receives them.

@@ -72,22 +72,22 @@ class Shape:
 
 
 def mapping_or_empty(value: object) -> Manifest:
-    """Return a mapping, or an empty one for any other value."""
+    """Return the value if it is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def list_of_mappings(value: object) -> list[Manifest]:
-    """Return the mappings of a list, or none for any other value."""
+    """Return the items of a list that are mappings; an empty list for any other value."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def pod_count_or(value: object, default: int = 0) -> int:
-    """Return a number of pods, 0 or more, or the default for any other value."""
+    """Return the value as a number of pods, at least 0, if it is an integer; otherwise the default."""
     return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def text(value: object) -> str:
-    """Return a text, or "" for any other value."""
+    """Return the value if it is a string, otherwise ""."""
     return value if isinstance(value, str) else ""
 
 
@@ -108,7 +108,7 @@ EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 def job(manifest: Manifest) -> Shape | None:
-    """Return the pods that run at the same time, without those that have completed.
+    """Return the shape of a Job: the pods that run at the same time, without completed pods.
 
     A Job without `completions` creates no new pods after the first success. From then on its minimum is 1.
     """
@@ -143,7 +143,7 @@ def _indexes(intervals: str) -> int:
 
 
 def jobset(manifest: Manifest) -> Shape | None:
-    """Return the pods of all replicated jobs. Jobs that start only after others have the minimum 0."""
+    """Return the shape of a JobSet: one part for each replicated job. A job that starts after others has minimum 0."""
     spec = spec_of(manifest)
     if spec.get("suspend") is True:
         return None
@@ -166,7 +166,10 @@ def jobset(manifest: Manifest) -> Shape | None:
 
 
 def leader_worker_set(manifest: Manifest) -> Shape | None:
-    """Return one gang per group: a leader and its workers. It needs 1 pod if workers follow their leader."""
+    """Return the shape of a group of a LeaderWorkerSet: a leader and its workers.
+
+    The minimum is 1 if the workers are created after their leader.
+    """
     spec = spec_of(manifest)
     template = mapping_or_empty(spec.get("leaderWorkerTemplate"))
     size = pod_count_or(template.get("size"), 1)
@@ -180,7 +183,7 @@ def leader_worker_set(manifest: Manifest) -> Shape | None:
 
 
 def stateful_set(manifest: Manifest) -> Shape | None:
-    """Return all replicas if they start in parallel. Otherwise they start one by one and are no gang."""
+    """Return the shape of a StatefulSet: all replicas. It has none if its pods start one after the other."""
     spec = spec_of(manifest)
     if spec.get("podManagementPolicy") != "Parallel":
         return None
@@ -195,7 +198,7 @@ LAUNCHER: Final = "launcher"
 
 
 def training_job(manifest: Manifest, field: str) -> Shape | None:
-    """Return the replicas of a training job of Kubeflow by their roles.
+    """Return the shape of a Kubeflow training job: one part for each role.
 
     Elastic workers count with their smallest number. The `schedulingPolicy` of the job takes precedence over all rules.
 
@@ -254,12 +257,12 @@ HEAD: Final = "headgroup"
 
 
 def ray_cluster(manifest: Manifest) -> Shape | None:
-    """Return the head and `minReplicas` of each group of workers."""
+    """Return the shape of a RayCluster: the head, and each group of workers with its `minReplicas` as minimum."""
     return _cluster(spec_of(manifest))
 
 
 def ray_job(manifest: Manifest) -> Shape | None:
-    """Return the cluster that the job starts. The pod that submits the job is created when the cluster runs."""
+    """Return the shape of the cluster that a RayJob starts. Its submitter pod is created when the cluster runs."""
     spec = spec_of(manifest)
     if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):
         return None
@@ -327,7 +330,7 @@ GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 
 @dataclass(frozen=True, slots=True)
 class OwnerGang:
-    """The needs of the gangs of one owner.
+    """The spec of the PodGroups of one owner, and the labels by which its pods are divided into gangs.
 
     Args:
       spec: the spec of each PodGroup.
@@ -345,7 +348,7 @@ class OwnerGang:
 
 
 def derive_gang(rule: Rule, manifest: Manifest) -> OwnerGang | None:
-    """Return the needs of an owner's gangs, or None if its pods need no PodGroup, such as a single plain pod."""
+    """Return the template of an owner's PodGroups, or None if its pods need none, such as a single pod."""
     shape = rule(manifest)
     if shape is None or shape.pods == 0:
         return None

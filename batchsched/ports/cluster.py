@@ -107,7 +107,7 @@ class NodeSelection:
 
 
 def binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
-    """Return the write that assigns a volume to a claim."""
+    """Return the binding of a PersistentVolume to a claim."""
     return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
 
 
@@ -127,7 +127,7 @@ class Binder(Protocol):
         ...
 
     async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all claims are bound. Return False if the timeout expires first.
+        """Wait until all claims are bound and return True, or return False if the timeout expires first.
 
         Args:
           claims: the claims by `namespace/name`.
@@ -138,7 +138,7 @@ class Binder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanges:
-    """What changed in a cluster since a scheduler was made or heard of it last.
+    """The changes of a cluster since a scheduler was created or received changes the last time.
 
     Args:
       nodes: all nodes as they are now, in the order of a fresh Snapshot; None if no node changed. No node may offer
@@ -159,13 +159,13 @@ class ClusterChanges:
 
 
 class Scheduler(Protocol):
-    """A scheduler that follows one cluster from a Snapshot on.
+    """A scheduler that starts from a Snapshot of a cluster and then follows its changes.
 
     Other objects, such as queues, are read from that Snapshot only: if one of them changes, make a new scheduler.
     """
 
     def apply(self, changes: ClusterChanges) -> None:
-        """Take in what changed; between two sessions only."""
+        """Apply changes of the cluster. Call it between two sessions only."""
         ...
 
     def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
@@ -173,7 +173,7 @@ class Scheduler(Protocol):
         ...
 
     def decide(self, now: float, seed: int) -> Decision:
-        """Decide the next session; nothing is bound until `apply` reports it.
+        """Return the decision of the next session. Its pods count as bound only after `apply_changes` reports them.
 
         Args:
           now: seconds since 1970.

@@ -51,7 +51,7 @@ class Endpoint:
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of a call.
+    """The response of an extender, or the reason why there is none.
 
     Args:
       body: the response body, "" without a response.
@@ -66,11 +66,11 @@ class Extenders(Protocol):
     """Calls extenders. Implementations never raise: a failure is the `fault` of the reply."""
 
     def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        """Send a request in JSON to one verb of an extender and block until the response arrives."""
+        """Send a JSON request to one verb of an extender, block until the response arrives, and return it."""
         ...
 
     async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        """Send a request without blocking the event loop. Binding cycles use it."""
+        """Send a request without blocking the event loop and return the response. Binding cycles use this method."""
         ...
 
 
@@ -109,7 +109,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """The sentence about the exceeded deadline, as it appears in the refusal of the pod."""
+        """The message about the exceeded deadline for the refusal of the pod."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 
@@ -117,11 +117,11 @@ class PluginDeadline(Protocol):
     """Calls plugins of other packages and enforces their deadline."""
 
     def overdue(self, plugin: str) -> ExceededDeadline | None:
-        """Return the exceeded deadline because of which a plugin must not be called, or None."""
+        """Return the exceeded deadline that disables a plugin, or None if the plugin may be called."""
         ...
 
     def call_within_deadline(self, plugin: str, point: str, call: Callable[[], T]) -> T:
-        """Make a call and measure its time.
+        """Call a plugin within its deadline and return its result.
 
         Raises:
           PluginOverdue: the call exceeded its deadline. Its result is discarded, and the plugin is not called again.
@@ -133,7 +133,10 @@ class Telemetry(Protocol):
     """Receives durations and progress. An implementation cannot change the decision."""
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        """Measure one stage of a session. Durations of equal names are added up; stages may nest."""
+        """Return a context manager that measures one stage of a session.
+
+        Durations of equal names are added up; stages may nest.
+        """
         ...
 
     def progress(self, done: int, total: int, unit: str) -> None:
@@ -141,7 +144,7 @@ class Telemetry(Protocol):
         ...
 
     def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
-        """Measure one call of a plugin. Only a sample of all calls is measured."""
+        """Return a context manager that measures one call of a plugin. Only a sample of all calls is measured."""
         ...
 
 
@@ -164,7 +167,7 @@ class NoTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCalls:
-    """What a session calls outside of its own code: extenders, and plugins of other packages under a deadline.
+    """The calls of a session to code outside of batchsched: extenders, and plugins of other packages with a deadline.
 
     Args:
       extenders: reaches extenders.

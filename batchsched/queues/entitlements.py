@@ -1,7 +1,7 @@
 """Entitlements: the effective guarantee and the fair share of every queue.
 
-    entitlements(shares, policies) -> Entitlements
-    siblings_of(shares, entitled, parent, head) -> SiblingQueues    the children of one row, as input of a policy
+    compute_entitlements(shares, policies) -> Entitlements
+    children_of(shares, entitled, parent, head) -> SiblingQueues    the children of one row, as input of a policy
 
 The fair share of each row is divided among its children, from the root downwards. Each child first gets its floor:
 the part of its guarantee that its subtree demands or does not lend. The remaining surplus is divided by the policy of
@@ -24,7 +24,7 @@ from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
 
 
 def entitlements(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> Entitlements:
-    """Compute the entitlements of every row.
+    """Return the entitlements of all rows of a queue table.
 
     Args:
       shares: the queue tree.

@@ -54,7 +54,7 @@ class GangColumns:
 
 
 class Policy(Protocol):
-    """An order of gangs. A policy class may have a pydantic model `Args` for its arguments."""
+    """A policy that orders gangs by a key. A policy class may have a pydantic model `Args` for its arguments."""
 
     name: ClassVar[str]
 
@@ -64,14 +64,14 @@ class Policy(Protocol):
 
 @runtime_checkable
 class HorizonPolicy(Protocol):
-    """A policy that skips gangs which do not leave enough capacity for later gangs."""
+    """A policy that does not start a gang if too little capacity would remain free for later gangs."""
 
     @property
     def horizon(self) -> float:
-        """Seconds within which the capacity of a running gang that ends counts as room."""
+        """Time in seconds; capacity of running gangs that end within this time counts as free."""
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return [G] the share of the cluster that must remain free when each gang starts; 0 means no restriction."""
+        """Return [G] the share of the cluster that must remain free if the gang starts; 0 means no restriction."""
 
 
 def order(policy: Policy, gangs: GangColumns, now: float) -> IntArray:
@@ -206,7 +206,7 @@ class F1Order:
     name: ClassVar[str] = "f1"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys by the learned formula. Submission times are counted from 1 s."""
+        """Return the keys of the F1 formula. Submission times are counted from 1 s."""
         submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
         return np.log10(estimates(gangs)) * gangs.size + 870.0 * submitted
 
@@ -241,7 +241,7 @@ class HeadroomArgs(SpecPart):
 
 
 class HeadroomOrder:
-    """Smallest slowdown-aged area first, with headroom that long gangs must leave free.
+    """Smallest area first, where the area of a gang shrinks with its slowdown; long gangs must leave headroom free.
 
     Short, wide gangs suffer most under other orders: a gang that runs for five seconds on 64 nodes and waits for a day
     has a slowdown of thousands. Therefore a long gang may start only if a share of the cluster remains free, within
@@ -263,11 +263,11 @@ class HeadroomOrder:
 
     @property
     def horizon(self) -> float:
-        """Seconds within which the capacity of a running gang that ends counts as room."""
+        """Time in seconds; capacity of running gangs that end within this time counts as free."""
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys that order by aged area, and by arrival for gangs past the age limit."""
+        """Return keys that order by area, reduced by slowdown; gangs past the age limit come first, by arrival."""
         area = gangs.share * estimates(gangs)
         aged = now - gangs.created > self.args.age_limit_seconds
         return np.where(
@@ -275,7 +275,7 @@ class HeadroomOrder:
         )
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return [G] the share of the cluster that must remain free when each gang starts."""
+        """Return [G] the share of the cluster that must remain free if the gang starts."""
         patience = np.maximum(0.0, 1.0 - (self._slowdown(gangs, now) - 1.0) / self.args.patience)
         kept = (estimates(gangs) > self.args.long_seconds) & (
             now - gangs.created <= self.args.age_limit_seconds

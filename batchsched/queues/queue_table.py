@@ -3,14 +3,14 @@
 Rows are ordered level by level, parents before children, siblings by name. Row 0 is the implicit root; its
 guarantee is the capacity of the cluster. If a queue has both children and PodGroups of its own, it gets an additional
 child row named `{queue}/` with weight 1, to which these PodGroups belong. So every PodGroup belongs to a leaf,
-`home(queue)`.
+`leaf_row(queue)`.
 
-    lay_out(tree, TotalCapacity(resources, amounts, weighed), QueueDemand(usage, request, history)) -> QueueTable
-    policies_of(table, default, chosen) -> [Q] policies: that of row q divides among its children
+    build_queue_table(tree, TotalCapacity(resources, amounts, weighed), QueueDemand(usage, request, history))
+    resolve_policies(table, default, chosen) -> [Q] policies: that of row q divides among its children
     QueueTable                   frozen: names [Q], parent [Q], guarantee, limit, lending, borrowing, usage [Q, R], ...
-    table.home(queue) -> int     row of a queue's own PodGroups
-    table.chain(row) -> [D]      row, its parent, ... without the root
-    table.with_usage(usage)      the same table with another usage [Q, R]
+    table.leaf_row(queue) -> int     row of a queue's own PodGroups
+    table.row_and_ancestors(row)     [D] row, its parent, ... without the root
+    table.with_usage(usage)          the same table with another usage [Q, R]
     Entitlements                 guarantee, fair [Q, R]; lendable, floor, ceiling for policies
 
 Input amounts are those of each queue alone; the table contains sums over subtrees.
@@ -80,14 +80,14 @@ class QueueTable:
         return len(self.names)
 
     def child_ranges(self) -> IntArray:
-        """[Q, 2] the first child of each row, and the row after its last child."""
+        """Return [Q, 2] for each row the first row of its children and the row after the last one."""
         rows = np.arange(len(self))
         return np.stack(
             [np.searchsorted(self.parent, rows, "left"), np.searchsorted(self.parent, rows, "right")], axis=1
         )
 
     def rows_by_level(self) -> list[slice]:
-        """Rows by level, starting with the children of the root."""
+        """Return the rows of each level as a slice, starting with the children of the root."""
         levels, begin, end = [], 1, int(np.searchsorted(self.parent, 1, "left"))
         while begin < end:
             levels.append(slice(begin, end))
@@ -117,7 +117,7 @@ class QueueTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entitlements:
-    """The entitlements of every row.
+    """The entitlements of all queues, as arrays with one row for each row of the queue table.
 
     Args:
       guarantee: [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the
@@ -196,7 +196,7 @@ class _Rows:
 
 
 def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
-    """Build the table of a queue tree.
+    """Return the queue table of a queue tree.
 
     Args:
       tree: the queues.

@@ -4,7 +4,7 @@
 
 Some rules hold under every policy; then the policy decides. Two rows are compared at the children of their lowest
 common ancestor, with the usage of the table. For a second victim, pass the usage that remains after the first
-(`table.with_usage`). Check the final set of victims with `all_permitted`, because removing a victim from the set may
+(`table.with_usage`). Check the final set of victims with `may_reclaim_all`, because removing a victim from the set may
 change the answer for the others.
 
 Source: KEP-1714 of Kueue for the position at which shares are compared; kueue#14543 for the check of the final set.
@@ -25,7 +25,7 @@ from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 def may_reclaim(
     shares: QueueTable, entitled: Entitlements, policies: Sequence[FairnessPolicy], request: ReclaimRequest
 ) -> bool:
-    """Return whether one queue may take a workload of another.
+    """Return whether a workload of one queue may be evicted for a gang of another queue.
 
     A queue never reclaims from itself, and never from inside a guarantee: each row above the victim and below the
     common ancestor must exceed its guarantee in a resource that changes hands. If the reclaimer stays within its own
@@ -68,7 +68,7 @@ def all_permitted(
     gains: IntArray,
     victims: Sequence[tuple[int, IntArray]],
 ) -> bool:
-    """Return whether a final set of victims is permitted in every order: each victim must be permitted as the last one.
+    """Return whether all victims may be evicted: each one must be permitted after the eviction of all others.
 
     Args:
       shares: the queue tree with the usage before any eviction.

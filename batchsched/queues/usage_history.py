@@ -4,7 +4,7 @@ A sample represents the time since the previous sample: U <- (1 - a) · U + a ·
 half-life). So U has the unit of usage: constant usage u gives U = u, and after one half-life without usage it is u /
 2. Two samples with equal usage give the same result as one, so the sampling interval does not matter.
 
-    decayed(usage, current, elapsed, half_life) -> usage       {queue: {resource: amount}}
+    decay_usage(usage, current, elapsed, half_life) -> usage   {queue: {resource: amount}}
     UsageHistory(usage, half_life)                             the same, from session to session
 
 Source: Kueue, KEP-4136 (admission fair sharing).
@@ -26,7 +26,7 @@ _FORGOTTEN: Final = 1e-6
 
 
 def remaining_factor(elapsed: float, half_life: float) -> float:
-    """Return the remaining part of past usage after a time: 0.5^(elapsed / half-life); 0 for a half-life of 0."""
+    """Return the part of past usage that still counts after `elapsed` seconds: 0.5^(elapsed / half-life), or 0."""
     return 0.5 ** (max(0.0, elapsed) / half_life) if half_life > 0 else 0.0
 
 
@@ -71,7 +71,7 @@ def usage_entries(usage: Usage) -> tuple[QueueUsage, ...]:
 
 
 class UsageHistory:
-    """Decayed usage from session to session.
+    """The decayed usage of all queues, updated from session to session.
 
     Usage is observed only at sessions. Usage that is present at two consecutive sessions counts for the time between
     them; usage that has ended by the second session counts for `MAX_UNOBSERVED_SECONDS` seconds at most.
@@ -88,7 +88,7 @@ class UsageHistory:
         self._last_time: float | None = None
 
     def advance(self, now: float, present: Current) -> Usage:
-        """Advance to a time with the present usage, and return decayed usage at that time."""
+        """Add the present usage as a sample at the time `now`, and return the decayed usage at that time."""
         if self._last_time is not None and now > self._last_time:
             elapsed = now - self._last_time
             blind = min(elapsed, MAX_UNOBSERVED_SECONDS)
@@ -106,7 +106,7 @@ class UsageHistory:
         return self.usage
 
     def hold(self, current: Current) -> None:
-        """Set the usage that counts from the last `advance` until the next one."""
+        """Set the usage that counts for the time between the last call of `advance` and the next one."""
         self._held = current
 
     def with_half_life(self, half_life: float) -> "UsageHistory":

@@ -30,7 +30,7 @@ class ExtenderCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All input of a session that comes from outside while it runs.
+    """The recorded results of all external calls of a session: responses of extenders and exceeded deadlines.
 
     Args:
       extenders: Requests to extenders, in the order in which they were sent.
@@ -41,7 +41,7 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     overdue: tuple[ExceededDeadline, ...] = ()
 
     def external_calls(self) -> ExternalCalls:
-        """Return external calls that repeat these answers. No extender is called, and no clock is read."""
+        """Return external calls with these answers, for a replay. No extender is called, and no clock is read."""
         return ExternalCalls(Transcript(self.extenders), PluginCallCounter(self.overdue))
 
 
@@ -49,7 +49,7 @@ NO_ANSWERS: Final = Answers()
 
 
 class Transcript(Extenders):
-    """Extenders that record requests, and repeat responses of an earlier recording.
+    """Extenders that record all requests with their responses, and can replay the responses of an earlier recording.
 
     Args:
       recorded: The earlier recording.
@@ -61,7 +61,7 @@ class Transcript(Extenders):
         self.restart(recorded)
 
     def restart(self, recorded: Iterable[ExtenderCall] = ()) -> None:
-        """Delete the requests so far, and repeat the responses of another recording from now on."""
+        """Delete the recorded requests, and replay the responses of another recording from now on."""
         self._recorded: dict[tuple[str, str, str], deque[Reply]] = {}
         for call in recorded:
             self._recorded.setdefault((call.url, call.verb, call.question), deque()).append(call.reply)

@@ -211,7 +211,7 @@ class DecisionDifference:
 
 
 def differences(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
-    """Compare two decisions without their telemetry."""
+    """Return the differences between a recorded and a replayed decision; telemetry is ignored."""
     before, after = decision_json(without_telemetry(recorded)), decision_json(without_telemetry(now))
     if before == after:
         return ()

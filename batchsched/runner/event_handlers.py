@@ -46,18 +46,18 @@ class _Meta(msgspec.Struct):
 
 
 class ObjectStore(Protocol):
-    """Takes objects: the state of the cluster, or a component in front of it such as the podgrouper."""
+    """Stores the objects of a cluster: the cluster state, or a component in front of it such as the pod grouper."""
 
     def put(self, changed: Any, /) -> None:
-        """Handle an object that was added or changed."""
+        """Add or update an object."""
         ...
 
     def remove(self, deleted: Any, /) -> None:
-        """Handle an object that was deleted."""
+        """Remove a deleted object."""
         ...
 
     def replace(self, kind: type, listed: Iterable[Any], /) -> None:
-        """Handle a list of all objects of a kind."""
+        """Replace all objects of a kind; an object that is not in the list was deleted."""
         ...
 
 
@@ -77,7 +77,7 @@ class InvalidObject:
 
 
 class EventHandlers:
-    """Passes the objects of one kind to a store; implements `ports.cluster.Sink` for the objects that `read` returns.
+    """Passes the objects of one kind to a store: an `ObjectSink` for the objects that `decode` returns.
 
     Args:
       kind: The kind of the objects.
@@ -97,7 +97,7 @@ class EventHandlers:
         """The invalid objects by key."""
 
     def read(self, raw: bytes) -> Any:
-        """Decode an object as the API server wrote it; an invalid one becomes an `InvalidObject`."""
+        """Return the object from the JSON of the API server, or an `InvalidObject` if it is invalid."""
         try:
             document = Document("", "", raw, _ENVELOPE.decode(raw))
             return self._decoder.decode(document, self._kind)
@@ -107,11 +107,11 @@ class EventHandlers:
             return self._unusable(raw, "", str(error))
 
     def handle(self, raw: bytes) -> None:
-        """Handle an object as the API server wrote it."""
+        """Decode an object from the JSON of the API server, and handle it as added or changed."""
         self.changed(self.read(raw))
 
     def replaced(self, objects: Sequence[Any]) -> None:
-        """Handle a list of all objects."""
+        """Replace all objects of the kind in the store."""
         before, self.set_aside = self.set_aside, {}
         for listed_object in objects:
             if isinstance(listed_object, InvalidObject):
@@ -123,7 +123,7 @@ class EventHandlers:
         self._changed()
 
     def changed(self, changed_object: Any) -> None:
-        """Handle an object that was added or changed. An object that becomes invalid counts as deleted."""
+        """Add or update an object in the store. An object that becomes invalid counts as deleted."""
         if isinstance(changed_object, InvalidObject):
             self._put_aside(changed_object, self.set_aside)
             # No uid is passed, since the state ignores a deleted uid, and a later version of this object may
@@ -135,7 +135,7 @@ class EventHandlers:
         self._changed()
 
     def deleted(self, deleted_object: Any) -> None:
-        """Handle the last version of a deleted object."""
+        """Remove a deleted object from the store; the argument is its last known version."""
         last = (
             _bare(self._kind, deleted_object.meta, deleted_object.meta.uid)
             if isinstance(deleted_object, InvalidObject)

@@ -35,7 +35,7 @@ Places = tuple[tuple[Pod, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class SessionPlacement:
-    """The pods of a gang that are to be bound.
+    """A gang that a session placed, with the pods that are to be bound.
 
     Args:
       entity: The gang in the scheduling queue.
@@ -151,7 +151,7 @@ class ProfileScheduler:
         )
 
     def begin(self, now: float) -> Callable[[], Decision] | None:
-        """Begin a session.
+        """Begin a session: select the gangs that take part in it.
 
         Returns:
           A function that decides the session, which may run in another thread; None if no gang takes part.
@@ -205,7 +205,7 @@ class ProfileScheduler:
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def start_with_usage(self, past: UsageHistory) -> None:
-        """Start with a usage history from the time before this replica led. Call it before the first session only."""
+        """Set the usage history from the time before this replica led. Call it before the first session only."""
         self._past = past
 
     def _seen(self, now: float) -> Snapshot:
@@ -243,7 +243,7 @@ class ProfileScheduler:
         return placements
 
     def abandon_session(self, now: float) -> None:
-        """Abandon a failed session; halve the window until the gang that fails it is alone in a session."""
+        """End a failed session and halve the window: in the end, the gang that causes the failure is alone in it."""
         self._window = max(1, len(self._in_flight) // 2)
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:

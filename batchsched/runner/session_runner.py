@@ -39,7 +39,7 @@ MAX_CHECK_SECONDS: Final = 0.5
 
 @cache
 def http_extenders() -> Extenders:
-    """Return the client of extenders. One for the whole process, so that connections are reused."""
+    """Return the client that calls extenders over HTTP: one for the whole process, so that connections are reused."""
     from batchsched.kube.extender import HttpExtenders
 
     return HttpExtenders()
@@ -47,7 +47,7 @@ def http_extenders() -> Extenders:
 
 @dataclass(frozen=True)
 class SessionInput:
-    """The input of a session: with the profile, all that `decide` needs to decide it again.
+    """The input of a session: with this and the profile, the session can be decided again.
 
     Args:
       cluster: The cluster.
@@ -63,7 +63,7 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The cluster, with the gangs that did not take part. Computed on first use, which most sessions never have."""
+        """The Snapshot of the cluster, which also lists the gangs that did not take part; computed on first use."""
         pending = {identity_of(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
@@ -121,7 +121,7 @@ class SessionRunner:
         return decision
 
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
-        """Decide a session from its snapshot; a call that exceeds the deadline of the profile disables its plugin."""
+        """Return the decision of a session from its snapshot; a plugin that exceeds the deadline is disabled."""
 
         def attempt(keeper: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
@@ -143,7 +143,7 @@ class SessionRunner:
 def run_with_deadline(
     work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
-    """Run work that calls plugins under a deadline, and run it again for each plugin that hangs.
+    """Run work that calls plugins; if a call exceeds its deadline, run the work again without that call.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.
@@ -163,7 +163,7 @@ def run_with_deadline(
 def run_until_deadline(
     work: Callable[[], T], keeper: PluginCallCounter, seconds: float
 ) -> T | ExceededDeadline:
-    """Run work in a thread of its own. If a call of a plugin hangs, abandon the work and return the call."""
+    """Run work in its own thread and return its result, or the plugin call that exceeded its deadline."""
     result: Future[T] = Future()
 
     def run() -> None:

@@ -89,7 +89,7 @@ class SchedulerApp:
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
     async def follow(self) -> None:
-        """Follow the cluster until cancelled, in the leader and in standby replicas."""
+        """Follow the cluster until cancelled. The leader and standby replicas do so."""
         sampling = asyncio.create_task(self.chronicle.run(), name="chronicle")
         sampling.add_done_callback(log_failure)
         try:
@@ -101,7 +101,7 @@ class SchedulerApp:
             await asyncio.wait([sampling])
 
     async def wait_until_synced(self) -> None:
-        """Wait until every kind was listed once."""
+        """Wait until the objects of every kind were listed once."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
@@ -116,7 +116,7 @@ class SchedulerApp:
         ).up_to_date()
 
     async def lead(self) -> None:
-        """Schedule until cancelled. Bindings in flight are finished first; `leave` writes the remaining Events."""
+        """Schedule until cancelled; then finish the bindings in flight. `flush_events` writes the remaining Events."""
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)

@@ -27,7 +27,7 @@ BindingCallback = Callable[[Pod, str, str], None]
 
 
 def ignore_binding(pod: Pod, node: str, problem: str) -> None:
-    """Ignore a binding."""
+    """Do nothing after a binding: the default callback."""
 
 
 def call_both(first: BindingCallback, second: BindingCallback) -> BindingCallback:
@@ -69,7 +69,7 @@ class BindingCycles:
         self._failed: list[tuple[ProfileScheduler, SessionPlacement]] = []
 
     async def start(self, planner: ProfileScheduler, placements: Iterable[SessionPlacement]) -> None:
-        """Start the binding cycles of gangs and single pods."""
+        """Start the binding cycles of placed gangs and single pods."""
         async for placement in _yielding_to_other_tasks(placements):
             self._start(planner, placement)
 

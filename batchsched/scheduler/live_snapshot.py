@@ -85,7 +85,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 
 
 def set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
-    """Return the invalid objects that were set aside, ordered by kind and name."""
+    """Return the entries of all invalid objects that the scheduler set aside, ordered by kind and name."""
     return tuple(
         intake.set_aside[key] for intake in service.intakes.values() for key in sorted(intake.set_aside)
     )
@@ -96,10 +96,10 @@ _OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
 
 @dataclass(slots=True)
 class WhatIf:
-    """Adds objects of files to a listed cluster.
+    """Adds the objects of files to a listed cluster, for a what-if question.
 
     Args:
-      service: The scheduler that `live_snapshot.look` returned.
+      service: The scheduler that `list_cluster` returned.
       scheduler_name: Set on every added pod with another scheduler name or none.
       now: The creation time of the objects, seconds since 1970.
       namespace: For objects without a namespace.

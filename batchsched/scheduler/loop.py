@@ -37,12 +37,12 @@ class Wakeup:
         self._count = 0
 
     def signal(self) -> None:
-        """Signal an event."""
+        """Report that the cluster changed."""
         self._count += 1
         self._news.set()
 
     async def wait(self, longest: float) -> None:
-        """Wait for an event, for at most `longest` seconds; in a burst of events, also wait until it is over."""
+        """Wait for an event for at most `longest` seconds; if many events arrive at once, wait until they are over."""
         try:
             # Not `wait_for`: until Python 3.12 it loses a cancellation that coincides with the event.
             async with asyncio.timeout(max(0.0, longest)):
@@ -73,7 +73,7 @@ class PeriodicTask(Protocol):
     """A periodic task that must run between two sessions."""
 
     def run_once(self, now: float) -> None:
-        """Do what is due at `now`, seconds since 1970. Slow work must be started in the background."""
+        """Do the work that is due at `now`, seconds since 1970. Slow work must be started in the background."""
         ...
 
 
@@ -113,7 +113,7 @@ class SchedulerLoop:
         self._alarm.signal()
 
     async def run(self) -> None:
-        """Run turns until cancelled. If a turn fails, log the exception and continue with the next turn."""
+        """Repeat `run_once` until cancelled. If it raises, log the exception and continue."""
         while True:
             try:
                 await self.run_once()

@@ -23,7 +23,7 @@ SAMPLE_SECONDS: Final = 60.0
 
 
 class StandbyUsage:
-    """Samples the usage of queues for each profile until this replica leads.
+    """Records the usage of queues for each profile until this replica leads.
 
     Args:
       cache: The cluster.
@@ -52,7 +52,7 @@ class StandbyUsage:
         return history.with_half_life(half_life)
 
     async def run(self) -> None:
-        """Sample periodically until this replica leads."""
+        """Record the usage of queues once a minute until this replica leads."""
         while not self._leads():
             await self._clock.sleep(SAMPLE_SECONDS)
             self.record_usage()

@@ -70,7 +70,7 @@ def is_in_backoff(entity: Entity, now: float) -> bool:
 
 
 class BackoffQueue:
-    """Entities in backoff: one heap for refused entities, another for entities with errors.
+    """The entities in backoff: one heap for refused entities, another for entities with errors.
 
     Refused entities with an end of backoff in the same second are ordered as in the active queue, because they may be
     popped from here if the active queue is empty.
@@ -81,7 +81,7 @@ class BackoffQueue:
         self._erred = EntityHeap()
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity, or change its key of the active queue."""
+        """Add an entity with its key of the active queue, or update this key."""
         end = backoff_end(entity) or 0.0
         if entity.refused_by:
             self._refused.put(entity, (end, key))
@@ -94,7 +94,7 @@ class BackoffQueue:
         self._erred.remove(entity)
 
     def first(self) -> Entity | None:
-        """Return the refused entity with the earliest end of backoff."""
+        """Return the refused entity with the earliest end of backoff, or None; entities with errors are left out."""
         return self._refused.first()
 
     def pop_expired(self, now: float) -> Iterable[Entity]:

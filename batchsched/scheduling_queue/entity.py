@@ -67,7 +67,7 @@ MOVES: Final = {
 
 
 def check_move(start: QueueState, end: QueueState) -> None:
-    """Check that the table contains a move.
+    """Raise an exception if the table of moves does not contain a move.
 
     Raises:
       IllegalMove: the table does not contain it.
@@ -118,7 +118,7 @@ class Entity:
 
     @property
     def refusing(self) -> tuple[str, ...]:
-        """The plugins that decide about events by their hints: those that gate it, else those that refused it."""
+        """The plugins that gate the entity, or else those that refused it. Their hints are asked about events."""
         return self.gated_by or self.refused_by
 
     def put(self, pod: Pod) -> None:
@@ -152,12 +152,15 @@ class Entity:
             del self._equal[template]
 
     def templates(self) -> dict[bytes, Pod]:
-        """Return one pod of each template. An event that helps one pod of a template helps all of them."""
+        """Return one pod for each template digest. An event that helps one pod of a template helps all of them."""
         return {template: next(iter(equal.values())) for template, equal in self._equal.items()}
 
 
 def template_of(pod: Pod) -> bytes:
-    """Return a digest of a pod without name, uid and times. A volume claim that is named after the pod is included."""
+    """Return the digest of a pod's template: of the pod without name, uid and times.
+
+    A volume claim that is named after the pod is included.
+    """
     metadata = pod.metadata
     # The claim of an ephemeral volume is named after the pod, so hints may answer differently for equal pods.
     ephemeral = any(volume.ephemeral for volume in pod.spec.volumes or ())

@@ -16,7 +16,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InFlightEvent:
-    """An event with the object before and after. If `identity` is set, it concerns only this entity."""
+    """A cluster event with the old and the new object. If `identity` is set, it concerns only this entity."""
 
     event: ClusterEvent
     old: Any = None
@@ -42,12 +42,12 @@ class InFlightEntities:
         self._since[entity.identity] = (entity, self._dropped + len(self._log))
 
     def record_event(self, occurrence: InFlightEvent) -> None:
-        """Keep an event, if any entity is in flight that it may concern."""
+        """Record an event if it may concern an entity in flight."""
         if occurrence.identity in self._since if occurrence.identity else self._since:
             self._log.append(occurrence)
 
     def end(self, entity: Entity) -> Sequence[InFlightEvent] | None:
-        """Return the events during the cycle of an entity, or None if it is not in flight."""
+        """End the cycle of an entity and return the events that arrived during it; None if it is not in flight."""
         entry = self._since.get(entity.identity)
         # Another entity of the same gang may be in flight by now.
         if entry is None or entry[0] is not entity:

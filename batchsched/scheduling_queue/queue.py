@@ -274,7 +274,7 @@ class SchedulingQueue:
             self._flights.record_event(InFlightEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
-        """Move expired backoff entities to the active queue; every 30 s also those unschedulable for over 5 min."""
+        """Requeue entities with expired backoff; every 30 s, also requeue those unschedulable for over 5 min."""
         for entity in self._backoff.pop_expired(now):
             self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
         if now - self._scanned < SCAN_INTERVAL_SECONDS:
@@ -302,7 +302,7 @@ class SchedulingQueue:
         return counts
 
     def moved_pods(self) -> Mapping[tuple[str, str], int]:
-        """Return the number of pods that events moved: (queue, label of the event) → pods."""
+        """Return the number of pods that events moved to a queue, by (queue, label of the event)."""
         return dict(self._moved)
 
     def hint_failures(self) -> Mapping[str, int]:

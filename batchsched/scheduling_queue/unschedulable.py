@@ -11,14 +11,14 @@ from batchsched.scheduling_queue.queueing_hints import QueueingHints
 
 @dataclass(slots=True, eq=False)
 class TemplateEntities:
-    """Entities with a pod of one template: one such pod, and the entities by identity."""
+    """The entities with pods of one template: an example of these pods, and the entities by identity."""
 
     pod: Pod
     entities: dict[str, Entity] = field(default_factory=dict)
 
 
 class UnschedulableEntities:
-    """Entities by refusing plugin: plugin → template → entities.
+    """An index of unschedulable and gated entities: plugin that refused them → template → entities.
 
     Thousands of pending pods may share one template. The index lets a plugin's hint run once for each template that
     the plugin refused; plugins that did not register an event are not called.

@@ -49,7 +49,7 @@ GC_THRESHOLD_OBJECTS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A replica of the scheduler.
+    """The process of one replica of the scheduler.
 
     Args:
       connection: The open connection to the API server.
@@ -282,7 +282,7 @@ class BackgroundTasks:
 
     @asynccontextmanager
     async def run(self, service: SchedulerApp) -> AsyncIterator[None]:
-        """Run the tasks for as long as the context is open.
+        """Return a context manager that runs the background tasks until the block ends.
 
         Raises:
           UnusableInput: The port is in use, or the certificate cannot be used.

@@ -30,7 +30,7 @@ ReloadCallback = Callable[[bool], None]
 
 
 class ConfigReload:
-    """Follows one configuration file.
+    """Reloads the configuration if its file changes or a reload is requested.
 
     Args:
       file: The file, which may be replaced as the mount of a ConfigMap is; None if there is none.
@@ -58,11 +58,11 @@ class ConfigReload:
         self._requested = asyncio.Event()
 
     def request(self) -> None:
-        """Request a reload even if the file did not change; the handler of SIGHUP."""
+        """Request a reload even if the file did not change. This method handles SIGHUP."""
         self._requested.set()
 
     async def run(self) -> None:
-        """Follow the file until cancelled."""
+        """Reload the file after each change until cancelled."""
         file = self._file
         if file is None:
             return
@@ -104,7 +104,7 @@ class ConfigReload:
 
 
 def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
-    """Return `now` with the values of `found` in all fields that take effect without a restart."""
+    """Return `now` with the values of `loaded` in all fields that take effect without a restart."""
     changed = {}
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
@@ -116,7 +116,7 @@ def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
 
 
 def differences(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
-    """Yield the paths of the fields that differ, as the file names them."""
+    """Yield the paths of the fields with different values, with the field names of the file."""
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
         if isinstance(value, BaseModel):

@@ -33,10 +33,10 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """The parts of a decision during a session.
+    """Collects the parts of a decision during a session.
 
     Args:
-      brief: leave out what only explains why gangs wait.
+      brief: omit refusals and other parts that only explain why gangs wait.
       placements: gangs with a place, including those that wait at Permit.
       refusals: one for each gang that takes part and gets no place.
       reservations: earliest starts that the decision states.
@@ -44,8 +44,8 @@ class DecisionBuilder:
       nominated: pending pods and the index of the node that is reserved for each.
       objective: weight that was placed, by (entitlement class, priority) of a tier.
       bound: upper bound of the weight, by tier.
-      tiers: the account of the tiers, once they are closed.
-      gap: 1 - Σ objective / Σ bound, once the tiers are closed.
+      tiers: the account of the tiers, set by `compute_tier_accounts`.
+      gap: 1 - Σ objective / Σ bound, set by `compute_tier_accounts`.
       guard: True if the wall-clock guard stopped the solver.
       head: the gang with a reserved earliest start; None once it is placed.
     """
@@ -73,7 +73,7 @@ class DecisionBuilder:
                 self.head = None
 
     def reserve_head(self) -> None:
-        """State the head's earliest start, unless nodes are nominated for its pods already."""
+        """Add the reservation of the head to the decision, unless its pods have nominated nodes already."""
         nominated = {pod.key for pod, _ in self.nominated}
         if self.head is None or nominated & self.head.gang.members.pending.keys():
             return
@@ -97,7 +97,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def close_tiers(self) -> None:
-        """Compute the account of the tiers and the gap from the values of all windows."""
+        """Set `tiers` and `gap` from the objectives and bounds of all windows."""
         self.tiers = tuple(
             TierAccount(
                 share=tier[0].share,
@@ -111,7 +111,7 @@ class DecisionBuilder:
         self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimSelection) -> None:
-        """Add the evictions and nominations of a preemption, and state the evictions in the refusals of its gangs."""
+        """Add the evictions and nominations of preemption, and mention the evictions in the refusals of its gangs."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard
@@ -119,7 +119,7 @@ class DecisionBuilder:
         self.refusals = [victims.add_eviction_count(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
-        """Return the decision; every part of it is sorted, so that equal sessions give equal bytes.
+        """Return the decision, with all of its parts sorted, so that equal sessions give equal bytes.
 
         Args:
           tables: of the session, for the names of nodes and for what was set aside.

@@ -28,7 +28,7 @@ class FeasibilityItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
 
 
 class DomainFeasibility(FeasibilityItem, frozen=True):
-    """Room of one class of pods in a topology domain.
+    """Feasibility in one topology domain: how many pods of one class fit there.
 
     Args:
       value: the node label's value.
@@ -44,14 +44,14 @@ class DomainFeasibility(FeasibilityItem, frozen=True):
 
 
 class LevelFeasibility(FeasibilityItem, frozen=True):
-    """The domains of one level, most room first; nodes without the label are in no domain."""
+    """The domains of one level, the one with the most room first. Nodes without the level's label are left out."""
 
     level: str
     domains: tuple[DomainFeasibility, ...]
 
 
 class PartFeasibility(FeasibilityItem, frozen=True):
-    """Feasibility of equal pods of a gang.
+    """Feasibility of one gang part: pods of one subGroup and one class.
 
     Args:
       sub_group: the subGroup, "" for none.
@@ -95,7 +95,7 @@ class GangFeasibility(FeasibilityItem, frozen=True):
 def report_feasibility(
     snapshot: Snapshot, decision: Decision, profile: Profile, key: str
 ) -> GangFeasibility | None:
-    """Report where a gang fits after the assignments and evictions of a decision; None for an unknown gang.
+    """Return where a gang fits after the assignments and evictions of a decision; None for an unknown gang.
 
     Args:
       snapshot: the cluster that the decision was made for.

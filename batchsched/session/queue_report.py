@@ -1,6 +1,6 @@
 """Report on queues: usage, entitlement and pending gangs of each.
 
-queues_view(snapshot, profile, now) -> QueuesView    the tree, as the next session finds it
+report_queues(snapshot, profile, now) -> QueueTreeReport    the tree, as the next session finds it
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class QueueReportItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
 
 
 class PendingGangReport(QueueReportItem, frozen=True):
-    """A pending gang.
+    """A pending gang in the report.
 
     Args:
       pod_group: namespace/name.
@@ -103,7 +103,7 @@ class QueuesReport(QueueReportItem, frozen=True):
 
 
 def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueuesReport:
-    """Return the queues as the next session finds them.
+    """Return a report on all queues and pending gangs, as the next session finds them.
 
     Args:
       snapshot: the cluster.

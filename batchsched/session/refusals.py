@@ -45,7 +45,7 @@ REASON_OF: Mapping[RefusalCause, str] = {
 
 
 class RefusalMessages:
-    """Writes the messages for the evidence of one formulation.
+    """Writes the refusal messages for the gangs of one formulation, from the evidence of the solver.
 
     Args:
       context: for names of levels, domains and nodes.
@@ -218,12 +218,12 @@ ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, 
 
 
 def refuse_for_failure(gang: PendingGang, error: PluginError) -> Refusal:
-    """Refuse a gang since a plugin failed for one of its pods."""
+    """Return the refusal of a gang because a plugin failed for one of its pods."""
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
 def refuse_at_permit(placement: GangPlacement, *, timed_out: bool) -> Refusal:
-    """Refuse a gang that was rolled back: by Reserve, by Permit, or since a plugin failed."""
+    """Return the refusal of a gang that was rolled back by a filter, Reserve, Permit or a plugin failure."""
     status = placement.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
     # Not final: a filter refused the solver's placement, and another placement may pass in a later session.
@@ -234,20 +234,20 @@ def refuse_at_permit(placement: GangPlacement, *, timed_out: bool) -> Refusal:
 
 
 def refuse_unschedulable(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
-    """Refuse a gang with a pod that fits on no node, in the words of kube-scheduler and of the PostFilter plugins."""
+    """Return the refusal of a gang with a pod that fits on no node: the fit error and the PostFilter message."""
     sentence = scan.fit_error()
     message = f"{sentence} {postfilter_message}" if postfilter_message else sentence
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
 def refuse_over_limit(gang: PendingGang, queue: str) -> Refusal:
-    """Refuse a gang that exceeds the limit of a queue."""
+    """Return the refusal of a gang that exceeds the limit of a queue."""
     message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
     return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
 
 
 def refuse_without_domain(gang: PendingGang) -> Refusal:
-    """Refuse a gang that fits into no domain of its required level when it is placed pod by pod."""
+    """Return the refusal of a gang that, placed pod by pod, fits into no domain of its required level."""
     message = (
         "no domain of the required level takes all the pods it needs, each on the best node that is left"
     )
@@ -255,7 +255,12 @@ def refuse_without_domain(gang: PendingGang) -> Refusal:
 
 
 def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
-    """Refuse a gang that must not overtake the gang `head` (`namespace/name`; "": its queue's policy holds it back)."""
+    """Return the refusal of a gang that has to wait for its turn.
+
+    Args:
+      members: the gang.
+      head: `namespace/name` of the gang that must not be delayed; "" if the policy holds the gang back.
+    """
     message = (
         f"{head} is ahead and cannot start yet; it may not be delayed"
         if head
@@ -265,13 +270,13 @@ def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
-    """Return the refusal of one gang, with all other gangs where they are."""
+    """Return the refusal of one gang, while all other gangs stay on their nodes."""
     formulation = formulate(context, [gang], gang.created)
     return explain_single_gang(context, formulation, solve_greedy(formulation.problem))
 
 
 def explain_single_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
-    """Return the refusal of a gang that is formulated alone; proposed changes are tested with the solver's greedy."""
+    """Return the refusal of the only gang of a formulation; relaxations are tested with the greedy solver."""
     explainer = RefusalExplainer(
         formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
     )
@@ -374,7 +379,7 @@ def _refusal(
 
 
 def refuse_without_nodes(members: PodGroupState) -> Refusal:
-    """Refuse a gang in a cluster without nodes."""
+    """Return the refusal of a gang in a cluster without nodes."""
     return Refusal(
         pod_group=members.key,
         reason="NoNodes",
@@ -383,7 +388,7 @@ def refuse_without_nodes(members: PodGroupState) -> Refusal:
 
 
 def refuse_outside_window(members: PodGroupState, window: int) -> Refusal:
-    """Refuse a gang that is behind the last gang of the session's window."""
+    """Return the refusal of a gang that is behind the last gang of the session's window."""
     return Refusal(
         pod_group=members.key,
         reason="OutsideWindow",

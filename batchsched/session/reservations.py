@@ -29,7 +29,7 @@ from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Problem, Row
 
 @dataclass(slots=True, eq=False)
 class HeadReservation:
-    """A reservation during a session.
+    """The earliest start of the head during a session, with the resources that are free then.
 
     Args:
       start: seconds since 1970 at which the head can start.
@@ -44,7 +44,7 @@ class HeadReservation:
     needs: IntArray
 
     def take(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Deduct a gang that still runs at the reserved start, if the head fits without it; return whether it does."""
+        """Deduct a gang that still runs at the reserved start, if the head fits next to it; return whether it fits."""
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
         if not fits_single_gang(self.problem, remaining):
@@ -53,7 +53,7 @@ class HeadReservation:
         return True
 
     def unused_capacity(self) -> IntArray:
-        """Return [N, R] what is free at the start once the head is placed; gangs that use only this do not delay it."""
+        """Return [N, R] the resources free at the start once the head is placed; using them does not delay it."""
         available = np.maximum(0, self.free)
         head = solve_greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
         demand = self.problem.classes.demand[head.classes] * head.counts[:, np.newaxis]
@@ -85,7 +85,7 @@ def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reserv
 
 
 def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
-    """Return True if a gang fits when all running gangs have ended; otherwise to wait for them is useless."""
+    """Return True if a gang fits once all running gangs have ended; if False, there is no reason to wait for them."""
     cached = gang.members.cache.fits_empty_cluster
     if cached is None or cached[0] is not gang.members.cache.pending:
         problem = lasting_problem(context, gang)
@@ -116,7 +116,7 @@ def reserve(
     now: float,
     held: Sequence[tuple[Pod, int]] = (),
 ) -> HeadReservation | None:
-    """Return the reservation of a gang that does not fit now; None if it does not fit after any known end.
+    """Return the earliest start of a gang that does not fit now; None if no known end of running gangs makes it fit.
 
     Args:
       context: the tables of the session.
@@ -189,7 +189,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class StickyReservations:
-    """Decides which starts a session announces and keeps.
+    """Decides which reserved starts a session announces, and which ones it keeps from earlier sessions.
 
     Args:
       now: seconds since 1970.
@@ -204,7 +204,7 @@ class StickyReservations:
 
     @classmethod
     def of_profile(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
-        """Return the reservations to keep; `previous` are those of the previous session's decision."""
+        """Return the rules of a profile; `previous` contains the reservations of the previous decision."""
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
 
@@ -213,7 +213,7 @@ class StickyReservations:
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
     def is_kept(self, members: PodGroupState) -> bool:
-        """Return True if an earlier session announced a start for a gang that has to be kept."""
+        """Return True if an earlier session announced a start for the gang, and this start has to be kept."""
         return self.slowdown is not None and members.key in self.before
 
     def move_to_front(
@@ -225,7 +225,7 @@ class StickyReservations:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Move gangs with a sticky reservation or nominated pods before all others of their tier.
+        """Return the order with gangs that have a sticky reservation or nominated pods before all others of their tier.
 
         The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
 
@@ -349,7 +349,7 @@ class ReservedHead:
         return not self._end(gang) <= self.reservation.start
 
     def restrict(self, formulation: Formulation) -> Formulation:
-        """Return the formulation with rows that keep the head's room from longer gangs."""
+        """Return the formulation with rows that stop longer gangs from using resources reserved for the head."""
         bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts(gang)]
         problem = formulation.problem
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
@@ -375,7 +375,7 @@ class ReservedHead:
         return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
 
     def deduct_placements(self, placements: Iterable[GangPlacement]) -> None:
-        """Count placed gangs: what runs beyond the reserved start is not free then."""
+        """Deduct placed gangs that run beyond the reserved start from the resources that are free then."""
         for placement in placements:
             # Not `>`: an unknown end is NaN, and counts as later than the start.
             if not self._end(placement.gang) <= self.reservation.start:
@@ -383,7 +383,7 @@ class ReservedHead:
                 np.subtract.at(self.reservation.free, nodes, requests)
 
     def replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
-        """Count a gang in place of its victims if the head can still start in time; return True if it can.
+        """Deduct a gang and add its victims if the head can still start in time; return whether it can.
 
         Args:
           placement: the gang.
@@ -402,7 +402,7 @@ class ReservedHead:
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
     def announce_start(self, started: Iterable[GangPlacement]) -> Reservation | None:
-        """Return the reservation for the decision after all placements of the session; None if it states none."""
+        """Return the reservation for the decision after all placements; None if no start is announced."""
         if not self.announced:
             return None
         current = (

@@ -1,7 +1,7 @@
 """The session object: it follows one cluster and decides sessions over it.
 
-A Session is made from a Snapshot and then follows the cluster by `apply`. A new Session over a Snapshot and an old one
-that followed the cluster to the same state decide the same; a property test holds that.
+A Session is made from a Snapshot and then follows the cluster by `apply_changes`. A new Session over a Snapshot and an
+old one that followed the cluster to the same state decide the same; a property test holds that.
 """
 
 from collections.abc import Set
@@ -75,7 +75,7 @@ class Session:
         return self._order.usage(now)
 
     def apply(self, changes: ClusterChanges) -> None:
-        """Take in what changed in the cluster since the last call; between two sessions only."""
+        """Apply the changes of the cluster since the last call. Call it between two sessions only."""
         self.tables.apply(changes)
         if changes.nodes is not None:
             self._order.check_resources()
@@ -93,7 +93,7 @@ class Session:
         taking_part: Set[str] | None = None,
         telemetry: Telemetry | None = None,
     ) -> Decision:
-        """Decide the next session; afterwards the tables are as before, since nothing is bound yet.
+        """Return the decision of the next session. The tables are unchanged afterwards, because nothing is bound yet.
 
         Args:
           now: seconds since 1970.

@@ -76,7 +76,7 @@ class GangPlacement:
     state: GangPhase = GangPhase.PENDING
 
     def total(self, resources: int) -> IntArray:
-        """[R] Return what the placed pods request together."""
+        """Return [R] the sum of the requests of the placed pods."""
         total = np.zeros(resources, np.int64)
         for pod_class, count in Counter(map(_POD_CLASS, self.placed)).items():
             total += pod_class.requests * count
@@ -127,7 +127,7 @@ class Statement:
             tables.node_table.waiting.remove_gang(identity)
 
     def checkpoint(self) -> int:
-        """Return a mark for `roll_back_to`. It is valid until an earlier mark is rolled back to."""
+        """Return a checkpoint for `roll_back_to`. It is valid until the statement is rolled back to an earlier one."""
         return len(self._placements)
 
     def roll_back_to(self, checkpoint: int) -> None:
@@ -145,7 +145,7 @@ class Statement:
     def place_gangs(
         self, proposals: Iterable[tuple[PendingGang, Sequence[PlannedPods]]]
     ) -> list[GangPlacement]:
-        """Place gang after gang; consecutive pods without a PodGroup of one class are filtered together."""
+        """Place gang after gang; consecutive single pods of one class are filtered together. Return one result each."""
         placements: list[GangPlacement] = []
         for pod_class, group in groupby(proposals, key=_single_pod_class):
             run, state = list(group), None
@@ -165,7 +165,7 @@ class Statement:
     def place_gang(
         self, gang: PendingGang, plans: Sequence[PlannedPods], state: CycleState | None = None
     ) -> GangPlacement:
-        """Place one gang on the proposed nodes, or roll it back.
+        """Place one gang on the proposed nodes, or roll it back; return the placement with the refusal, if any.
 
         A gang over which a plugin failed is refused for the rest of the session: a plugin that hung is left out from
         then on, so the same placement would pass without it.
@@ -194,7 +194,7 @@ class Statement:
         return placement
 
     def reserve_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
-        """Call Reserve and Permit for pods that passed Filter; `finish_gang` then keeps or rolls back the gang.
+        """Call Reserve and Permit for pods that passed Filter; then `keep_if_complete` decides about the gang.
 
         Raises:
           PluginError: a plugin failed.
@@ -205,7 +205,7 @@ class Statement:
             placement.refusal = status
 
     def finish_gang(self, placement: GangPlacement) -> bool:
-        """Keep the gang if its minimum has a place, else roll it back; return whether it is kept."""
+        """Keep the gang if its placed pods reach its minimum, else roll it back; return whether the gang is kept."""
         rejection = self._tables.node_table.waiting.rejection(placement.gang.members.identity)
         if not rejection.ok:
             placement.refusal, placement.final = rejection, True
@@ -231,7 +231,7 @@ class Statement:
             waiting.remove_gang(identity)
 
     def apply_permit_verdicts(self) -> None:
-        """Release or roll back waiting gangs of which plugins allowed or rejected pods since they were placed."""
+        """Release the waiting gangs that Permit plugins allowed meanwhile; roll back those that they rejected."""
         waiting = self._tables.node_table.waiting
         for placement in [placement for placement in self._placements if placement.held_by]:
             identity = placement.gang.members.identity

@@ -23,7 +23,7 @@ RUNNING: Final = "Running"
 
 
 class Kubelet:
-    """Starts pods on nodes. Equal pods on one node share one spec object, so that its requests are computed once."""
+    """Creates running and recreated pods. Equal pods on one node share a spec; its requests are computed once."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
@@ -31,7 +31,7 @@ class Kubelet:
         self._status: tuple[int, PodStatus] = (-1, PodStatus())
 
     def start(self, pod: Pod, node: str, now: int) -> Pod:
-        """Return the pod as it runs on a node since `now`, in seconds since 1970."""
+        """Return the pod in phase Running on a node, started at `now` (seconds since 1970)."""
         key = (id(pod.spec), node)
         cached = self._specs.get(key)
         if cached is None:
@@ -80,7 +80,7 @@ class GangRun:
     placements: tuple[tuple[str, int], ...] = ()
 
     def kill(self, now: int) -> None:
-        """Discard its run time; the caller handles its pods."""
+        """Record that the gang was killed and lost its run time; the caller handles its pods."""
         if self.started is not None:
             self.lost += now - self.started
             self.started = None

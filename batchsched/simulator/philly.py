@@ -98,7 +98,7 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
 def workload(
     rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, queue_of: Mapping[str, str]
 ) -> Workload:
-    """Create a workload of jobs on equal nodes, with the duration as estimate.
+    """Create a workload of jobs on equal nodes; the run time of each job is also its estimate.
 
     Args:
       rows: the jobs, ordered by submission.

@@ -39,7 +39,7 @@ class UsageRecorder:
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
     def requests(self, pod: Pod) -> tuple[int, ...]:
-        """Return [R] the requests of a pod in base units."""
+        """Return the requests [R] of a pod in base units."""
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
             amounts = requests(pod)
@@ -68,7 +68,7 @@ class UsageRecorder:
         self._add(self._used, pods, sign)
 
     def allocate(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
-        """Count bound pods of a queue, as in `use`."""
+        """Count bound pods for a queue and for the cluster; with sign -1, pods that were removed."""
         bound = tuple(pods)
         self.use(bound, sign)
         self._add_to_queue(self._allocated, queue, bound, sign)
@@ -101,7 +101,7 @@ class UsageRecorder:
         )
 
     def queue_series(self) -> QueueSeries:
-        """Return the rows of queues as columns."""
+        """Return the samples of all queues, one column for each quantity."""
         return QueueSeries(
             self.resources,
             times=tuple(time for time, _ in self._queue_rows),

@@ -52,7 +52,7 @@ class SimulationEventKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SimulationEvent:
-    """An event at a second. `number` is that of the gang or the outage; `restarts` is the gang's number of restarts."""
+    """An event at time `time`. `number` identifies the gang or the outage; `restarts` counts the gang's restarts."""
 
     time: int
     kind: SimulationEventKind
@@ -100,7 +100,7 @@ class _Run:
         self._gaps = self._worst_gap = 0.0
 
     def play(self) -> RunResult:
-        """Process all events."""
+        """Process all events and return the result of the run."""
         cluster = self._cluster
         self._foresee_everything()
         for now, events in self._moments():

@@ -142,7 +142,7 @@ class TraceGang:
 
 
 def rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
-    """Create a gang of which all pods are required."""
+    """Create the arrival of a gang that needs all of its pods."""
     created = timestamp(time)
     size = sum(count for _, count in shape.pods)
     group = PodGroup(
@@ -169,7 +169,7 @@ def rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
 
 
 def pods_of_gang(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
-    """Return pairs of GPUs per pod and number of pods: pods of a whole node, and one pod with the remainder."""
+    """Return (GPUs per pod, number of pods) for the pods that fill a whole node and for one pod with the remainder."""
     whole, rest = divmod(gpus, gpus_per_node)
     return tuple((size, count) for size, count in ((gpus_per_node, whole), (rest, 1)) if size and count)
 
@@ -224,7 +224,7 @@ def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: 
 def draw_outages(
     nodes: Sequence[Node], between: float, repair: float, period: tuple[int, int], seed: int
 ) -> tuple[Outage, ...]:
-    """Draw the failures of nodes in a period, ordered by time: independent nodes, exponential times.
+    """Return random outages of nodes in a period, ordered by time; nodes fail independently, at exponential intervals.
 
     Args:
       nodes: the nodes that may fail.

@@ -157,7 +157,7 @@ class CpSatBudget:
         gap: float = 0.0,
         hint: NDArray[np.integer] | None = None,
     ) -> CpSatAnswer:
-        """Call `maximise` with `most` deterministic units and charge what it used."""
+        """Call `maximise` with at most `most` deterministic units, charge the units it used, and return its answer."""
         answer = maximise(
             model, objective, SolveLimits(most, self._guard_seconds, gap, self._seed), hint=hint
         )
@@ -167,7 +167,7 @@ class CpSatBudget:
 
 
 def relax(model: LinearModel, objective: FloatArray) -> float:
-    """Bound the maximum of Σ objective·x [V] from above by GLOP on the linear relaxation.
+    """Return an upper bound of the maximum of Σ objective·x [V], from the linear relaxation that GLOP solves.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
     Σ_j max over x_j's range of (c - Aᵀy)_j·x_j + Σ_i max over row i's range of y_i·a_i.

@@ -60,7 +60,7 @@ class _Incumbent:
 
 
 def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | None = None) -> Solution:
-    """Solve the problem node by node: optimal if the budget suffices, otherwise with a valid bound.
+    """Solve the node-level model of the problem: optimal if the budget suffices, otherwise with a valid bound.
 
     A hint that violates no constraint is the first incumbent: the solution is lexicographically no worse.
 
@@ -113,7 +113,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
 
 
 def polish(climb: _Incumbent) -> None:
-    """Choose among solutions of equal value: most gangs, then preferred topology levels, then scores and packing."""
+    """Improve the incumbent at equal value: most gangs, then preferred topology levels, then scores and packing."""
     climb.values, objective, slack = add_preferences(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.
@@ -152,7 +152,7 @@ _EMPTINESS_PRICE: Final = 100
 
 
 def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Prefer most gangs taken, then the least cost of preferred levels.
+    """Add an objective to the model: the most gangs taken, then the least cost of preferred levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).
@@ -191,7 +191,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
 
 
 def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Pack onto few and full nodes, or spread over many and empty ones; among equals prefer the highest Σ node score.
+    """Add an objective to the model: few full nodes, or many empty ones to spread; then the highest Σ node score.
 
     Returns the values and the objective over all V variables, old and new.
     """

@@ -19,7 +19,7 @@ def solve_greedy(problem: Problem) -> Solution:
 
 
 def pack_greedily(problem: Problem, plain: bool = False) -> Packing:
-    """Return the greedy's packing, for stages that continue from it; `plain` as for `Packing`."""
+    """Return a packing that the greedy solver has filled; `plain` is passed to `Packing`."""
     packing = Packing(problem, plain)
     fill_packing(packing)
     return packing
@@ -63,7 +63,7 @@ def fill_packing(packing: Packing) -> None:
 
 
 def number_equal_gangs(room: FreeCapacity) -> list[int]:
-    """Return a number for each gang [G]: equal for gangs that can be placed in one operation, -1 for all others.
+    """Return a group number for each gang [G]: gangs of a group can be placed in one operation; -1 for no group.
 
     These are gangs of one pod with equal demand and kind, which no level, row, cut or quota concerns. Placing them
     one by one or together gives the same result.

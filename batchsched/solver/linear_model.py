@@ -159,7 +159,7 @@ class LinearModel:
         return starts, self._columns[0], self._coefficients[0]
 
     def sides(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return the rows' lower and upper sides [M], and which rows hold unconditionally [M]."""
+        """Return the rows' lower and upper bounds [M], and which rows apply unconditionally [M]."""
         always = np.ones(self.rows, np.bool_)
         always[list(self.when)] = False
         return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
@@ -178,7 +178,7 @@ class LinearModel:
         return not np.any(always & ((sums < row_lower) | (sums > row_upper)))
 
     def check_integer(self) -> None:
-        """Check that an integer solver accepts the model.
+        """Raise an error if an integer solver would reject the model.
 
         Raises:
           SolverFault: a row's sum could reach 2^62, or a variable's lower bound exceeds its upper bound.

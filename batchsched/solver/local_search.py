@@ -30,11 +30,11 @@ Move = TypeVar("Move")
 
 @dataclass(slots=True)
 class RoomRequest:
-    """Pods of one class that do not fit as the packing is now.
+    """A request for room for pods of one class that do not fit into the present packing.
 
     Args:
       class_index: the class.
-      left: pods that are not placed yet; `LocalSearch` counts down after each move.
+      missing_pods: pods that are not placed yet; `LocalSearch` counts down after each move.
       nodes: ascending node numbers that the pods may use, None for all.
     """
 
@@ -101,7 +101,7 @@ class PlacedPods:
         room.cut_back_listeners.append(self.truncate)
 
     def truncate(self, length: int) -> None:
-        """Note that only the first `length` entries of the trail are unchanged."""
+        """Invalidate what was read of the trail after its first `length` entries."""
         self._stale |= length < self._read
 
     def refresh(self) -> None:
@@ -155,7 +155,7 @@ MAX_CLEARED_NODES: Final = 32
 
 
 class RelocationMove(NamedTuple):
-    """Pods of one class leave many nodes, equally many from each node."""
+    """A move of pods of one class to other nodes, the same number from each node."""
 
     class_index: int
     pods_per_node: int
@@ -169,7 +169,7 @@ class RelocationNeighbourhood:
         self._small_first = _small_first(packing)
 
     def propose(self, request: RoomRequest) -> Iterator[RelocationMove]:
-        """Yield every other movable class with 1, 2 and 3 pods a node."""
+        """Yield a move for every other movable class with 1, 2 and 3 pods per node."""
         for pods_per_node in range(1, MAX_PODS_PER_MOVE + 1):
             for other in self._movable(request.class_index)[:MAX_CLASSES]:
                 yield RelocationMove(other, pods_per_node)
@@ -238,14 +238,14 @@ class RelocationNeighbourhood:
 
 
 class ClearingMove(NamedTuple):
-    """A node and its pods of this session."""
+    """A move of all pods of this session away from one node."""
 
     node: int
     pods: IndexArray  # [C]
 
 
 class ClearingNeighbourhood:
-    """The neighbourhood in which all pods of this session leave a node for a pod with devices."""
+    """The neighbourhood that moves all pods of this session away from a node, so that a pod with devices fits there."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:
         self._packing, self._placed = packing, placed
@@ -329,7 +329,7 @@ MAX_RECENT_ENTRIES: Final = 64
 
 
 class SwapMove(NamedTuple):
-    """Pods of one group leave the sources, pods of another group take their places."""
+    """A move that exchanges pods of one group on the source nodes with pods of another group elsewhere."""
 
     leaving: int
     entering: int
@@ -384,7 +384,7 @@ class SwapNeighbourhood:
                     promising = [p for p in np.flatnonzero(helped.any(axis=1)).tolist() if p > partner]
 
     def apply(self, request: RoomRequest, move: SwapMove) -> int | None:
-        """Exchange as many pairs of pods as the request needs, and place its pods where enough is free then."""
+        """Exchange as many pairs of pods as the request needs, then place its pods on the nodes where they fit."""
         room, placed, class_index = self._packing.room, self._placed, request.class_index
         leaving, entering, sources = move
         gain = placed.group_demand[leaving] - placed.group_demand[entering]

@@ -51,7 +51,7 @@ def count_fitting(problem: Problem) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainChoice:
-    """One domain for all pods of some classes: at most one variable of the candidate domains is 1."""
+    """The choice of one domain for all pods of some classes: at most one of the domains' 0/1 variables is 1."""
 
     classes: NDArray[np.bool_]  # [C]
     level: int
@@ -61,7 +61,7 @@ class DomainChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoGoodCut:
-    """A cut's literals: the count of `column` is below, or above, the refused count (-1: no such literal)."""
+    """A cut's 0/1 variables, which say for each column that its count is below or above the refused count; -1: none."""
 
     columns: IntArray
     counts: IntArray
@@ -119,7 +119,7 @@ class NodeModel(LinearModel):
         return taken
 
     def at_most(self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False) -> None:
-        """Add Σ of the counts `which` [X] <= (or exactly =) limit · switch; with switch -1 only <= limit."""
+        """Add Σ counts[which] <= limit · x[switch], or = with `exactly`; if switch is -1, Σ counts[which] <= limit."""
         columns = np.flatnonzero(which)
         if switch < 0:
             if int(self.upper[columns].sum()) > limit:
@@ -240,7 +240,7 @@ class NodeModel(LinearModel):
         return NoGoodCut(columns, counts, below, above)
 
     def assignment(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
-        """Return the values of all variables for placements (class, node, count); None if a pair is impossible.
+        """Return the values of all variables for placements (class, node, count); None if a class cannot use its node.
 
         The caller checks whether the values satisfy the rows.
         """

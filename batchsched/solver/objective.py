@@ -33,7 +33,7 @@ def count_tiers(problem: Problem) -> int:
 
 
 def required_pods(problem: Problem) -> IntArray:
-    """Return the pods that each gang [G] still needs, those of its subgroups included. At 0 it is taken already."""
+    """Return the number of pods that each gang [G] and its subgroups still need. A gang with 0 is taken already."""
     by_subgroup = np.bincount(
         problem.subgroups.gang, problem.subgroups.need, minlength=len(problem.gangs.need)
     )
@@ -41,7 +41,7 @@ def required_pods(problem: Problem) -> IntArray:
 
 
 def least_requests(problem: Problem) -> IntArray:
-    """Return the least amounts [G, R] that the minimum of each gang requests: by resource, its smallest pods."""
+    """Return lower bounds [G, R] of the requests of each gang's minimum: for each resource, the smallest pods count."""
     gangs, need = len(problem.gangs.need), required_pods(problem)
     requests = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
     np.add.at(

@@ -86,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A placement of some gangs that the pipeline refused: exactly this combination of counts must not come again.
+    """A placement of some gangs that the pipeline refused: no solution may contain exactly these counts again.
 
     The exact model turns a cut into a no-good over the named counts. The tiered model drops `gang` for the rest of
     the session when the same gang is cut again.
@@ -225,7 +225,7 @@ class ProblemGangs(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemSubgroups(ProblemTable):
-    """The subgroups: as for gangs, for the pods of classes with `subgroup` s.
+    """The subgroups of a problem: columns as in `ProblemGangs`, for the pods of the classes in each subgroup.
 
     The gang's own level applies to them too. A gang needs no less than its subgroups need together, whatever its
     own `need` is.
@@ -264,7 +264,7 @@ class UsedDomains(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemQuotas(ProblemTable):
-    """The quotas: a queue's limit, at every ancestor of the queue.
+    """The quotas: the limit of each queue, for the gangs of the queue and of its descendants.
 
     Args:
       covers: [Q, G] whether the gang counts against the quota.

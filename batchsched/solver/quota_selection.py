@@ -41,7 +41,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangSubset:
-    """Some gangs of a problem.
+    """A problem with some of the gangs of a whole problem, and their numbers there.
 
     Args:
       problem: the problem of these gangs: quotas keep their numbers, gangs and classes have new ones.
@@ -56,7 +56,7 @@ class GangSubset:
     whole: Problem
 
     def widen_tiers(self, values: FloatArray) -> FloatArray:
-        """Return values by tier [T'] as values by tier of the whole problem [T]."""
+        """Return values by tier of this problem [T'], extended by zeros to the tiers of the whole problem [T]."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
@@ -75,7 +75,7 @@ class GangSubset:
 
 
 def take_subset(problem: Problem, kept: BoolArray) -> GangSubset:
-    """Return the gangs `kept` [G] of a problem without rows and cuts. All nodes and quotas stay as they are.
+    """Return the problem of the gangs `kept` [G] alone. All nodes and quotas stay as they are.
 
     Raises:
       ValueError: the problem has rows or cuts, which may link gangs to each other.

@@ -89,7 +89,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
 
 
 def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
-    """Tell whether the greedy placed every pod that may be placed and a solve could gain nothing more."""
+    """Tell whether the greedy solution places every allowed pod and no further solve can improve it."""
     placed = count_placed(problem, floor.classes, floor.counts)
     pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < pending).any()):

@@ -61,13 +61,13 @@ class AssumedPod:
 
 
 class Placements:
-    """Makes bound versions of pods. Equal pods on one node share a spec, and so the results for it."""
+    """Creates bound versions of pods. Equal pods on one node share a spec object, and with it all cached results."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
 
     def place(self, pod: Pod, node: str) -> Pod:
-        """Return the pod with a node."""
+        """Return the bound version of a pod on a node."""
         key = (id(pod.spec), node)
         specs = self._specs.get(key)
         if specs is None:
@@ -80,7 +80,7 @@ class Placements:
 
 
 class ClusterState:
-    """The objects of one cluster, its assumed pods, and what follows from them.
+    """The objects of one cluster, its assumed pods, and the indexes and tallies computed from them.
 
     Args:
       scheduler_names: The scheduler names of the profiles. Pending pods of other schedulers are ignored.
@@ -266,7 +266,7 @@ class ClusterState:
         return True
 
     def finish_binding(self, key: str, now: float) -> None:
-        """Record that the API server accepted the binding of an assumed pod: the time to its confirmation starts."""
+        """Record that the API server accepted the binding of an assumed pod; the confirmation timeout starts."""
         assumption = self._assumed.get(key)
         if assumption is not None and self._ttl > 0:
             self._assumed[key] = Assumption(assumption.node, assumption.since, now + self._ttl)
@@ -285,7 +285,7 @@ class ClusterState:
         return True
 
     def unconfirmed_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        """Return the pods, by name, that no event confirmed within `ttl_seconds` after their binding."""
+        """Return the assumed pods, sorted by name, that no event confirmed within `ttl_seconds` after their binding."""
         keys = [
             key
             for key, assumption in self._assumed.items()
@@ -294,18 +294,18 @@ class ClusterState:
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(keys))
 
     def assumed(self) -> tuple[AssumedPod, ...]:
-        """Return the assumed pods by name."""
+        """Return the assumed pods, sorted by name."""
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
 
     def is_assumed(self, key: str) -> bool:
-        """Return whether a pod counts on a node that no watch event has confirmed."""
+        """Return whether a pod is assumed: it counts on a node, and no watch event has confirmed that."""
         return key in self._assumed
 
     # Reading
 
     @property
     def generation(self) -> int:
-        """The number of changes so far of what a Snapshot shows."""
+        """The number of changes so far to the objects that a Snapshot shows."""
         return self._change_log.generation
 
     def changes(self, since: int) -> tuple[Change, ...] | None:
@@ -313,7 +313,7 @@ class ClusterState:
         return self._change_log.changes_since(since)
 
     def subscribe(self) -> "ChangeReader":
-        """Return a reader of changes, from the first one on."""
+        """Return a new reader of changes, which starts with the first change."""
         return ChangeReader(self)
 
     def size(self, field: str) -> int:

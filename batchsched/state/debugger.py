@@ -3,7 +3,8 @@
 A difference that lasts is a defect of the state or of the watch. A difference that disappears was an event on its
 way, so compare twice before you act on one.
 
-Source: kube-scheduler's backend/cache/debugger. Its `CacheComparer` compares names; `compare` compares fields too.
+Source: kube-scheduler's backend/cache/debugger. Its `CacheComparer` compares names;
+`compare` compares fields too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """One field of one object with different values. A value is JSON text, empty if the field is missing."""
+    """A field that differs between state and API server. A value is JSON text, empty if the field is missing."""
 
     object: str
     field: str
@@ -37,7 +38,7 @@ class StateDifference:
 
 @dataclass(frozen=True, slots=True)
 class StateComparison:
-    """All differences. Objects are named `Kind namespace/name`.
+    """All differences between the state and the API server. Objects are named `Kind namespace/name`.
 
     Args:
       missing: Objects of the API server that the state lacks.
@@ -83,7 +84,7 @@ def compare(
     assumed: Sequence[AssumedPod] = (),
     overdue_since: float = float("-inf"),
 ) -> StateComparison:
-    """Compare the state with a fresh list.
+    """Return the differences between the state and a fresh list of the API server.
 
     Args:
       cached: The objects of the state, from `ClusterState.snapshot_as_listed()`.

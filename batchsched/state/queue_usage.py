@@ -76,7 +76,7 @@ class QueueUsageTally:
         self._change(pod, queue_of(pod, pod_group), -1)
 
     def change_queue(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
-        """Count pods for the queue of their PodGroup after it was added, changed or deleted."""
+        """Move pods to the queue of their PodGroup after the PodGroup was added, changed or deleted."""
         for pod in pods:
             self.remove(pod, before)
             self.add(pod, after)

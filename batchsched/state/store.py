@@ -17,8 +17,8 @@ MAX_TOMBSTONES: Final = 16_384
 class Store(Generic[T]):
     """Objects by key, sorted by key when they are read.
 
-    A list of the API server is sorted by key, while the order of events has no meaning. `freeze` costs nothing if
-    nothing changed, and one copy unless keys were added out of order.
+    A list of the API server is sorted by key, while the order of events has no meaning. `sorted_objects` costs
+    nothing if nothing changed, and one copy unless keys were added out of order.
     """
 
     __slots__ = ("_by_key", "_frozen", "_sorted")

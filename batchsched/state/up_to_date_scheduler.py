@@ -136,7 +136,7 @@ class Resources:
         return self._names.issuperset(node.allocatable_quantities)
 
     def include_requests(self, pod: Pod) -> bool:
-        """Return whether every resource that a pod requests is a known resource."""
+        """Return whether the names include all resources that a pod requests."""
         return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
 
 

@@ -16,7 +16,7 @@ class PriorityClass(ClusterObject, frozen=True, gc=False):
 
 
 class DisruptionBudgetSpec(Value, frozen=True, gc=False):
-    """The pods that a budget protects."""
+    """The selector of the pods that a PodDisruptionBudget protects."""
 
     selector: LabelSelector | None = None
 
@@ -35,7 +35,9 @@ class PodDisruptionBudget(ClusterObject, frozen=True, gc=False):
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
     def protects(self, pod: Pod) -> bool:
-        """Return whether an eviction of the pod counts against the budget; not if its eviction was already granted.
+        """Return True if an eviction of the pod counts against the budget.
+
+        A pod in `status.disruptedPods` does not count again: its eviction was already granted.
 
         Source: `filterPodsWithPDBViolation` of kube-scheduler.
         """
@@ -58,40 +60,40 @@ class PodDisruptionBudget(ClusterObject, frozen=True, gc=False):
 
 
 class Namespace(ClusterObject, frozen=True, gc=False):
-    """A namespace, for its labels."""
+    """A Namespace. Scheduling reads only its labels."""
 
 
 class SelectingSpec(Value, frozen=True, gc=False):
-    """The selector of a Service, which consists of plain labels."""
+    """The spec of a Service or a ReplicationController: the labels of the pods that it selects."""
 
     selector: dict[str, str] | None = None
 
 
 class Service(ClusterObject, frozen=True, gc=False):
-    """A Service, for the pods it selects."""
+    """A Service. Scheduling reads only its pod selector."""
 
     spec: SelectingSpec = SelectingSpec()
 
 
 class ReplicationController(ClusterObject, frozen=True, gc=False):
-    """A ReplicationController, for the pods it selects."""
+    """A ReplicationController. Scheduling reads only its pod selector."""
 
     spec: SelectingSpec = SelectingSpec()
 
 
 class WorkloadSpec(Value, frozen=True, gc=False):
-    """The selector of a ReplicaSet or StatefulSet."""
+    """The spec of a ReplicaSet or a StatefulSet: the selector of its pods."""
 
     selector: LabelSelector | None = None
 
 
 class ReplicaSet(ClusterObject, frozen=True, gc=False):
-    """A ReplicaSet, for the pods it selects."""
+    """A ReplicaSet. Scheduling reads only its pod selector."""
 
     spec: WorkloadSpec = WorkloadSpec()
 
 
 class StatefulSet(ClusterObject, frozen=True, gc=False):
-    """A StatefulSet, for the pods it selects."""
+    """A StatefulSet. Scheduling reads only its pod selector."""
 
     spec: WorkloadSpec = WorkloadSpec()

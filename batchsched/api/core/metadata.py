@@ -10,9 +10,9 @@ EMPTY_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """The base of all decoded Kubernetes values: frozen, compared by content; unknown fields are ignored.
+    """The base class of all decoded Kubernetes values. A value is immutable, and unknown fields are ignored.
 
-    `gc=False` excludes them from garbage collection: they contain no cycles, and a cluster has millions of them.
+    `gc=False` excludes values from garbage collection: they contain no cycles, and a cluster has millions of them.
     """
 
 

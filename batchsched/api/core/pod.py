@@ -26,7 +26,7 @@ class NodeAffinity(Value, frozen=True, gc=False):
 
 
 class PodAffinityTerm(Value, frozen=True, gc=False):
-    """Pods (by label and namespace) in the same domain of a topology key."""
+    """A selector of pods by label and namespace, and the topology key of the domains in which they count."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] | None = None
@@ -61,7 +61,7 @@ class PodAffinity(Value, frozen=True, gc=False):
 
 
 class Affinity(Value, frozen=True, gc=False):
-    """The three kinds of affinity."""
+    """The node affinity, pod affinity and pod anti-affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None

@@ -33,7 +33,7 @@ MILLI: Final = 1000
 
 @lru_cache(maxsize=65536)
 def parse(text: str | int | float) -> Decimal:
-    """Read a quantity exactly.
+    """Return the exact value of a quantity such as `500m` or `1.5Gi`.
 
     Raises:
       InvalidQuantity: the text is not a quantity, or its value does not fit in 63 bits.
@@ -55,7 +55,7 @@ def parse(text: str | int | float) -> Decimal:
 
 @lru_cache(maxsize=65536)
 def base_units(resource: str, text: str | int | float) -> int:
-    """Read an amount of a resource: milli-CPU for cpu, whole units for all others, fractions rounded up.
+    """Return a quantity of a resource in base units: milli-CPU for cpu, else whole units. Fractions round up.
 
     Raises:
       InvalidQuantity: the text is not a quantity, or is out of range.
@@ -68,7 +68,7 @@ def base_units(resource: str, text: str | int | float) -> int:
 
 
 def format_quantity(resource: str, amount: int) -> str:
-    """Write an amount in base units the way people write it: `1500m`, `64Gi`, `8`."""
+    """Format an amount in base units as a Kubernetes quantity: `1500m`, `64Gi`, `8`."""
     if resource == "cpu":
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
     if resource in BYTES or resource.startswith("hugepages-"):

@@ -30,13 +30,13 @@ def requests(pod: Pod) -> dict[str, int]:
 
 
 def nonzero_requests(pod: Pod) -> tuple[int, int]:
-    """Return (milli-CPU, bytes) with the defaults that scoring uses for containers that request none."""
+    """Return the pod's requests as (milli-CPU, bytes), with scoring's defaults for containers that request none."""
     total = _total(pod, _defaults(pod))
     return total.get("cpu", 0), total.get("memory", 0)
 
 
 def scored_requests(pod: Pod) -> dict[str, int]:
-    """Return the requests of a pending pod for scoring, with defaults: its containers and overhead.
+    """Return the requests that scoring counts for a pending pod: containers, with defaults, plus overhead.
 
     kube-scheduler ignores pod-level requests here, although it counts them for pods on nodes.
 
@@ -60,7 +60,7 @@ def _defaults(pod: Pod) -> Mapping[str, int]:
 
 
 def request_fields(pod: Pod) -> Hashable:
-    """Return the fields of a pod's spec that determine its requests, unparsed."""
+    """Return the fields of a pod's spec that determine its requests. The quantities are not parsed."""
     spec = pod.spec
     return (
         tuple(_container_requests(container) for container in spec.containers),
@@ -71,7 +71,7 @@ def request_fields(pod: Pod) -> Hashable:
 
 
 def resized(pod: Pod) -> bool:
-    """Return whether the status of a bound pod may change its requests (in-place resize)."""
+    """Return True if the status of a bound pod may override the requests in its spec (in-place resize)."""
     if not pod.spec.node_name:
         return False
     status = pod.status

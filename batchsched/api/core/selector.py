@@ -12,7 +12,7 @@ from batchsched.errors import InvalidSelector
 
 
 class Requirement(Value, frozen=True, gc=False):
-    """One expression: key, operator, values."""
+    """One expression of a selector: key, operator, values."""
 
     key: str = ""
     operator: str = ""
@@ -58,7 +58,7 @@ def whole_number(text: str) -> int | None:
 
 
 class LabelSelector(Value, frozen=True, gc=False):
-    """A selector over labels: all of its labels and all of its expressions."""
+    """A label selector. An object matches if all labels and all expressions of the selector match."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[Requirement, ...] | None = None

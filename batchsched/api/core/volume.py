@@ -41,13 +41,13 @@ class AzureDisk(Value, frozen=True, gc=False):
 
 
 class NamedDisk(Value, frozen=True, gc=False):
-    """A disk of Cinder or Portworx."""
+    """A Cinder or Portworx volume, identified by its volume ID."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
 
 
 class ShareSource(Value, frozen=True, gc=False):
-    """An Azure Files share or a vSphere disk; scheduling needs only its type."""
+    """An Azure Files share or a vSphere disk. Scheduling reads only its type."""
 
 
 class ISCSIDisk(Value, frozen=True, gc=False):
@@ -93,7 +93,7 @@ class InTreeSource(Value, frozen=True, gc=False):
 
     @property
     def is_in_tree(self) -> bool:
-        """True for a volume of one of these kinds."""
+        """True if the volume is of an in-tree type."""
         return bool(
             self.gce_persistent_disk
             or self.aws_elastic_block_store
@@ -118,12 +118,12 @@ class Volume(InTreeSource, frozen=True, gc=False):
 
     @property
     def may_conflict_on_node(self) -> bool:
-        """True for a disk that pods of one node cannot always share and that the pod names directly."""
+        """True if the pod itself names the disk, and pods on the same node cannot always share it."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property
     def may_count_against_attach_limit(self) -> bool:
-        """True for a volume that may count against the attach limit of a node: of a claim, or of a migrated type."""
+        """True if the volume may count against the attach limit of a node: it has a claim, or is of an in-tree type."""
         return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 
@@ -227,7 +227,7 @@ class DriverAllocatable(Value, frozen=True, gc=False):
 
 
 class NodeDriver(Value, frozen=True, gc=False):
-    """A driver that is installed on a node."""
+    """A CSI driver that is installed on a node."""
 
     name: str = ""
     node_id: str = msgspec.field(name="nodeID", default="")
@@ -236,31 +236,31 @@ class NodeDriver(Value, frozen=True, gc=False):
 
 
 class CSINodeSpec(Value, frozen=True, gc=False):
-    """The drivers of a node."""
+    """The CSI drivers of a node."""
 
     drivers: tuple[NodeDriver, ...] = ()
 
 
 class CSINode(ClusterObject, frozen=True, gc=False):
-    """The drivers that are installed on the node of the same name."""
+    """The CSI drivers that are installed on the node of the same name."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
 
 class CSIDriverSpec(Value, frozen=True, gc=False):
-    """Capabilities of a driver."""
+    """The capabilities of a CSI driver."""
 
     storage_capacity: bool | None = None
 
 
 class CSIDriver(ClusterObject, frozen=True, gc=False):
-    """A driver of the cluster; StorageClasses refer to its name as their provisioner."""
+    """A CSI driver of the cluster. StorageClasses name it as their provisioner."""
 
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(ClusterObject, frozen=True, gc=False):
-    """The storage capacity of a driver for a class in a part of the cluster."""
+    """The storage that a CSI driver can still provision for a StorageClass in a part of the cluster."""
 
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""

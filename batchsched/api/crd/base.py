@@ -21,7 +21,7 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class SpecPart(BaseModel):
-    """A part of a custom resource: frozen, with camelCase aliases; unknown fields are rejected by name."""
+    """The base of the models of custom resources and settings: immutable; an unknown field is an error."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -53,7 +53,7 @@ Conditions = Annotated[
 
 
 def rule(expression: str, message: str, place: str = "") -> dict[str, str]:
-    """Return a validation rule for the API server.
+    """Return a validation rule that the API server evaluates.
 
     Args:
       expression: a CEL expression that is true for valid objects.
@@ -69,7 +69,7 @@ def rules(*each: dict[str, str]) -> dict[str, Any]:
 
 
 def in_cel(amount: str) -> str:
-    """Return a CEL expression for an amount that may be a number or a string, as a quantity.
+    """Return a CEL expression that converts an amount, which is a number or a string, to a quantity.
 
     It avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the longest
     possible string.
@@ -155,5 +155,5 @@ Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]
 
 
 def in_base_units(resources: dict[str, str] | None) -> dict[str, int]:
-    """Return amounts in base units; {} for None."""
+    """Return quantities by resource as amounts in base units; {} for None."""
     return {resource: base_units(resource, text) for resource, text in (resources or {}).items()}

@@ -200,7 +200,7 @@ class PodGroup(SpecPart):
 
     @property
     def min_member(self) -> int:
-        """Number of pods that must be placed together: minMember, at least the sum of the subgroups' minimums."""
+        """Number of pods that must be placed together: minMember, or the sum of the subgroups' minimums if larger."""
         return max(self.spec.min_member, sum(sub.min_member for sub in self.spec.sub_groups))
 
     @property

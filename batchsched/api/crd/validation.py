@@ -66,7 +66,7 @@ class FieldError:
 
 
 def field_errors(error: ValidationError, model: type[BaseModel]) -> tuple[FieldError, ...]:
-    """Convert pydantic's errors for an object of `model`, in their order."""
+    """Return pydantic's errors about an object of `model` as field errors, in the same order."""
     details = error.errors(include_url=False)
     # pydantic counts only the valid items of a list, so a list of invalid items is also reported as "too short".
     spoilt = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
@@ -86,7 +86,7 @@ def field_path(parts: Sequence[str | int]) -> str:
 
 
 def suggest_name(name: str, known_names: Sequence[str]) -> str:
-    """Suggest the most similar known name, or list the known names (the first ones, if there are many)."""
+    """Return advice for an unknown name: the most similar known name, or else a list of known names."""
     close = difflib.get_close_matches(name, known_names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]}?"
@@ -174,7 +174,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def misplaced_queues(queues: Sequence[Queue]) -> dict[str, str]:
-    """Return the queues that cannot be part of the tree, with the reason, by name.
+    """Return the reason for each queue that cannot be part of the tree, by queue name.
 
     These are the queues of a cycle, queues with a missing parent, and all queues below them.
     """

@@ -61,7 +61,7 @@ class NodeChangeLog:
         return self._latest[1]
 
     def renumber(self, numbers: list[int], size: int) -> None:
-        """Give the nodes other indexes: numbers[old] is the new index, NO_NODE for removed nodes and NO_NODE."""
+        """Replace node index i by numbers[i], which is NO_NODE if the node is removed. NO_NODE stays NO_NODE."""
         self._log = [numbers[one] for one in self._log]
         self._size = size
         self.record(NO_NODE)
@@ -74,7 +74,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Memo:
-    """Computed values by key. Above the memory limit, the values with the oldest use are dropped.
+    """A cache of values that are computed from Node objects. Above the limit, the least recently used are dropped.
 
     Args:
       changes: log of the changes of Node objects.
@@ -89,11 +89,11 @@ class Memo:
         self._arrays: dict[Hashable, tuple[int, Array]] = {}
 
     def value(self, key: Hashable, build: Callable[[], Any], amend: Callable[[Any, IndexArray], Any]) -> Any:
-        """Return the value of a key: built on first use, then updated by `amend` for the nodes that changed."""
+        """Return the value of a key. `build` computes it on first use; `amend` updates it for changed nodes."""
         return self._of(self._values, key, build, amend)
 
     def array(self, key: Hashable, ask: Callable[[IndexArray | None], Array]) -> Array:
-        """[N] Return one entry for each node; `ask` computes the entries of some nodes, or of all (None).
+        """[N] Return the array of a key. `ask` computes the entries of nodes by index, or of all nodes (None).
 
         Earlier arrays of the key are not changed.
         """
@@ -128,7 +128,7 @@ class Memo:
         return value
 
     def lay_out(self, source: IndexArray) -> None:
-        """Give the nodes other indexes: node j had index source[j], or is new if that is -1.
+        """Reorder the entries of all arrays: node j had index source[j], or is new if source[j] is -1.
 
         New nodes are also in the log of changes, so their entries are computed before use.
         """

@@ -54,7 +54,7 @@ class Selection:
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the selectors match a label set in any namespace."""
+        """Return True if the selectors match a label set. Its namespace is not checked."""
         return self.selectors is not None and all(one.matches(labels) for one in self.selectors)
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
@@ -89,7 +89,7 @@ class LabelIndex:
         return len(self._sets)
 
     def add(self, namespace: str, labels: Mapping[str, str]) -> int:
-        """Add a set and return its number."""
+        """Add a label set and return its number."""
         number = len(self._sets)
         self._sets.append((namespace, labels))
         for item in labels.items():
@@ -97,7 +97,7 @@ class LabelIndex:
         return number
 
     def select(self, selection: Selection) -> IndexArray:
-        """[k] Return the numbers of the selected sets, ascending. Answers are cached, and extended for new sets."""
+        """[k] Return the numbers of the selected label sets, ascending. Results are cached and extended."""
         seen, selected = self._selected.get(selection.selector_key, (0, []))
         if seen < len(self._sets):
             likely = self._likely(selection, seen)
@@ -127,7 +127,7 @@ FEW = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelGroup:
-    """Pods on nodes with one namespace and equal labels, either all terminating or none."""
+    """A group of pods on nodes with the same namespace and labels. Either all of them are terminating or none is."""
 
     namespace: str
     labels: dict[str, str]
@@ -144,7 +144,7 @@ class LabelGroup:
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
-    """Pods on nodes of one namespace with equal pod affinity and anti-affinity.
+    """A group of pods on nodes with the same namespace, pod affinity and pod anti-affinity.
 
     Args:
       namespace, affinity: what the pods share.
@@ -157,7 +157,7 @@ class AffinityGroup:
     _arrays: tuple[IndexArray, IntArray] | None = None
 
     def add_count(self, node: int, by: int) -> None:
-        """Add a number, which may be negative, to the pods on a node."""
+        """Change the number of the group's pods on a node by `by`, which may be negative."""
         count = self.on.get(node, 0) + by
         if count:
             self.on[node] = count
@@ -166,7 +166,7 @@ class AffinityGroup:
         self._arrays = None
 
     def renumber(self, numbers: list[int]) -> None:
-        """Give the nodes other indexes: numbers[old] is the new index."""
+        """Replace node index i by numbers[i]."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
@@ -184,8 +184,8 @@ class AffinityGroup:
 class PodLabelGroups:
     """The label groups of the pods on nodes, numbered in the order of their creation.
 
-    A long-running cluster has ever new label sets. Therefore `renumber` drops empty groups from time to time, which
-    changes the numbers of the others.
+    A long-running cluster gets new label sets all the time. Therefore `drop_empty_groups` drops groups without pods,
+    which changes the numbers of the other groups.
     """
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class PodLabelGroups:
         return len(self._groups)
 
     def add_pods(self, pods: Iterable[Pod]) -> list[int]:
-        """Count pods in.
+        """Add pods to their label groups.
 
         Returns:
           The group of each pod, in the order of `pods`.
@@ -249,7 +249,7 @@ class PodLabelGroups:
         return number
 
     def remove_pods(self, numbers: Iterable[int]) -> None:
-        """Count one pod out for each of these groups; a group may occur several times."""
+        """Remove one pod from each of the groups with these numbers; a number may occur several times."""
         for number in numbers:
             self._sizes[number] -= 1
             self._empty += self._sizes[number] == 0
@@ -269,11 +269,11 @@ class PodLabelGroups:
         return numbers
 
     def matching(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
-        """[groups] Return the groups that pass a test, which is called for each group."""
+        """[groups] Return True for the groups that pass a test, which is called for each group."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
     def selected(self, selection: Selection, *, terminating: bool) -> BoolArray:
-        """[groups] Return the selected groups; groups of terminating pods only if `terminating`."""
+        """[groups] Return True for the selected groups. Groups of terminating pods count only if `terminating`."""
         chosen = np.zeros(len(self._groups), np.bool_)
         chosen[self._index.select(selection)] = True
         if not terminating:

@@ -35,7 +35,7 @@ class AssumedClaim:
 
 @dataclass(slots=True)
 class AssumedVolumes:
-    """Assumed volumes and claims by pod."""
+    """The volumes and claims that pods have reserved, by pod."""
 
     claim_of: dict[str, str] = field(default_factory=dict)
     """Volume → the claim, `namespace/name`, for which it is assumed."""
@@ -50,7 +50,7 @@ class AssumedVolumes:
         self.node_of.update(promise.claims)
 
     def copy_reserved(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
-        """Copy the assumed volumes of those pods, `namespace/name`, that are still reserved."""
+        """Copy the entries of `before` for which `is_reserved` returns True for the pod's `namespace/name`."""
         for pod, promise in before._by_pod.items():
             if is_reserved(pod):
                 self.assume(pod, promise)
@@ -79,7 +79,7 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
-    """Return None: the default of `NodeTable.gang_of`, without gangs."""
+    """Return None. This is `NodeTable.gang_of` of a table without gangs."""
     return None
 
 
@@ -125,7 +125,7 @@ class NodeTable:
                     self.allocatable[index, self.column[resource]] = amount
 
     def lay_out(self, nodes: Sequence[Node]) -> IndexArray | None:
-        """Replace the nodes by their current objects. Pods stay on their nodes.
+        """Replace the Node objects by the current ones. Pods stay on their nodes.
 
         Args:
           nodes: all N nodes, including each node with pods. Resources that are not in the table are ignored.
@@ -153,7 +153,7 @@ class NodeTable:
         return source
 
     def _rearrange(self, names: tuple[str, ...]) -> IndexArray:
-        """Give the nodes other indexes."""
+        """Reorder all arrays for a new order of the nodes; return the former index of each node."""
         source = np.fromiter((self.index.get(name, NO_NODE) for name in names), np.int32, len(names))
         numbers = np.full(len(self.names) + 1, NO_NODE, np.int32)
         numbers[source[source >= 0]] = np.flatnonzero(source >= 0)
@@ -169,7 +169,7 @@ class NodeTable:
         return source
 
     def memo(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
-        """Return a value that `build` computes from Node objects: computed on first use, and again after they changed.
+        """Return the cached value of a key. `build` computes it from Node objects, and again after one of them changed.
 
         The caller owns the key, which must include all parameters of the value. `build` must not read pods on nodes.
         """
@@ -178,13 +178,13 @@ class NodeTable:
     def amended(
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
-        """Like `memo`, but `amend` computes the new value from the old one and the [k] nodes that changed since."""
+        """Like `cached_value`, but `amend` computes the new value from the old one and the [k] changed nodes."""
         return cast(T, self._memo.value(key, lambda: build(self), amend))
 
     def each(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
-        """[N] Return an array that `ask` computes for each node independently; recomputed only for changed nodes.
+        """[N] Return the cached array of a key. `ask` computes its entries, later for changed nodes only.
 
-        The caller owns the key as in `memo`. `ask` must not read other nodes. The array is read-only.
+        The caller owns the key as in `cached_value`. `ask` must not read other nodes. The array is read-only.
         """
         return cast(
             NodeArray,
@@ -194,13 +194,13 @@ class NodeTable:
         )
 
     def snapshot_value(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
-        """Return a value that `build` computes once from objects of the snapshot other than nodes and pods."""
+        """Return the cached value of a key. `build` computes it once, from objects that are neither nodes nor pods."""
         if key not in self._snapshot_values:
             self._snapshot_values[key] = build(self.snapshot)
         return cast(T, self._snapshot_values[key])
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return ([R] requests of a pod with the pod count, [2] its requests for scoring)."""
+        """Return ([R] the requests of a pod, including the pod count; [2] its requests for scoring)."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
         for resource, amount in requests(pod).items():
@@ -253,7 +253,7 @@ class NodeTable:
             nonzero_row += nonzero * count
 
     def counted_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return ([R], [2]) the requests with which a pod on a node was added.
+        """Return the requests ([R], [2] for scoring) with which a pod was added to its node.
 
         Raises:
           KeyError: the pod is on no node.
@@ -282,18 +282,18 @@ class NodeTable:
         return Nodes(self, slice(node, node + 1), 1)
 
     def nodes_view(self, nodes: IndexArray) -> "Nodes":
-        """Return the view of nodes with some indexes."""
+        """Return the view of the nodes with the given indexes."""
         return Nodes(self, nodes, len(nodes))
 
     def sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
-        """Return the view of distinct, ascending indexes; without a copy if these are all nodes or a single one."""
+        """Return the view of nodes by distinct, ascending indexes. For all nodes or one node, arrays are not copied."""
         if len(nodes) == len(self.nodes):
             return self.all()
         return self.node_view(int(nodes[0])) if len(nodes) == 1 else self.nodes_view(nodes)
 
 
 class Nodes:
-    """Read-only view of n nodes, as plugins get it.
+    """A read-only view of n nodes, which is passed to plugins.
 
     Narrow an array over all N nodes to the view with `array[nodes.where]`.
     """
@@ -338,7 +338,7 @@ class Nodes:
 
     @property
     def first(self) -> int:
-        """The first node's index in the table; in a view of one node, the node itself.
+        """The index of the view's first node in the table.
 
         Raises:
           IndexError: the view is empty.
@@ -363,5 +363,5 @@ class Nodes:
         return codes[self.where], values
 
     def where_true(self, test: Callable[[Node], bool]) -> BoolArray:
-        """[n] Return the nodes that pass a test, which is called for each Node object."""
+        """[n] Return True for the nodes that pass a test, which is called for each Node object."""
         return np.fromiter((test(node) for node in self.objects), np.bool_, self._size)

@@ -20,14 +20,14 @@ DEFAULT_PROTOCOL: Final = "TCP"
 
 
 class HostPort(NamedTuple):
-    """A port of the host: address (0.0.0.0 for all addresses), protocol and number."""
+    """A host port: address (0.0.0.0 for all addresses of the node), protocol and number."""
 
     address: str
     protocol: str
     number: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Return True if both ports cannot be used on one host."""
+        """Return True if the two ports cannot be in use on the same node."""
         if (self.protocol, self.number) != (other.protocol, other.number):
             return False
         return EVERY_ADDRESS in (self.address, other.address) or self.address == other.address
@@ -51,13 +51,13 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def any_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
-    """Return True if a wanted port conflicts with a used port."""
+    """Return True if a requested host port conflicts with a port that is in use."""
     held = tuple(taken)
     return any(one.conflicts(other) for one in requested for other in held)
 
 
 class PodTable:
-    """The pods on nodes: added, removed, and counted by their labels.
+    """The pods on nodes, with counts of pods per node by labels.
 
     Args:
       nodes: the number of nodes.
@@ -209,7 +209,7 @@ class PodTable:
             del self._affinity_groups[key]
 
     def renumber(self, numbers: list[int], nodes: int) -> None:
-        """Give the nodes other indexes. Nodes that are removed have no pods.
+        """Replace the node indexes. Nodes that are removed have no pods.
 
         Args:
           numbers: old index → new index.

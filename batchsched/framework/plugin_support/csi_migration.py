@@ -26,7 +26,7 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 @dataclass(frozen=True, slots=True)
 class MigratedKind:
-    """A migrated kind of in-tree volume.
+    """A kind of in-tree volume that is migrated to a CSI driver.
 
     Args:
       plugin: the in-tree plugin, which StorageClasses name as provisioner.
@@ -53,7 +53,7 @@ NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-vol
 
 
 def migrated_kind(source: InTreeSource) -> MigratedKind | None:
-    """Return the migrated kind of a pod's volume or of a PersistentVolume, None for other volumes."""
+    """Return the kind of a migrated in-tree volume, given in a pod or as a PersistentVolume; None for other volumes."""
     pairs = (
         (source.gce_persistent_disk, GCE),
         (source.aws_elastic_block_store, EBS),
@@ -109,13 +109,13 @@ def _ebs_handle(volume_id: str) -> str | None:
 
 
 def migrated_on(csi_node: CSINode | None) -> frozenset[str]:
-    """Return the in-tree plugins that are migrated according to a node's annotation."""
+    """Return the names of the in-tree plugins that are migrated according to the annotation of a CSINode."""
     annotation = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
     return frozenset((annotation or "").split(",")) & DRIVERS.keys()
 
 
 def translated(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
-    """Return a volume's node affinity with the zone under the CSI driver's label.
+    """Return a volume's node affinity with the zone expressed by the label of the CSI driver.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.
     """

@@ -1,6 +1,6 @@
-"""Selectors of the Services that select a pod and of the workload that owns it.
+"""Selectors of the Services that select a pod and of the workload that owns the pod.
 
-The default constraints of PodTopologySpread, and SelectorSpread, use them.
+The default constraints of PodTopologySpread and the plugin SelectorSpread use these selectors.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ WORKLOADS: Final = frozenset({("v1", CONTROLLER), ("apps/v1", "ReplicaSet"), ("a
 
 
 def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
-    """Return the selectors of the pod's Services and owner, () if there are none.
+    """Return the selectors of the Services that select the pod and of its controller, () if there are none.
 
     Source: `DefaultSelector` of kube-scheduler's plugins/helper.
     """
@@ -41,7 +41,7 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
 
 
 def controller_of(pod: Pod) -> OwnerReference | None:
-    """Return the pod's controlling owner if its kind has a selector that counts."""
+    """Return the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet, else None."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller:
             return owner if (owner.api_version, owner.kind) in WORKLOADS else None
@@ -49,7 +49,7 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 
 def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
-    """Return the labels, on any pod of a snapshot, that default constraints may read."""
+    """Return the keys of the pod labels that the default selectors of a snapshot may read."""
     keys: set[str] = set()
     for service in snapshot.services:
         keys.update(service.spec.selector or ())

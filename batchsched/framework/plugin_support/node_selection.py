@@ -18,7 +18,7 @@ FIELD_NAME = "metadata.name"
 
 
 def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArray:
-    """[N] Return the nodes that match one of the selector's terms.
+    """[N] Return True for the nodes that match at least one of the selector's terms.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.
@@ -34,7 +34,7 @@ def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArr
 
 
 def nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
-    """[N] Return the nodes that match all expressions of a term. A term without expressions matches no node.
+    """[N] Return True for the nodes that match all expressions of a term. A term without expressions matches no node.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.
@@ -54,7 +54,7 @@ def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
 
 
 def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
-    """[N] Return the nodes that have all of the labels."""
+    """[N] Return True for the nodes that have all of the labels."""
     mask = np.ones(len(table.nodes), np.bool_)
     for key, value in labels.items():
         mask &= _expression(table, Requirement(key=key, operator="In", values=(value,)))
@@ -62,7 +62,7 @@ def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
 
 
 def nodes_matching_pod(table: NodeTable, pod: Pod) -> BoolArray:
-    """[N] Return the nodes that match a pod's nodeSelector and required node affinity.
+    """[N] Return True for the nodes that match a pod's nodeSelector and required node affinity.
 
     Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
     """
@@ -110,7 +110,7 @@ def _field(nodes: Nodes, field: Requirement) -> BoolArray:
 
 
 def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
-    """Return ([N] group of each node, taints of each group). A group may have no node any more."""
+    """Return ([N] the number of each node's group, the taints of each group). A group may have lost all its nodes."""
     group_numbers: dict[tuple[Taint, ...], int] = table.snapshot_value("taint groups", lambda _: {})
 
     def codes(nodes: Nodes) -> IndexArray:
@@ -121,7 +121,7 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
 
 
 def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> IntArray:
-    """[N] Return the number of each node's taints with one of the effects that are not tolerated."""
+    """[N] Return how many taints of each node have one of the effects and are not tolerated."""
 
     def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
@@ -134,7 +134,7 @@ def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: 
 def count_untolerated(
     taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
 ) -> int:
-    """Return the number of a node's taints with one of the effects that are not tolerated."""
+    """Return how many of the taints have one of the effects and are not tolerated."""
     return sum(
         taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
     )

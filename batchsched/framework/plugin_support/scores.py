@@ -34,11 +34,11 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredResource:
-    """One resource in the score of a class.
+    """A resource that the score of a class considers.
 
     Args:
       weight: its weight in the score.
-      asked: the pod's request.
+      request: the pod's request.
       column: its column in the node table.
       assumed: its column in the requests with the defaults that scoring uses; None: use the requests without
         defaults.
@@ -50,11 +50,11 @@ class ScoredResource:
     assumed: int | None
 
     def capacity(self, nodes: Nodes) -> IntArray:
-        """[n] the allocatable amount. If it is 0, the resource does not count for the node."""
+        """[n] The allocatable amount of the resource. If it is 0, the score ignores the resource for the node."""
         return nodes.table.allocatable[nodes.where, self.column]
 
     def requested(self, nodes: Nodes) -> IntArray:
-        """[n] requests of the pods on each node."""
+        """[n] The requests of the pods on each node."""
         if self.assumed is None:
             return nodes.table.requested[nodes.where, self.column]
         return nodes.table.nonzero[nodes.where, self.assumed]
@@ -64,7 +64,7 @@ ScoredResources = tuple[ScoredResource, ...]
 
 
 def multipoint_plugins(capacity: IntArray) -> bool:
-    """Return True if all [n] nodes have some of a resource."""
+    """Return True if all [n] amounts are above zero."""
     return int(np.count_nonzero(capacity)) == len(capacity)
 
 
@@ -98,7 +98,7 @@ def scored_resources(
 def asked_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return, for each resource, the amount with which the pod counts in a score."""
+    """Return the amount of each resource that the score assumes the pod to request."""
     if nonzero and pod.pod.spec.resources is not None:
         amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
@@ -175,7 +175,7 @@ def check_rises(shape: Sequence[UtilizationShapePoint]) -> None:
 
 
 def broken_line(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
-    """[101] Return the score at each whole percent of utilization, rounded toward zero.
+    """[101] Return the score for each utilization from 0 to 100 percent, rounded toward zero.
 
     Source: `BuildBrokenLinearFunction` of kube-scheduler's plugins/helper.
     """

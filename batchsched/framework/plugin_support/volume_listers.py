@@ -44,7 +44,7 @@ class VolumeLister:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """Use of a claim by a pod.
+    """A claim that a pod uses.
 
     Args:
       name: the claim's name in the pod's namespace.
@@ -84,7 +84,7 @@ def key_of(claim: PersistentVolumeClaim) -> str:
 
 
 def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
-    """Return the claims of a pod's volumes in order. An ephemeral claim is named after pod and volume."""
+    """Return the claims of a pod, in the order of its volumes. An ephemeral claim is named after pod and volume."""
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim:
             yield ClaimUse(volume.persistent_volume_claim.claim_name)
@@ -93,13 +93,13 @@ def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
 
 
 def claim_names(pod: Pod) -> tuple[str, ...]:
-    """Return the names of the claims that a pod's volumes name, without those of ephemeral volumes."""
+    """Return the names of a pod's claims, without the claims of ephemeral volumes."""
     sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
     return tuple(source.claim_name for source in sources if source)
 
 
 def is_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    """Return True if a claim is new, or got another volume or class."""
+    """Return True if a claim is new, or if its volume or its StorageClass has changed."""
     if old is None or old.spec.volume_name != new.spec.volume_name:
         return True
     return claim_class(old) != claim_class(new)
@@ -111,7 +111,7 @@ def claims(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 
 
 def may_back(volume: PersistentVolume, pod: Pod) -> bool:
-    """Return True if a volume may belong to a claim of a pod: its claimRef is the claim, or is missing."""
+    """Return True if the claimRef of a volume names a claim of the pod, or is missing."""
     owner = volume.spec.claim_ref
     if owner is None:
         return True
@@ -121,14 +121,14 @@ def may_back(volume: PersistentVolume, pod: Pod) -> bool:
 
 
 def claim_identity(pod: Pod) -> tuple[object, ...]:
-    """Return the part of a pod's signature for claims: the claims, and the pod's own identity for ephemeral ones."""
+    """Return the part of a pod's signature for its claims. It is unique to the pod if a claim is ephemeral."""
     uses = tuple(claim_uses(pod))
     own = (pod.key, pod.metadata.uid) if any(use.ephemeral for use in uses) else ()
     return (uses, own) if uses else ()
 
 
 def not_owner(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Return the reason if an ephemeral volume's claim has another owner than the pod, else None.
+    """Return the reason for a refusal if the pod does not own the claim of its ephemeral volume, else None.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
     """
@@ -140,12 +140,12 @@ def not_owner(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
 
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
-    """Return the name of a claim's class, "" for none."""
+    """Return the name of a claim's StorageClass, "" for none."""
     return _annotated(claim.metadata, claim.spec.storage_class_name or "")
 
 
 def volume_class(volume: PersistentVolume) -> str:
-    """Return the name of a volume's class, "" for none."""
+    """Return the name of a volume's StorageClass, "" for none."""
     return _annotated(volume.metadata, volume.spec.storage_class_name)
 
 

@@ -66,7 +66,7 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
 
 
 def unreserve(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tuple[str, ...]:
-    """Call Unreserve of all plugins for a pod, with a new cycle state, because the session has ended.
+    """Call Unreserve of all plugins for a pod after its session has ended. The cycle state is empty.
 
     Returns:
       The errors of failed plugins. The pod's reservation is removed in any case.

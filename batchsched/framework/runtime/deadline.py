@@ -118,9 +118,9 @@ class DeadlinePlugin:
 
 
 def with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
-    """Return a plugin of another package with a deadline.
+    """Return a plugin whose calls have a deadline.
 
-    Any plugin unchanged if `deadline` is None or it is built in.
+    The plugin is returned unchanged if it is built in or `deadline` is None.
     """
     return plugin if deadline is None or is_builtin(type(plugin)) else DeadlinePlugin(plugin, deadline)
 
@@ -140,14 +140,14 @@ def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, .
 
 
 class DisabledPlugin(BaseException):
-    """Ends an abandoned session when the plugin that exceeded its deadline returns.
+    """Raised in the thread of an abandoned session after the plugin call that exceeded its deadline returns.
 
-    Plugins cannot catch it as Exception.
+    It is not an `Exception`, so that plugins do not catch it by accident.
     """
 
 
 class PluginCallCounter(PluginDeadline):
-    """Numbers the calls of plugins, and skips calls that are known to exceed their deadline.
+    """Counts the calls of plugins, and skips calls that are known to exceed their deadline.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.
 
@@ -167,7 +167,7 @@ class PluginCallCounter(PluginDeadline):
         self._thread: int | None = None
 
     def begin_session(self) -> None:
-        """Number the calls of this thread from 1 on. Calls of other threads, such as bindings, have no deadline."""
+        """Count the calls of this thread from 1 on. Calls of other threads, such as bindings, have no deadline."""
         self._calls = 0
         self._thread = get_ident()
 

@@ -154,7 +154,7 @@ class Pipeline:
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
     def depends_on_requests_only(self, state: CycleState) -> bool:
-        """Return True if Node objects and the requests on each node decide about a class alone.
+        """Return True if verdicts about a class depend only on Node objects and on the requests on each node.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
         cycle state skips do not count.
@@ -180,7 +180,7 @@ class Pipeline:
         )
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return the identity of a pod's class: the signatures of all plugins."""
+        """Return the signatures of all plugins for a pod. Pods with equal signatures belong to one class."""
         parts: list[Hashable] = [
             answers.signature(plugin, call_plugin(plugin, "Signature", plugin.signature, pod))
             for plugin in self._signing
@@ -194,7 +194,7 @@ class Pipeline:
         return self.reads_all or self.extenders.is_interested(pod)
 
     def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
-        """Return the labels, on any pod, that this pod's selectors read. Errors of plugins are added to `failures`."""
+        """Return the keys of the pod labels that this pod's selectors read. Plugin errors are added to `failures`."""
         keys: frozenset[str] = frozenset()
         for plugin in self._label_reading:
             try:
@@ -204,7 +204,7 @@ class Pipeline:
         return keys
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the labels, on any pod, that are read because of other objects of the snapshot."""
+        """Return the keys of the pod labels that selectors of other objects of the snapshot read."""
         keys: frozenset[str] = frozenset()
         for plugin in self._implementing(points.SnapshotLabelsPlugin):
             keys |= answers.label_keys(
@@ -223,7 +223,7 @@ class Pipeline:
         return SUCCESS
 
     def scan(self, pod: PodClass, table: NodeTable, results: ClassResults | None = None) -> FilterResult:
-        """Call PreFilter and Filter about one class and all nodes.
+        """Call the PreFilters and Filters for one class and all nodes, and return the combined result.
 
         Args:
           pod: the class.
@@ -275,7 +275,7 @@ class Pipeline:
         )
 
     def after_extenders(self, pod: PodClass, scan: FilterResult, table: NodeTable) -> FilterResult:
-        """Return a filter result after calling the extenders about the feasible nodes.
+        """Call the extenders for the feasible nodes, and return the filter result with their refusals.
 
         Raises:
           ExtenderError: an extender failed that may not be ignored.
@@ -291,7 +291,7 @@ class Pipeline:
     def run_prefilters(
         self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
     ) -> tuple[CycleState, Status]:
-        """Call the PreFilters only, for a new cycle state that is correct for the pods on nodes now.
+        """Call the PreFilters only; return a cycle state for the pods that are on nodes now, and the combined status.
 
         Args:
           pod: the class.
@@ -307,7 +307,7 @@ class Pipeline:
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Return whether counts[i] equal pods may be placed on nodes[i]. None: a Filter must be called pod by pod."""
+        """Return True if counts[i] equal pods fit nodes[i] for all i; None if a Filter must be called for each pod."""
         filters = [one for one in self.moving if name_of(one) not in state.skip_filter]
         if not all(one in self._bulk for one in filters):
             return None
@@ -321,7 +321,7 @@ class Pipeline:
         )
 
     def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
-        """Call the Filters that placed pods may have changed about one node; Success if the pod still fits."""
+        """Call the Filters whose verdict placed pods can change for one node; return the first refusal, or Success."""
         nodes = table.node_view(node)
         for plugin in self.moving:
             if name_of(plugin) in state.skip_filter:
@@ -334,7 +334,7 @@ class Pipeline:
     def after_placement(
         self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState
     ) -> None:
-        """Call AddPod: update the state of a class after a pod was placed on a node."""
+        """Call AddPod of all plugins, which updates the cycle state of a class after a pod was placed on a node."""
         for plugin in self.prefilters:
             following = self._following.get(plugin)
             if following is not None and name_of(plugin) not in state.skip_filter:
@@ -397,7 +397,7 @@ class Pipeline:
         state: CycleState,
         keeping: Sequence[points.ReservePlugin] | None = None,
     ) -> Status:
-        """Call Reserve of the given plugins, or of all (None). After a refusal, call Unreserve of all plugins."""
+        """Call Reserve of the given plugins (None: all). After a refusal, call Unreserve of all and return it."""
         for plugin in self.reserves if keeping is None else keeping:
             # A failed or refused Reserve may have kept something, so Unreserve includes the plugin itself.
             try:

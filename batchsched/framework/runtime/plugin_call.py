@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a plugin.
+    """Call a plugin and return its answer.
 
     Raises:
       PluginError: the plugin raised an exception, which is chained.
@@ -37,7 +37,7 @@ def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args,
 
 
 def name_of(plugin: object) -> str:
-    """Return a plugin's name; that of its class if it has none."""
+    """Return the name of a plugin, or the name of its class if the plugin has none."""
     name = getattr(plugin, "name", None)
     return name if isinstance(name, str) else type(plugin).__name__
 
@@ -77,7 +77,7 @@ class PluginTimings:
         """Calls a plugin in this cycle."""
 
     def begin_cycle(self) -> None:
-        """Begin a cycle."""
+        """Begin a cycle: decide at random whether its calls are measured."""
         # Without telemetry no random number is drawn.
         if self._telemetry is not None:
             self.ask = self._ask_measured if self._random.random() < SHARE else call_plugin

@@ -41,7 +41,7 @@ from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
 
 
 def merge_multi_point(defaults: Iterable[EnabledPlugin], changes: Plugins) -> tuple[EnabledPlugin, ...]:
-    """Return the plugins of multiPoint: the defaults with the profile's changes."""
+    """Return the plugins of multiPoint: the default plugins after the changes of the profile."""
     own = {one.name: one.weight for one in defaults}
     # The short form `plugins.enabled` changes the defaults first; multiPoint then overrides it.
     short = tuple(
@@ -68,7 +68,7 @@ def _merged(
 
 
 def enabled_names(multi: Iterable[EnabledPlugin], changes: Plugins) -> tuple[str, ...]:
-    """Return the names of all plugins that are enabled at some point, those of multiPoint first."""
+    """Return the names of all plugins that are enabled at any extension point, those of multiPoint first."""
     names = dict.fromkeys(one.name for one in multi)
     for point in PROTOCOLS:
         names |= dict.fromkeys(one.name for one in _set(changes, point).enabled)
@@ -129,7 +129,7 @@ def _plugins_at(
 
 
 def weights_of(multi: Iterable[EnabledPlugin], changes: Plugins) -> dict[str, int]:
-    """Return name → weight of Score plugins. A point's weight precedes multiPoint's.
+    """Return name → weight of Score plugins. A weight at `score` takes precedence over one at multiPoint.
 
     0 and missing weights count as 1.
     """

@@ -23,7 +23,7 @@ from batchsched.framework.traits import ResultScope
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scorer:
-    """A Score plugin of a pipeline.
+    """A Score plugin of a pipeline with its weight and its result scope.
 
     Args:
       plugin: the plugin.
@@ -43,7 +43,7 @@ class Scorer:
     def of_plugin(
         cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]
     ) -> "Scorer":
-        """Create the scorer of a plugin, with weight 1 if `weights` has none for its name."""
+        """Return a plugin with its scope and its weight, which is 1 if `weights` has none for its name."""
         normalizing = plugin if isinstance(plugin, points.NormalizeScorePlugin) else None
         name = name_of(plugin)
         return cls(plugin, name, scope, weights.get(name, 1), normalizing)
@@ -51,7 +51,7 @@ class Scorer:
 
 @dataclass(slots=True, eq=False)
 class PluginScorer:
-    """Calls Score plugins about one pod.
+    """Calls the Score plugins for one pod.
 
     Args:
       timings: measures the calls.
@@ -95,12 +95,12 @@ BYTES_PER_NODE: Final = 96
 
 
 def generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the number of changes so far that can outdate a result of a scope."""
+    """Return the current generation of a scope: the number of changes that can outdate its results."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 
 def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
-    """[k] Return the nodes, ascending, about which a result of generation `since` may be wrong now.
+    """[k] Return the nodes, ascending, for which a result of generation `since` may be outdated.
 
     This function is the only rule of invalidation; `ResultCache` describes it.
     """
@@ -113,7 +113,7 @@ def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArr
 
 @dataclass(slots=True, eq=False)
 class CachedVerdict:
-    """A Filter's verdict about all N nodes.
+    """The stored verdict of a Filter for all N nodes.
 
     Args:
       verdict: the plugin's answer, from one call or pieced together from several.
@@ -168,12 +168,12 @@ class CachedVerdict:
 
 @dataclass(slots=True, eq=False)
 class ScopeScores:
-    """Scores of the Score plugins of one scope.
+    """Stored scores of those Score plugins that have the same result scope.
 
     Args:
       scope: the scope that these plugins share.
       since: the generation of the scope at which the scores were correct.
-      known: [N] nodes with stored scores.
+      has_score: [N] True for nodes with a stored score.
       plain: [N] sum of the weighted scores that need no normalisation.
       raw: plugin → [N] scores before normalisation.
     """
@@ -186,7 +186,7 @@ class ScopeScores:
 
     @classmethod
     def without_scores(cls, scorers: Sequence[Scorer], scope: ResultScope, table: NodeTable) -> "ScopeScores":
-        """Return a store without scores."""
+        """Return a `ScopeScores` in which no node has a score."""
         count = len(table.nodes)
         normalized = [
             scorer.plugin for scorer in scorers if scorer.scope is scope and scorer.normalizing is not None
@@ -221,11 +221,11 @@ class CachedScores:
         """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
     def is_for_scorers(self, scorers: tuple[Scorer, ...]) -> bool:
-        """Return True if the scores of these plugins are stored."""
+        """Return True if the stored scores are those of exactly these plugins."""
         return self._scorers == scorers
 
     def total(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
-        """[n] Call plugins about nodes without a valid score, and return the total scores of the feasible nodes."""
+        """[n] Return the total scores of the feasible nodes. Call plugins only for nodes without a valid score."""
         # Identity implies equality, because `feasible_nodes` returns read-only arrays and this reference keeps the
         # array alive. An equal but different array is correct, too; only the shortcut below is missed.
         same = self._feasible is feasible
@@ -296,7 +296,7 @@ class CachedScores:
 
 
 class ClassResults:
-    """Results of all plugins about one class over the nodes of one table."""
+    """Stored results of all plugins for one class and the nodes of one table."""
 
     def __init__(self) -> None:
         self._verdicts: dict[object, CachedVerdict] = {}
@@ -316,7 +316,7 @@ class ClassResults:
         self._prefilter = table.changes.generation, state
 
     def prescore_state(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
-        """Return the state that the PreScores wrote for the same array of feasible nodes, if valid; else None."""
+        """Return the cycle state that the PreScores wrote for this array of nodes, if it is still valid; else None."""
         stored = self._prescore
         if stored is None or stored[0] != table.changes.generation or stored[1] is not feasible:
             return None
@@ -329,7 +329,7 @@ class ClassResults:
     def verdict(
         self, plugin: object, scope: ResultScope, table: NodeTable, ask: Callable[[Nodes], Verdict]
     ) -> CachedVerdict:
-        """Return a Filter's verdict about all nodes.
+        """Return a Filter's verdict for all nodes. The plugin is called only for nodes with an outdated result.
 
         Args:
           plugin: the Filter, by which its verdict is stored.
@@ -377,7 +377,7 @@ class ClassResults:
 
 
 class ResultCache:
-    """Results of plugins about the classes of one node table.
+    """Stored results of plugins for pod classes and the nodes of one table.
 
     The rule of invalidation: a result about a node is valid until something in the plugin's `ResultScope` changes. The
     node table logs two kinds of changes, each with a generation number: `changes` for Node objects, and `moves` for

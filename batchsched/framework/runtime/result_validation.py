@@ -29,7 +29,7 @@ from batchsched.framework.status import (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An extension point.
+    """An extension point: the method that it calls, and the codes that it permits.
 
     Args:
       method: the method of a plugin.
@@ -65,7 +65,7 @@ POINTS: Final[dict[str, Point]] = {
 
 
 def status(plugin: object, point: str, answer: object) -> Status:
-    """Return a status; its code must be one of the extension point's.
+    """Return an answer after the check that it is a status with a code that the extension point permits.
 
     Raises:
       PluginError: the answer is invalid; this applies to all functions below.
@@ -130,7 +130,7 @@ def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 
 def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
-    """[n] Return an answer with one score from 0 to 100 for each of `count` nodes."""
+    """[n] Return an answer after the check that it has one score from 0 to 100 for each of `count` nodes."""
     numbers = call_plugin(plugin, point, np.asarray, answer)
     if numbers.shape == (count,) and (not count or numbers.dtype.kind in "iu"):
         made = numbers.astype(np.int64, copy=False)
@@ -156,14 +156,14 @@ def permitted(plugin: object, answer: object) -> PermitAnswer:
 
 
 def checked_bool(plugin: object, point: str, answer: object) -> bool:
-    """Return an answer that is True or False."""
+    """Return an answer after the check that it is True or False."""
     if not isinstance(answer, bool | np.bool_):
         raise _nonsense(plugin, point, "True or False", answer)
     return bool(answer)
 
 
 def signature(plugin: object, answer: Hashable) -> Hashable:
-    """Return a signature, which must be hashable."""
+    """Return a signature after the check that it is hashable."""
     call_plugin(plugin, "Signature", hash, answer)
     return answer
 
@@ -181,7 +181,7 @@ def checked_order(plugin: object, keys: Sequence[Any]) -> list[int]:
 
 
 def checked_rows(plugin: object, answer: object, batch: CandidateSet, nodes: int) -> tuple[Row, ...]:
-    """Return the rows of a Constrain. Their numbers must refer to the batch."""
+    """Return a Constrain's rows after the check that they refer only to classes, gangs and domains of the batch."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
     bounds = _Bounds.of(batch, nodes)
@@ -193,7 +193,7 @@ def checked_rows(plugin: object, answer: object, batch: CandidateSet, nodes: int
 
 
 def with_plugin_name(unsigned: Status, plugin: object) -> Status:
-    """Return a status with the name of its plugin."""
+    """Return a status with the name of the plugin, unless it already has the name of one."""
     return unsigned if unsigned.plugin else Status(unsigned.code, unsigned.reasons, name_of(plugin))
 
 

@@ -24,11 +24,11 @@ ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io
 
 
 def enough_of(nodes: int, percentage: int) -> int:
-    """Return how many feasible nodes end the search among `nodes`.
+    """Return the number of feasible nodes after which the search stops.
 
     Args:
       nodes: the number of nodes.
-      percentage: the share that is enough. 0 means 50 less one for each 125 nodes, and at least 5.
+      percentage: the share of the nodes. 0 means 50 minus 1 for each 125 nodes, but at least 5.
 
     Source: `numFeasibleNodesToFind` of kube-scheduler.
     """
@@ -39,7 +39,7 @@ def enough_of(nodes: int, percentage: int) -> int:
 
 
 class Sampling:
-    """Node search of one session. A pod's search begins where the previous one ended; the first begins by the seed.
+    """The node search of one session. It starts at a node drawn from the seed; each next pod continues from there.
 
     Args:
       table: the nodes.
@@ -55,7 +55,7 @@ class Sampling:
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))
 
     def limit_to_sample(self, scan: FilterResult, allowed: BoolArray | None) -> FilterResult:
-        """Return a result with only the feasible nodes that the search finds, among the nodes `allowed` [N].
+        """Return a result in which only those feasible nodes remain that the search finds; `allowed` [N] limits it.
 
         Source: `findNodesThatPassFilters` of kube-scheduler, with its nodes visited one after the other.
         """

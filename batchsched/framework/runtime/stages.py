@@ -20,7 +20,7 @@ from batchsched.framework.traits import ResultScope
 
 
 class PreFilterOutcome(NamedTuple):
-    """Combined answer of the PreFilters about a class.
+    """The combined answer of the PreFilters for a class.
 
     Args:
       state: the cycle state with what the plugins wrote.
@@ -50,9 +50,9 @@ class PreFilterStage:
     def of(
         self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: PluginTimings
     ) -> PreFilterOutcome:
-        """Call the PreFilters about a class; those with a valid cached state are not called again.
+        """Call the PreFilters for a class, except those with a valid cached state; return their combined answer.
 
-        Only a pass without a refusal or restriction is cached: a refusal may depend on pods.
+        The state is cached only if no PreFilter refuses or restricts nodes, because a refusal may depend on pods.
 
         Raises:
           PluginError: a plugin failed.

@@ -69,7 +69,7 @@ class Access:
         self._kept: dict[Hashable, tuple[float, Mapping[str, Any]]] = {}
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request on, or refuse it with the Status object that the API server would send."""
+        """Pass a request to the handler, or refuse it with the Status object that the API server would return."""
         path, verb = request.path, request.method.lower()
         if any(_covers(pattern, path) for pattern in self._allowed()):
             return await handler(request)
@@ -186,7 +186,7 @@ class Bearer:
         self._digest = None if token is None else _digest(token)
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request on, or answer 401 whether or not the path exists."""
+        """Pass a request with the token to the handler; answer others with 401, whether or not the path exists."""
         if self._digest is None:
             return await handler(request)
         token = token_of(request.headers.get("Authorization", ""))

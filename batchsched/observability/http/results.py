@@ -24,7 +24,7 @@ _RUNS: Final = {
 
 
 class ResultSource(Protocol):
-    """The results that are served. Each method may take seconds, and raises InvalidInput if there are no results."""
+    """Provides the pages and files of results. A method may take seconds; without results it raises InvalidInput."""
 
     def report(self) -> str:
         """Return the HTML of the report."""

@@ -132,7 +132,7 @@ def self_signed_context(address: str, now: float) -> ssl.SSLContext:
 
 
 def operator_context(pair: KeyPair) -> ssl.SSLContext:
-    """Return a TLS context with the operator's certificate.
+    """Return a TLS context with the certificate and key of a pair of files.
 
     Raises:
       UnusableInput: A file is missing, or certificate and key do not match.

@@ -31,12 +31,12 @@ The paths need no authorization, so the text may contain names of kinds only.
 
 
 def ping() -> str:
-    """Report no problem: an answer is proof enough that the process serves requests."""
+    """Return "", which means no problem: a process that answers is healthy."""
     return ""
 
 
 def check_routes(name: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
-    """Return the routes `/NAME`, which runs all checks, and `/NAME/CHECK`, which runs one."""
+    """Return the routes of health checks: `/NAME` runs all checks, and `/NAME/CHECK` runs one of them."""
 
     async def all_checks(request: web.Request) -> web.Response:
         return _answer(name, checks, request)
@@ -78,7 +78,7 @@ Configuration = Callable[[], BatchSchedulerConfiguration]
 
 
 def key_pair(serving: HttpsServerSettings) -> KeyPair | None:
-    """Return the files of the operator's certificate, None to serve a self-signed one."""
+    """Return the certificate files of the configuration; None if it has none, so that a self-signed one is served."""
     if not serving.tls_cert_file:
         return None
     return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))

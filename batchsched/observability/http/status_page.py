@@ -111,7 +111,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class DomainNodes:
-    """The nodes by one topology: the names of its levels, and a row for each of its lowest-level domains."""
+    """The nodes grouped by a topology: the names of its levels, and a row for each domain of the lowest level."""
 
     name: str
     levels: str
@@ -159,7 +159,7 @@ def cluster_view(
     usage: ResourceUsage,
     counts: Mapping[str, tuple[int, int]],
 ) -> ClusterView:
-    """Return the rows of the page. This function may run in another thread.
+    """Return the content of the status page. This function may run in another thread.
 
     Args:
       snapshot: The cluster.

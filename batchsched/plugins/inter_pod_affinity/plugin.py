@@ -210,7 +210,7 @@ def _near(tally: TermCounts, nodes: Nodes) -> BoolArray:
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the events with their hints.
+    """Return the events that may make a refused pod schedulable, with their queueing hints.
 
     A hint does not know the labels of namespaces. A term with a namespace selector therefore counts as matching
     every namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.

@@ -42,7 +42,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 @dataclass(slots=True, eq=False)
 class AffinityRowContext:
-    """The candidates of a batch with an index of their labels."""
+    """What the rows are created from: the candidates with an index of their labels, and the nodes."""
 
     batch: CandidateSet
     table: NodeTable
@@ -53,16 +53,16 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select(self, selection: Selection) -> list[Candidate]:
-        """Return the selected candidates."""
+        """Return the candidates with pods that the selection matches."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def codes(self, key: str) -> IndexArray:
-        """[N] Return the domain of each node."""
+        """[N] Return the index of each node's domain; -1 if the node lacks the topology key."""
         return self.table.label(key)[0]
 
 
 def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[Row]:
-    """Return the rows of all candidates."""
+    """Return the solver rows for the required affinity and anti-affinity of all candidates."""
     scene = AffinityRowContext(batch, table)
     return [*_closed(scene), *_apart(scene), *_together(scene)]
 

@@ -29,7 +29,7 @@ NO_AFFINITY = PodAffinity()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """A selection of pods in the same domain of a topology key."""
+    """An affinity term: the pods that it selects, and the topology key of its domains."""
 
     topology_key: str
     selection: Selection
@@ -37,7 +37,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingPod:
-    """A pending pod, as the terms of existing pods see it."""
+    """A pending pod and the labels of its namespace, with which the terms of existing pods are compared."""
 
     pod: Pod
     namespace_labels: Mapping[str, str]
@@ -54,7 +54,7 @@ def anti_affinity_of(pod: Pod) -> PodAffinity:
 
 
 def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
-    """Return namespace → labels, for all Namespace objects."""
+    """Return the labels of all Namespace objects, by the name of the namespace."""
 
     def build(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
@@ -68,7 +68,7 @@ def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
 
 
 def own_terms(raw_terms: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
-    """Return the terms of a pending pod."""
+    """Return affinity terms of a pending pod, with the selections of pods that they match."""
     return tuple(
         Term(term.topology_key, Selection.from_selector(term.label_selector, _namespaces(term, pod, table)))
         for term in raw_terms
@@ -100,13 +100,13 @@ def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingP
 
 
 def matches_all(terms: tuple[Term, ...], pod: Pod) -> bool:
-    """Return True if every term matches a pod. No terms match no pod."""
+    """Return True if every term matches a pod; False if there are no terms."""
     return bool(terms) and all(term.selection.matches(pod.namespace, pod.labels) for term in terms)
 
 
 @dataclass(slots=True, eq=False)
 class TermCounts:
-    """Counts by domain for several topology keys: key → [D+1].
+    """Numbers of matching pods, or sums of weights, by topology key and domain: key → [D+1].
 
     The last entry, for nodes without the label, is always 0.
     """
@@ -122,7 +122,7 @@ class TermCounts:
         return counts
 
     def add_everywhere(self, key: str, counts: IntArray, weight: int = 1) -> bool:
-        """Add [N] counts of nodes, times a weight. Return True if one of these nodes is in a domain."""
+        """Add [N] counts by node to their domains, times a weight. Return True if one of these nodes is in a domain."""
         codes, values = self.table.label(key)
         sums = by_domain(codes, counts, len(values))
         sums[-1] = 0
@@ -178,7 +178,7 @@ class RequiredTermState:
     itself: bool
 
     def first_of_series(self) -> bool:
-        """True if no pod matches the affinity except the class itself: then its first pod may be placed anywhere."""
+        """Return True if only the class itself matches its affinity: its first pod may then be placed in any domain."""
         return self.itself and not self.affinity_matches.any()
 
     def clone(self) -> "RequiredTermState":
@@ -218,7 +218,7 @@ def no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
 
 
 def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
-    """Count the pods on nodes for the required terms of a pod, and for their own required anti-affinity.
+    """Return the required terms of a pending pod, with the existing pods that they match or that exclude the pod.
 
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
@@ -266,7 +266,7 @@ def all_of(terms: tuple[Term, ...]) -> Selection:
 
 
 def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
-    """Sum weights by domain: of the pod's preferred terms, and of the terms of existing pods.
+    """Return the sum of weights by domain, for the pod's preferred terms and for matching terms of existing pods.
 
     Returns:
       The sums, or None if no term matches a pod.

@@ -21,7 +21,7 @@ HONOR: Final = "Honor"
 
 
 class DefaultConstraint(SpecPart):
-    """A constraint for pods without their own. It has no selector: the pod's Services and workload define it."""
+    """A default constraint, for pods that have none. Its selector comes from the pod's Services and workload."""
 
     max_skew: int = Field(
         ge=1,
@@ -69,7 +69,7 @@ class Args(SpecPart):
         return self
 
     def defaults(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the default constraints with a certain `whenUnsatisfiable`, without selectors."""
+        """Return the default constraints with `action` as `whenUnsatisfiable`; they have no selectors."""
         system = self.defaulting_type == "System"
         own = (TopologySpreadConstraint(**one.model_dump()) for one in self.default_constraints)
         return tuple(one for one in (SYSTEM_DEFAULTS if system else own) if one.when_unsatisfiable == action)
@@ -84,7 +84,7 @@ SYSTEM_DEFAULTS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
-    """A constraint with all defaults resolved.
+    """A topology spread constraint with all defaults set.
 
     Args:
       selection: the pods that count, in the namespace of the constraint's pod.
@@ -102,7 +102,9 @@ class Constraint:
 def constraints_of(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
 ) -> tuple[Constraint, ...]:
-    """Return the constraints of a pod with one `whenUnsatisfiable`; `defaults` are those for the same value.
+    """Return the constraints of a pod with `action` as `whenUnsatisfiable`.
+
+    If the pod has no constraints, `defaults` apply; they must have the same `whenUnsatisfiable`.
 
     Source: `filterTopologySpreadConstraints` and `buildDefaultConstraints` of kube-scheduler.
     """

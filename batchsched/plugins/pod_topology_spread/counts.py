@@ -39,7 +39,7 @@ class SpreadCounts:
     _lowest: int | None = field(default=None, init=False)
 
     def lowest(self) -> int:
-        """The global minimum: the smallest count of a domain, 0 if there are fewer than minDomains."""
+        """Return the smallest number of matching pods in a domain; 0 if there are fewer domains than minDomains."""
         if self._lowest is None:
             seen = self.counts[:-1][self.seen]
             if len(seen) < self.constraint.min_domains:
@@ -49,7 +49,7 @@ class SpreadCounts:
         return self._lowest
 
     def change(self, node: int, by: int) -> None:
-        """Add a number of matching pods, which may be negative, to a node."""
+        """Add `by` matching pods to a node; a negative number removes pods."""
         if self.eligible[node]:
             self.counts[self.codes[node]] += by
             self._lowest = None
@@ -131,7 +131,7 @@ class PreferredSpreads:
 def count_preferences(
     nodes: Nodes, pod: Pod, constraints: tuple[Constraint, ...], *, all_keys: bool
 ) -> PreferredSpreads:
-    """Count the matching pods for a pod's soft constraints.
+    """Return the soft constraints of a pod, with the penalty of each node from the numbers of matching pods.
 
     Pods on all nodes of the table count. With `all_keys`, nodes without a key neither count nor have a score.
 

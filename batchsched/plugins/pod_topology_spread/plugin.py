@@ -225,7 +225,7 @@ Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
 
 
 class SpreadHints:
-    """The hints of the plugin in one profile.
+    """The queueing hints of PodTopologySpread in one profile.
 
     Args:
       defaults: DoNotSchedule constraints of pods without their own. Only Services and workloads define what they
@@ -236,7 +236,7 @@ class SpreadHints:
         self._defaults = tuple(defaults)
 
     def events(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events with their hints."""
+        """Return the events that may make a refused pod schedulable, with their queueing hints."""
         moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         removal = Action.DELETE | Action.UPDATE_POD_TERMINATING
         events = [

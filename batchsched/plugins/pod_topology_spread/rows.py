@@ -55,7 +55,7 @@ class ConstraintFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainLevels:
-    """Counts of Z domains with eligible nodes.
+    """The numbers of matching pods by domain at the start of the session, and bounds for its end.
 
     Args:
       seen: [D] domains with an eligible node.
@@ -78,7 +78,7 @@ class DomainLevels:
         return min(level, int(closed.min())) if len(closed) else level
 
     def least(self, pods: int, skew: int) -> int:
-        """Return the smallest level at which a number of pods fits: Σ_z max(0, s + level - e_z) ≥ pods."""
+        """Return the smallest global minimum m at which all pods fit: Σ_z max(0, s + m - e_z) ≥ pods."""
         open_ = self.existing[self.seen & self.landable]
         if not len(open_):
             return UNLIMITED

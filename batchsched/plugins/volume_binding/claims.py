@@ -21,7 +21,7 @@ UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class ClaimRefused(Exception):
-    """The pod cannot be placed on any node; the message is the reason."""
+    """A claim prevents the pod from being placed on any node; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def claims_of(pod: Pod, storage: VolumeLister) -> PodClaims | None:
     """Return the claims of a pod, None if it has none.
 
     Raises:
-      Refused: a claim is missing, lost, being deleted, owned by another pod, or should be bound and is not.
+      ClaimRefused: a claim is missing, lost, being deleted, owned by another pod, or should be bound and is not.
       PluginError: the class of a claim has no binding mode.
 
     Source: `podHasPVCs` and `GetPodVolumeClaims` of kube-scheduler's plugins/volumebinding.

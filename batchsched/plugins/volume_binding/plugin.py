@@ -221,7 +221,7 @@ def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> Assumed
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the events with their hints."""
+    """Return the events that may make a refused pod schedulable, with their queueing hints."""
     come_or_change = Action.ADD | Action.UPDATE
     return (
         ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),

@@ -56,7 +56,7 @@ FILESYSTEM: Final = "Filesystem"
 
 @dataclass(slots=True)
 class VolumeSearchResult:
-    """Result of a search on n nodes.
+    """The volumes that were found for a pod's claims on n nodes, and the refused nodes.
 
     Args:
       refused: [4, n] nodes that are refused, for each of REASONS.
@@ -76,7 +76,7 @@ class VolumeSearchResult:
 
 
 def search(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
-    """Find volumes for a pod's claims, given the volumes that are assumed now."""
+    """Find volumes for a pod's claims on each node. Volumes that are assumed for other claims are not available."""
     result = VolumeSearchResult(np.zeros((len(REASONS), len(nodes)), np.bool_))
     _check_bound(claims.bound, nodes, result)
     placed, free = [], []
@@ -282,7 +282,7 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """[n] Return the bytes that a driver reports for a class where a volume of `size` bytes fits, else NO_ROOM.
+    """[n] Return the reported storage capacity of a class in bytes; NO_ROOM if a volume of `size` bytes does not fit.
 
     Of several reports for a node, the first in the snapshot with enough capacity counts.
     """
@@ -306,7 +306,7 @@ def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
 
 
 def counted_size(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> int | None:
-    """Return the bytes that a claim requests if its driver reports storage capacity, else None."""
+    """Return the bytes that a claim requests; None if its driver does not report storage capacity."""
     driver = storage_of(nodes.table).drivers.get(chosen.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
@@ -352,7 +352,10 @@ class StorageClassUsage:
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:
-        """[n] Return the score of the class by the shape [101]. A request above the capacity counts as full use."""
+        """[n] Return the scores of the nodes; `line` [101] is the score by percent of use.
+
+        A request above the capacity counts as full use.
+        """
         full = (self.capacity == 0) | (self.requested > self.capacity)
         percent = self.requested * MAX_UTILIZATION // np.where(self.capacity == 0, 1, self.capacity)
         scored: IntArray = line[np.where(full, MAX_UTILIZATION, percent)]
@@ -360,7 +363,7 @@ class StorageClassUsage:
 
 
 def capacity_scores(result: VolumeSearchResult, nodes: Nodes, line: IntArray) -> IntArray:
-    """[n] Return the mean score over the classes that the pod uses; 0 if it uses none.
+    """[n] Return the mean score over the StorageClasses that the pod's claims use; 0 if they use none.
 
     If volumes exist for some claims, these determine the score, and volumes to be provisioned do not count.
 

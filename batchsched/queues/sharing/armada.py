@@ -31,7 +31,7 @@ class ArmadaArgs(SpecPart):
 
 
 class Armada(FairShare):
-    """Fair shares of Armada: cost = max_r usage_r / capacity_r, by weight.
+    """Fair sharing of Armada: the cost of a queue is max_r usage_r / capacity_r, divided by its weight.
 
     The queue with the smallest cost(usage + candidate) / weight is next. Fair shares are parts of the cluster: the
     weight of each queue over all weights, capped at its demand. The remainder is divided among the other queues by
@@ -53,7 +53,7 @@ class Armada(FairShare):
 
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus: each queue gets the same part of its demand as its fair share is of the demand's cost."""
+        """Divide the surplus: each queue gets its demand, multiplied by its fair share over the cost of the demand."""
         demand = np.where(surplus > 0, siblings.demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -68,7 +68,7 @@ class Armada(FairShare):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return cost per weight; guaranteed usage counts."""
+        """Return [S] the cost of usage and candidate, divided by the weight. Usage within the guarantee counts, too."""
         cost = dominant_shares(siblings.usage + candidate, siblings.capacity, siblings.weighed)
         return per_weight(cost, siblings.weight)
 
@@ -80,7 +80,7 @@ def adjusted_shares(
     rounds: int = _ROUNDS,
     least: float = _LEAST,
 ) -> FloatArray:
-    """Return [S] fair shares by weight, capped at the demand; capped remainders are divided again.
+    """Return [S] fair shares by weight, capped at the demand. What exceeds a cap is divided among the others again.
 
     Args:
       demand: [S] parts of the cluster that the queues can use.

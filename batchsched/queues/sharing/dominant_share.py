@@ -58,18 +58,18 @@ class DominantShare(GuaranteePolicy):
 
     @override
     def sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return parts of the lendable amount, or of the capacity for resources that no queue lends."""
+        """Return [S] the largest share of each demand in the lendable amounts, or in the capacity if none is lent."""
         base = np.where(siblings.lendable > 0, siblings.lendable, siblings.capacity)
         return sizes(demand, base, siblings.weighed)
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the DRS including the candidate."""
+        """Return [S] the DRS of each queue with the candidate added to its usage."""
         return shares_of(siblings, siblings.usage + candidate)
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Compare the DRS of both queues by the configured strategies."""
+        """Return whether the DRS of reclaimer and victim satisfy one of the configured strategies."""
         if not (self.above(siblings, claim.victim) & claim.touched).any():
             return False
         after = siblings.usage.copy()

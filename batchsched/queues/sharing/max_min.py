@@ -81,14 +81,14 @@ class GuaranteedRatio(GuaranteePolicy):
 
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide each resource by itself, with levels of usage over guarantee."""
+        """Divide each resource by itself so that the ratios of usage to guarantee become equal."""
         base = _denominator(siblings).astype(np.float64)
         start = np.divide(siblings.floor, base, out=np.zeros(base.shape), where=base > 0)
         return by_resource(siblings, surplus, base, start, self.last_unit_rank(siblings))
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the share of each queue."""
+        """Return [S] the largest ratio of usage to guarantee over all considered resources."""
         parts = capacity_shares(siblings.usage, _denominator(siblings), siblings.weighed)
         share: FloatArray = parts.max(axis=1, initial=0.0)
         return share

@@ -34,7 +34,7 @@ class TimeBasedArgs(SpecPart):
 
 
 class TimeBased(FairShare):
-    """Quota, priority and time-aware over-quota of KAI-Scheduler, resource by resource.
+    """Fair sharing of KAI-Scheduler by quota, priority and past usage, each resource by itself.
 
     Beyond guarantees, the surplus of a resource is passed from priority to priority; queues of one priority divide it
     in rounds. In each round, a queue with unmet demand has the portion P = max(0, W + k · (W - U)). W is its weight
@@ -121,7 +121,7 @@ class TimeBased(FairShare):
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the reclaimer stays within its fair share and less saturated than the victim is now."""
+        """Return whether the reclaimer stays within its fair share and uses less of it than the victim of its own."""
         if not super().may_reclaim(siblings, claim):
             return False
         after = siblings.usage.copy()
@@ -180,7 +180,7 @@ class DecayedUsage(FairShare):
 
     @override
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
-        """Return the levels of past usage at which the division starts."""
+        """Return [S] past usage per weight, times `pull`: the level from which each sibling receives surplus."""
         past = per_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
@@ -188,7 +188,7 @@ class DecayedUsage(FairShare):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the mean over resources of recent usage plus `penalty` · candidate, divided by the weight."""
+        """Return [S] recent usage plus `penalty` · candidate: the mean over all resources, divided by the weight."""
         used = siblings.history + self.args.penalty * candidate
         has_capacity = (siblings.capacity > 0) & siblings.weighed
         parts = used[:, has_capacity] / siblings.capacity[has_capacity]

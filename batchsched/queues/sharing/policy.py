@@ -45,7 +45,9 @@ _LEAST = 1e-15
 
 
 class FairnessPolicy(Protocol):
-    """A sharing policy. The pydantic model `Args` and a constructor that takes one are optional.
+    """A policy that divides the resources of a queue among its children.
+
+    The pydantic model `Args` and a constructor that takes one are optional.
 
     Attributes:
       name: registered name.
@@ -84,7 +86,7 @@ class FairnessPolicy(Protocol):
 
 
 class FairShare:
-    """Base of most policies: divides along the demand, compares borrowed amounts, reclaims up to the fair share."""
+    """Base of most policies: divides by demand, orders queues by borrowed amounts, reclaims up to the fair share."""
 
     name = ""
     strict = False
@@ -108,12 +110,12 @@ class FairShare:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return borrowed amounts by weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
+        """Return [S] the borrowed amount per weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
         borrowed = np.maximum(0, siblings.usage + candidate - siblings.guarantee)
         return per_weight(dominant_shares(borrowed, siblings.capacity, siblings.weighed), siblings.weight)
 
     def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return the resources that are used beyond the fair share."""
+        """Return [R] bool: the resources of which a sibling uses more than its fair share."""
         above: BoolArray = siblings.usage[sibling] > siblings.fair[sibling]
         return above
 
@@ -132,7 +134,7 @@ class FairShare:
         return np.zeros(len(siblings))
 
     def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return [S] the rank for the last whole unit among equals: the smallest usage comes first."""
+        """Return [S] past usage per weight: among equals, the smallest value gets the last whole unit."""
         return per_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
@@ -196,16 +198,16 @@ class PrioritySharing(FairShare):
 
 
 def members_by_priority(priority: IntArray) -> list[IntArray]:
-    """Yield the members of each priority, highest first."""
+    """Return the indexes of the siblings of each priority, the highest priority first."""
     return [np.flatnonzero(priority == value) for value in np.unique(priority)[::-1]]
 
 
 class GuaranteePolicy(FairShare):
-    """Base of policies that entitle a queue to its guarantee only: its surplus is kept by the queue that got it."""
+    """Base of policies that entitle a queue to its guarantee only, and not to a part of the surplus."""
 
     @override
     def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return the resources that are used beyond the guarantee."""
+        """Return [R] bool: the resources of which a sibling uses more than its guarantee."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
 
@@ -216,7 +218,7 @@ class GuaranteePolicy(FairShare):
 
 
 class SharedSurplus(GuaranteePolicy):
-    """One surplus for all siblings, in the order of their gangs.
+    """A policy with one surplus for all siblings: the order of their gangs decides which gang uses it.
 
     The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
     all that it can use of the surplus; the parent's share limits the sum.
@@ -234,13 +236,13 @@ class SharedSurplus(GuaranteePolicy):
 
     @override
     def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Grant each queue all that it can use of the surplus."""
+        """Return for each queue all of the surplus that it can use."""
         from_pool: IntArray = siblings.demand.clip(max=surplus)
         return from_pool
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the position of each sibling's first gang."""
+        """Return [S] the position of each sibling's next gang in the order of gangs."""
         return siblings.head
 
 

@@ -66,7 +66,7 @@ class SiblingQueues:
         return self.ceiling - self.floor
 
     def select(self, indexes: IntArray) -> "SiblingQueues":
-        """Return the selected siblings."""
+        """Return the siblings with these indexes."""
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
     def repeat(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
@@ -96,7 +96,7 @@ class ReclaimRequest:
     """A request to evict a workload of one queue for a gang of another.
 
     Args:
-      reclaimer: the queue that gains: its row in the queue table (`table.home`), or its index among siblings.
+      reclaimer: the queue that gains: its row in the queue table (`table.leaf_row`), or its index among siblings.
       victim: the queue that loses, in the same numbering.
       gains: [R] requests of the gang, in base units.
       loses: [R] requests of the workload, in base units.
@@ -109,7 +109,7 @@ class ReclaimRequest:
 
     @property
     def touched(self) -> BoolArray:
-        """[R] bool: the resources that change hands."""
+        """[R] bool: the resources that the gang requests and that the workload uses."""
         return (self.gains > 0) & (self.loses > 0)
 
 
@@ -133,7 +133,7 @@ def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
 
 
 def sizes(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return [S] dominant shares; siblings without any considered resource are measured by all resources."""
+    """Return [S] dominant shares; for amounts of no considered resource, the dominant share over all resources."""
     share = dominant_shares(amounts, capacity, weighed)
     return np.where(share > 0, share, dominant_shares(amounts, capacity, np.ones_like(weighed)))
 

@@ -40,7 +40,7 @@ class Admission:
 
     @classmethod
     def of_tables(cls, tables: SessionTables) -> "Admission":
-        """Prepare admission for sessions over the present nodes: domains of levels are numbered by node."""
+        """Return an admission for the present nodes; it is outdated if nodes change: domains refer to node indexes."""
         levels = Levels(tables.snapshot, tables.node_table)
         return cls(tables, levels, frozenset(entry.object for entry in tables.snapshot.set_aside))
 
@@ -153,7 +153,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
 
 
 def refuse_incomplete(members: PodGroupState) -> Refusal:
-    """Refuse a PodGroup with fewer pods than its minimum and none pending."""
+    """Return the refusal of a PodGroup with fewer pods than its minimum and without pending pods."""
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
 
 

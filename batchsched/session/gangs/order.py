@@ -98,7 +98,7 @@ def measure_queues(
     """Measure usage and requests of the queues, and compute their entitlements.
 
     Args:
-      tables: the tables; usage gangs have their places on them already.
+      tables: the tables, with all bound pods on their nodes.
       policies: of the queues.
       gangs: the pending gangs.
       scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
@@ -157,7 +157,7 @@ class GangOrder:
         """By identity, the class in which a gang had its first turn in the last run of `index_turns`."""
 
     def check_resources(self) -> None:
-        """Check again whether the resources of queues exist on the present nodes."""
+        """Update `set_aside`: check whether the present nodes offer the resources that queues mention."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = invalid_settings(queues, offered)
@@ -168,11 +168,11 @@ class GangOrder:
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def usage(self, now: float) -> Usage:
-        """Return the decayed usage at `now`, empty if no policy reads it."""
+        """Update the decayed usage to the time `now` and return it; empty if no policy reads it."""
         return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
     def record_usage(self, placements: Iterable[GangPlacement]) -> None:
-        """Record the usage when a session ends: running pods and the pods that it placed."""
+        """Record the usage at the end of a session: running pods and the pods that the session placed."""
         if self._reads_past_usage:
             self._past.hold(self._usage_of_queues(placements))
 
@@ -190,7 +190,7 @@ class GangOrder:
         }
 
     def measure(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
-        """Return usage and entitlements while these gangs are pending, None if no queue has an entitlement."""
+        """Return usage and entitlements of queues with these pending gangs; None if no queue has an entitlement."""
         if self.policies is None:
             return None
         return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
@@ -198,7 +198,7 @@ class GangOrder:
     def take_turns(
         self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
     ) -> Iterator[PendingGang]:
-        """Yield admitted gangs in the order of turns with their entitlement classes, partially bound gangs first.
+        """Yield admitted gangs in fair-share order with their entitlement classes, partially bound gangs first.
 
         Args:
           line: the pending gangs in the policy's order.
@@ -220,7 +220,7 @@ class GangOrder:
         )
 
     def index_turns(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
-        """Yield the indexes of the gangs in the order in which they are to be placed, computed lazily.
+        """Yield the indexes of the gangs in fair-share order, which is computed lazily.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.

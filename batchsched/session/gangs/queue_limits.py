@@ -22,7 +22,7 @@ BoolArray = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueLimits:
-    """All limits of the queues, and what is left of each.
+    """All limits of the queues, and the amounts that each of them still allows.
 
     Args:
       limits: Q limits.
@@ -48,7 +48,7 @@ class QueueLimits:
         return np.maximum(0, self.gang_balance)
 
     def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
-        """Return [Q, G] True where limit q applies to gang g; `owners` has the (queue, user) of each gang."""
+        """Return [Q, G] bool: whether limit q applies to gang g. `owners` contains the (queue, user) of each gang."""
         rows_by_owner = {owner: self.finder.limit_indexes(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for column, owner in enumerate(owners):
@@ -87,7 +87,7 @@ class QueueLimits:
         )
 
     def release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
-        """Return the limits after pods of an owner, with requests `freed` [R] and as the last of `gangs`, have left."""
+        """Return the limits after pods of an owner have left, which frees `freed` [R] and ends `gangs` gangs."""
         if not self.limits:
             return self
         rows = np.zeros(len(self.limits), np.bool_)
@@ -108,7 +108,7 @@ def _reduced(balance: IntArray, used: IntArray) -> IntArray:
 
 
 def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
-    """Measure what each limit still allows.
+    """Return all limits with the amounts that each of them still allows.
 
     Args:
       tables: the tables.
@@ -162,7 +162,7 @@ def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner,
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
-    """Return by queue [R] the requests of its own bound pods."""
+    """Return [R] the sum of the requests of its own bound pods, for each queue that has any."""
     usage: dict[str, IntArray] = {}
     for (queue, _), gangs in list_counted_pods(tables, scheduler_name).items():
         amount = sum_requests(tables, chain.from_iterable(gangs.values()))
@@ -223,7 +223,7 @@ class LimitIndex:
         return rows
 
     def usage_rows(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the indexes of the limits that measure the usage of an owner, including guarantees kept for it."""
+        """Return the indexes of the limits that count an owner's pods, including guarantees kept for the owner."""
         chain = tables.queues.ancestry(owner[0])
         kept = [row for row in self._kept if not set(self.limits[row].kept).isdisjoint(chain)]
         return self._of_queues(chain, owner[1]) + kept

@@ -38,7 +38,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFeasibility:
-    """The pipeline's answers for one class.
+    """The nodes that the pipeline accepts for one pod class, and their scores.
 
     Args:
       scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
@@ -85,7 +85,7 @@ class FeasibilityByClass:
         self._feasibility: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
     def feasibility_of(self, pod_class: PodClass) -> ClassFeasibility:
-        """Return the feasibility of a class; classes that differ in priority alone share it if no plugin reads it."""
+        """Return the feasibility of a class. Classes that differ only in a priority no plugin reads share a result."""
         first = pod_class.cache_key_class
         entry = self._feasibility.get(id(first))
         if entry is None:
@@ -146,7 +146,7 @@ AGE_BONUS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formulation:
-    """A solver problem, and what its numbers mean.
+    """A solver problem, with the gangs, parts, tiers and quotas that its indexes refer to.
 
     Args:
       problem: the tables of the solver.
@@ -189,16 +189,16 @@ class SessionContext:
     feasibility: FeasibilityByClass
 
     def spend(self, placements: Sequence[GangPlacement]) -> Self:
-        """Return the context after these gangs took their share of what the queues allow."""
+        """Return the context after these placements: their requests count against the limits of queues."""
         return replace(self, quotas=self.quotas.spend(self.tables, placements))
 
     def refresh_feasibility(self) -> Self:
-        """Return the context with the pipeline's answers forgotten: pods landed, so plugins may answer differently."""
+        """Return the context without the computed feasibility, which is outdated once pods have been placed."""
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
 
 def age_bonus(created: float, youngest: float) -> float:
-    """Return 1 + 0.5 · min(1, (age - age of the youngest pending gang) / 24 h).
+    """Return the factor of age on a gang's weight: 1 + 0.5 · min(1, (age - age of the youngest pending gang) / 24 h).
 
     Source: the weight of a gang in the decision format.
     """
@@ -208,7 +208,7 @@ def age_bonus(created: float, youngest: float) -> float:
 def formulate(
     context: SessionContext, gangs: Sequence[PendingGang], youngest: float, *, lasting: bool = False
 ) -> Formulation:
-    """Return the problem of placing these gangs.
+    """Return the formulation of the problem to place these gangs.
 
     Args:
       context: tables, levels, quotas and feasibility.
@@ -370,7 +370,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
 
 
 def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
-    """Return the problem of a gang by itself, with masks that stay true when running gangs end.
+    """Return the problem to place one gang at a later time, with masks that remain valid if running gangs end.
 
     Set `free` before use: it holds the free resources of the session in which the problem was made. The problem is
     cached with the gang if nothing else in it depends on other gangs.
@@ -443,7 +443,7 @@ def _domains_of(context: SessionContext, members: PodGroupState, level: int, sub
 
 
 def domain_of_bound_pods(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
-    """Return the domain in which bound pods of a gang are already, the one with most pods; NONE for none.
+    """Return the domain with the most bound pods of a gang; NONE if no bound pod is in a domain.
 
     Args:
       context: the levels.

@@ -50,7 +50,7 @@ def budget_of(settings: SolverSettings) -> Budget:
 
 
 class JointProposer:
-    """Solves, places and cuts for the gangs of one formulation."""
+    """Places the gangs of one formulation: solves, replays the solution in a statement, and adds cuts."""
 
     def __init__(
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
@@ -62,7 +62,7 @@ class JointProposer:
         self._telemetry = telemetry
 
     def select(self, statement: Statement) -> JointOutcome:
-        """Return the best outcome of all rounds; its gangs are placed in the statement, not committed."""
+        """Place the gangs in the statement without committing it, and return the best outcome of all rounds."""
         problem = self._formulation.problem
         best: JointOutcome | None = None
         start = statement.checkpoint()

@@ -25,7 +25,7 @@ class EvictionOption:
 
 
 class EvictionConstraints:
-    """Upper limits on what the chosen units may take: from disruption budgets, and from other queues.
+    """Upper limits on the evicted units: by disruption budgets, and by the entitlements of other queues.
 
     Args:
       options: the U units among which the solver chooses.

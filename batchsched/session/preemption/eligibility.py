@@ -86,7 +86,7 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
 
 
 def state_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
-    """Return the eviction of a pod of a gang, for a pending gang, as the decision states it."""
+    """Return the entry of the decision for the eviction of a pod for a pending gang."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
 
@@ -130,7 +130,7 @@ class VictimCandidate:
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """The surplus pods, one unit each, and then the minimum, which is evictable only after all surplus."""
+        """One unit for each surplus pod, and then one for the minimum, which is evicted only after all surplus pods."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units()
 
@@ -158,7 +158,7 @@ class VictimCandidates:
 
     @cached_property
     def candidates(self) -> list[VictimCandidate]:
-        """All candidates, sorted by identity; computed for the first gang that may evict."""
+        """All candidates, sorted by identity; computed on first use."""
         tables = self._tables
         running = [
             members
@@ -328,7 +328,7 @@ class EvictionEligibility:
         return self._now - candidate.started >= self._reclaim_min_runtime(candidate.queue)
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
-        """Return why a gang may evict a candidate, "" if it may not."""
+        """Return the eviction reason if a gang may evict a candidate, otherwise ""."""
         if gang.queue == candidate.queue:
             return PREEMPTED if candidate.priority < gang.priority else ""
         if not self.may_reclaim(gang) or not self.is_reclaimable(candidate):
@@ -357,7 +357,7 @@ class EvictionEligibility:
         return all_permitted(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return how far a queue's usage is above what the gang may not reclaim.
+        """Return by how much the usage of a queue exceeds the part that the gang may not reclaim.
 
         That is the queue's guarantee if the gang stays inside the guarantee of its own queue, else the queue's fair
         share.

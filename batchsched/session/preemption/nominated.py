@@ -57,7 +57,7 @@ class NominatedCapacity:
 
     @property
     def kept_for_resting(self) -> list[tuple[Pod, int]]:
-        """Nominated pods in the table of gangs that take no part in the session, with their node indexes."""
+        """Nominated pods of gangs that take no part in the session, if they are in the table; with node indexes."""
         return [
             nominee
             for identity in sorted(self._in_table.keys() & self._resting)
@@ -105,7 +105,7 @@ class NominatedCapacity:
     def keep_unplaced(
         self, gangs: Iterable[PendingGang], placements: Iterable[GangPlacement]
     ) -> list[GangPlacement]:
-        """Add the nominated pods of those gangs that were not placed.
+        """Add the nominated pods of gangs that were not placed to the node table.
 
         Args:
           gangs: gangs that have had their turn.
@@ -123,7 +123,7 @@ class NominatedCapacity:
         return added
 
     def release(self) -> None:
-        """Remove the pods of gangs that take part in the session, so that preemption may place these gangs again."""
+        """Remove the nominated pods of participating gangs from the table, so that preemption can place these gangs."""
         for identity in list(self._in_table):
             if identity not in self._resting:
                 self._remove(identity)

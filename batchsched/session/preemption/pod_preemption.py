@@ -68,7 +68,7 @@ class PodPreemption:
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority of the pod's gang: it decides for all its pods, since a gang is placed as a whole."""
+        """Return the priority of the pod's gang, which holds for all its pods: a gang is placed as a whole."""
         identity = identity_of(pod)
         priority = self._priorities.get(identity)
         if priority is None:
@@ -82,7 +82,7 @@ class PodPreemption:
         return priority
 
     def show_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
-        """Return the class with this pod as its example, and with the pod's nomination of this session."""
+        """Return the pod class for this single pod, with the node for which this session nominated the pod."""
         return pod_class.with_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:
@@ -97,7 +97,7 @@ class PodPreemption:
     def make_room(
         self, gang: PendingGang, pod_class: PodClass, pod: Pod, scan: FilterResult, allowed: BoolArray | None
     ) -> PostFilterAnswer:
-        """Ask the PostFilter plugins to make room for a pod, and carry out their answer.
+        """Call the PostFilter plugins for a pod that fits on no node, and carry out the nomination and evictions.
 
         Args:
           gang: the pod's gang.
@@ -128,7 +128,7 @@ class PodPreemption:
         return answer
 
     def drop_nominations(self, gang: PendingGang) -> None:
-        """Drop the nominations of a gang that was refused for other reasons than room: they would block nodes."""
+        """Drop the nominations of a gang that was not refused for lack of room: they would block nodes."""
         for part in gang.parts:
             for pod in part.pods:
                 self._drop(pod.key)

@@ -369,7 +369,7 @@ class VictimSelection:
         return quotas
 
     def add_eviction_count(self, refusal: Refusal) -> Refusal:
-        """Return the refusal of a gang with the number of pods evicted for it, unchanged if it got no room."""
+        """Return a refusal with the number of pods evicted for its gang; unchanged without new nominations."""
         pods = self.evicted_pods.get(refusal.pod_group)
         if pods is None:
             return refusal
@@ -408,7 +408,7 @@ def _planned(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
 
 
 def list_movable(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
-    """Return the options to move gangs for a pending gang.
+    """Return the gangs that consolidation may move for a pending gang, as eviction options.
 
     A gang may be moved if it counts against a queue, has no higher priority, and is disrupted as a whole.
     """
@@ -422,7 +422,7 @@ def list_movable(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> li
 
 
 def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
-    """Return True if the gangs of all units fit at once on the nodes as the tables show them now.
+    """Return True if the gangs of all units fit on the nodes at the same time, with the pods in the tables.
 
     Args:
       context: the session; its node table is without the units.

@@ -49,7 +49,7 @@ class DomainFence:
 
     @classmethod
     def open_for(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
-        """Return the fence of a gang: any domain, except for levels with running pods."""
+        """Return the first fence of a gang: all domains are permitted, unless running pods determine one."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(context.levels.domains, {}, {})
@@ -65,7 +65,7 @@ class DomainFence:
         return cls(context.levels.domains, levels, pins)
 
     def allows(self, subgroup: int) -> BoolArray | None:
-        """Return [N] the nodes that pods of a subGroup (-1: none) may use; None for all nodes."""
+        """Return [N] bool: the nodes that pods of a subGroup (-1: none) may use; None if they may use all nodes."""
         allowed: BoolArray | None = None
         for index in {-1, subgroup} & set(self._levels):
             domains, pin = self._domains[self._levels[index]], self._pins[index]
@@ -117,7 +117,7 @@ class PodTrial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StuckPod:
-    """A pod that fits on no node: its part, the filters' answers, and the nodes allowed by the fence (None: all)."""
+    """A pod that fits on no node, with its gang part, the filter results and the nodes inside the fence (None: all)."""
 
     part: GangPart
     pod: Pod
@@ -275,7 +275,7 @@ class PodByPodProposer:
         self._run = run
 
     def propose(self, pending: OrderedGangs) -> tuple[PendingGang, ...]:
-        """Place gang after gang; make room for the one pod that a gang lacks. No gang is left to be made room for."""
+        """Place gang after gang; if one pod of a gang fits on no node, call PostFilter at once. Return no gangs."""
         run, builder = self._run, self._run.builder
         # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
         positions = list(run.order.index_turns(pending, run.admission, run.now))

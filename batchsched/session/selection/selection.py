@@ -80,7 +80,7 @@ def _plan_held_pods(tables: SessionTables, gang: PendingGang, held: HeldGang) ->
 
 
 def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
-    """Place pending gangs in the way that the profile asks for, and make room for gangs that found none.
+    """Place pending gangs by the selection mode of the profile, and evict pods for gangs that were not placed.
 
     Args:
       run: the session; its builder receives placements, evictions and refusals.

@@ -40,7 +40,7 @@ class Proposer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SelectionRun:
-    """One session while it is decided.
+    """The state of a session that is being decided, shared by its proposers.
 
     Args:
       tables: nodes, gangs and classes.
@@ -71,7 +71,7 @@ class SelectionRun:
     builder: DecisionBuilder
 
     def context(self) -> SessionContext:
-        """Return the context for a formulation now: gangs that are placed already count against their queues."""
+        """Return a new context for a formulation, in which the placed gangs count against their queues."""
         free_quotas = measure_limits(self.tables, self.profile.scheduler_name)
         context = SessionContext(
             self.tables, self.profile, self.admission.levels, free_quotas, FeasibilityByClass(self.tables)
@@ -80,7 +80,7 @@ class SelectionRun:
 
     @property
     def sticky(self) -> StickyReservations:
-        """Which reservations the session states and keeps."""
+        """The rules by which the session announces and keeps reservations."""
         return StickyReservations.of_profile(self.profile, self.previous_reservations, self.now)
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
@@ -92,9 +92,9 @@ class SelectionRun:
         return admitted if admitted.parts else None
 
     def may_evict(self, pending: OrderedGangs) -> bool:
-        """Return False if no eviction, and no pod that is being deleted, can make room for a pending gang.
+        """Return True if evictions, or pods that are being deleted, may make room for a pending gang.
 
-        It spares the search for victims where all gangs have one priority and no queue has an entitlement.
+        The search for victims is skipped if all gangs have one priority and no queue has an entitlement.
         """
         tables = self.tables
         if not tables.pipeline.postfilters:
@@ -107,7 +107,7 @@ class SelectionRun:
         return any(gang.priority < highest or gang.terminating for gang in running)
 
     def take_back_rejected(self) -> None:
-        """Remove gangs from the decision that a plugin rejected while they waited at Permit."""
+        """Remove from the decision the gangs that a plugin rejected while they waited at Permit."""
         self.statement.apply_permit_verdicts()
         rejected = self.statement.rejected
         # By identity: placements are mutable and compare by value, pod by pod.

@@ -19,7 +19,7 @@ from batchsched.solver.problem import Problem
 
 
 class EntitlementClass(IntEnum):
-    """Which share of the cluster a gang uses, the strongest claim first; ALL if no queue has an entitlement."""
+    """The part of its queue's entitlement that a gang falls under, in order of precedence; ALL without entitlements."""
 
     ALL = 0
     GUARANTEE = 1
@@ -28,13 +28,13 @@ class EntitlementClass(IntEnum):
 
     @property
     def share(self) -> str:
-        """The name of the share in a decision."""
+        """The name of the class, as a decision shows it under `share`."""
         return self.name.lower()
 
 
 @dataclass(slots=True)
 class GangCache:
-    """What was computed of one gang's pods; replaced as a whole when a pod of it or its PodGroup changes.
+    """Values computed from the pods of one gang; a new cache replaces it when a pod or the PodGroup changes.
 
     Each entry has one writer. Entries that depend on more than the gang hold what else they were computed from, which
     the writer compares by identity before it uses the entry again.
@@ -115,7 +115,7 @@ class PodGroupState:
 
     @property
     def owner(self) -> tuple[str, str]:
-        """The (queue, user) against which the gang counts."""
+        """The queue and the user for which the gang's usage counts."""
         return self.queue, self.user
 
     @property
@@ -155,7 +155,7 @@ class PodGroupState:
 
     @property
     def is_incomplete(self) -> bool:
-        """True for a PodGroup with fewer pods than its minimums and none pending."""
+        """True if a PodGroup has fewer pods than it and its subGroups need, and none of them is pending."""
         return self.group is not None and not self.pending and not self.gang_count().possible
 
     @property
@@ -177,7 +177,7 @@ class PodGroupState:
             self.cache.running = None
 
     def gang_count(self) -> GangCount:
-        """Count the pods for plugins; bound pods count as placed."""
+        """Return the counts of the gang's pods, as plugins read them; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
@@ -211,10 +211,10 @@ def _count_subgroup(counts: dict[str, int], pod: Pod) -> None:
 
 
 class PlacedPodCounts:
-    """How many pods of each gang have a place; plugins read it, and the statement changes it.
+    """The pod counts of each gang; plugins read them, and the statement updates the placed pods.
 
     Args:
-      gangs: all gangs by identity. Their owner calls `forget` when a gang changes.
+      gangs: all gangs by identity. Their owner calls `invalidate` when a gang changes.
     """
 
     def __init__(self, gangs: Mapping[str, PodGroupState]) -> None:
@@ -238,7 +238,7 @@ class PlacedPodCounts:
         return count
 
     def of_gang(self, pod: Pod) -> GangCount | None:
-        """Return the count of a pod's gang, None for the nameless example of a class that several gangs share."""
+        """Return the pod counts of a pod's gang; None for a pod without a name, which represents several gangs."""
         return self.of_pod(pod) if pod.metadata.name else None
 
     def forget(self, identity: str) -> None:
@@ -374,6 +374,6 @@ class RunningGang:
         priority: int = 0,
         terminating: bool = False,
     ) -> "RunningGang":
-        """Make the record of P pods over R resources; P may be 0."""
+        """Create the record from the node and the requests [R] of each of P pods; P may be 0."""
         rows = np.array(requests, np.int64).reshape(len(nodes), resources)
         return cls(end, np.array(nodes, np.int32), rows, rows.sum(axis=0), priority, terminating)

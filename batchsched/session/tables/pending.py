@@ -152,7 +152,7 @@ class PendingGangs:
         )
 
     def youngest(self) -> float:
-        """Return when the youngest pending gang was submitted in seconds since 1970, 0 if none is pending."""
+        """Return the latest submission time of all pending gangs, in seconds since 1970; 0 if no gang is pending."""
         used_slots = self._used_slots[: len(self._members)]
         return float(self._columns[_CREATED, : len(self._members)][used_slots].max(initial=0.0))
 

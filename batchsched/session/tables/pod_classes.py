@@ -20,7 +20,7 @@ from batchsched.session.tables.gang import GangPart, PlacedPodCounts, PodGroupSt
 
 @dataclass(frozen=True, slots=True)
 class PodSpecInfo:
-    """What follows from one spec.
+    """The values computed from one pod spec.
 
     Args:
       spec: the spec; the reference keeps its id from being used again.
@@ -40,7 +40,7 @@ class PodSpecInfo:
 
 
 class PodSpecIndex:
-    """Infos of all specs that were seen; they are never dropped, so the tables are rebuilt from time to time."""
+    """The `PodSpecInfo` of each spec seen so far. No entry is removed, so the tables are rebuilt from time to time."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -85,7 +85,7 @@ class PodSpecIndex:
         return requests(pod) if resized(pod) else self.info_of(pod).requests
 
     def nonzero(self, pod: Pod) -> tuple[int, int]:
-        """Return milli-CPU and bytes of a pod for scoring, including in-place resizes."""
+        """Return the milli-CPU and bytes that scores assume for a pod, including in-place resizes."""
         return nonzero_requests(pod) if resized(pod) else self.info_of(pod).nonzero
 
 
@@ -96,7 +96,7 @@ def has_own_volume(pod: Pod) -> bool:
 
 
 def spec_key(pod: Pod) -> Hashable:
-    """Return a key of what plugins read of a pod besides labels: spec, controller, and the name if it matters."""
+    """Return a key of all that plugins read of a pod except labels: spec, controller, and in some cases the name."""
     controller = controller_of(pod)
     own_name = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
     if controller is None and own_name is None:
@@ -171,9 +171,9 @@ class PodClassTable:
         self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
 
     def learn_labels(self, pod: Pod) -> bool:
-        """Note the labels that a new pod's selectors read; True if that invalidates all classes made so far.
+        """Record the label keys that a new pod's selectors read; return True if that invalidates all existing classes.
 
-        A label tells pods apart from the moment on at which some selector reads it.
+        Once a selector reads a label, pods with different values of that label are in different classes.
         """
         # Classes are kept across sessions, so a label that nothing read before may have been left out of them.
         label_keys = self._specs.info_of(pod).label_keys
@@ -209,7 +209,7 @@ class PodClassTable:
         return self._priorities.get(pod.spec.priority_class_name, self._default_priority)
 
     def gang_priority(self, members: PodGroupState, pods: Iterable[Pod]) -> int:
-        """Return the priority of pods of a gang: that of the PodGroup's class, or the highest of their own."""
+        """Return a gang's priority: that of the PodGroup's PriorityClass, else the highest priority of these pods."""
         group = members.group
         if group is not None and group.spec.priority_class_name in self._priorities:
             return self._priorities[group.spec.priority_class_name]

@@ -42,7 +42,7 @@ UNBOUNDED_AMOUNT = 2**40
 
 
 def share_resources(resources: Iterable[str]) -> BoolArray:
-    """[R] True for the resources by which shares of the cluster are measured: cpu, memory and GPUs."""
+    """Return which resources [R] count for dominant shares: cpu, memory and GPUs."""
     return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
 
@@ -121,13 +121,13 @@ class SessionTables:
             return None
 
     def record_failure(self, error: PluginError) -> None:
-        """Report in the decision that a plugin failed, not over a particular pod."""
+        """Record a plugin failure that concerns no particular pod; the decision reports it."""
         self.plugin_failures[str(error)] = SetAside("", f"plugin {error.plugin}", "", str(error))
 
     # Following a cluster
 
     def apply(self, changes: ClusterChanges) -> None:
-        """Take in what changed in the cluster; between two sessions only."""
+        """Update the tables by changes of the cluster. Call it only between two sessions."""
         # Nodes first: bound pods look up their node's index. PodGroups are added before and removed after their pods.
         if changes.nodes is not None:
             self.lay_out(changes.nodes)
@@ -194,7 +194,7 @@ class SessionTables:
         self._mark_changed(members)
 
     def remove_group(self, key: str) -> None:
-        """Remove a PodGroup; pods that remain name one that does not exist."""
+        """Remove a PodGroup; its pods stay and refer to a PodGroup that does not exist."""
         members = self.gangs[key]
         members.group = None
         self._mark_changed(members)
@@ -291,7 +291,7 @@ class SessionTables:
         return self._unbounded_where_unaccounted(self.node_table.allocatable)
 
     def free_resources(self) -> IntArray:
-        """[N, R] what is free on the nodes, negative where a node is overcommitted; unbounded as in `capacity`."""
+        """[N, R] what is free on the nodes, negative on overcommitted nodes; unbounded as in `offered_capacity`."""
         return self._unbounded_where_unaccounted(self.node_table.allocatable - self.node_table.requested)
 
     def _unbounded_where_unaccounted(self, amounts: IntArray) -> IntArray:

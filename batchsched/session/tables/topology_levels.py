@@ -20,7 +20,7 @@ class UnknownLevel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """The required and the preferred level of a gang or a subGroup, as numbers; NONE if it states none."""
+    """The numbers of the required and the preferred level of a gang or a subGroup; NONE for no such level."""
 
     required: int = NONE
     preferred: int = NONE
@@ -93,7 +93,7 @@ class Levels:
         return tuple(choices)
 
     def number_label(self, key: str, table: NodeTable) -> int:
-        """Return the level with the values of a node label as domains; it belongs to no topology."""
+        """Add a level with the values of a node label as domains, if there is none yet, and return its number."""
         if ("", key) not in self._index:
             domains, values = table.label(key)
             self._index["", key] = len(self.names)

@@ -14,7 +14,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class TrailEntry(NamedTuple):
-    """Pods of a class that were placed on nodes; with class -1, the gang `gang` that was taken."""
+    """One change of a packing: pods of a class were placed on nodes, or, with class -1, `gang` was taken."""
 
     class_index: int
     gang: int
@@ -45,7 +45,7 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def usable(self, class_index: int) -> BoolArray:
-        """Return the nodes that a class may use by mask and cuts, [N]."""
+        """Return which nodes [N] the mask and the cuts allow to a class."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
@@ -103,7 +103,7 @@ class FreeCapacity:
     def place_equal_gangs(self, classes: Sequence[int]) -> int:
         """Place gangs of one pod each with equal requests, in this order, while there is room.
 
-        Quotas and rows are not checked: `number_equal_gangs` returns only gangs that they do not concern.
+        Quotas and rows are not checked: `group_equal_gangs` groups only gangs that they do not concern.
 
         Args:
           classes: classes of one kind and demand, each the only class of its gang.
@@ -156,7 +156,7 @@ class FreeCapacity:
         return where, counts
 
     def open_nodes(self, class_index: int, nodes: IntArray | None) -> IntArray:
-        """Return those of the given nodes, or of all, that take a pod of the class. Usually these are few."""
+        """Return the nodes, among the given ones or all, where a pod of the class fits. Usually these are few."""
         usable = self.usable(class_index)
         takes = usable if nodes is None else usable[nodes]
         for r, amount in self.slots.needs[class_index]:
@@ -193,7 +193,7 @@ class FreeCapacity:
         self.apply(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
     def take(self, gang: int) -> None:
-        """Count the gang against gang limits and rows."""
+        """Mark the gang as taken: it counts against limits on the number of gangs and in rows."""
         self.apply(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply(self, entry: TrailEntry, sign: int = 1) -> None:

@@ -16,7 +16,7 @@ from batchsched.solver.problem import (
 
 
 def is_resource(row: Row) -> bool:
-    """Tell whether a row is a plain limit on every node: then it is counted like one more resource of the nodes."""
+    """Tell whether a row limits every node by itself, so that it is counted like one more resource of the nodes."""
     return (
         row.partition == EVERY_NODE
         and row.sense is Sense.AT_MOST
@@ -57,7 +57,7 @@ class QuotaLedger:
         return want
 
     def add_pods(self, gang: int, required_pods: tuple[tuple[int, int], ...], pods: int) -> None:
-        """Count pods against the gang's quotas; a negative number returns them."""
+        """Count pods against the gang's quotas; a negative number undoes that."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
             for r, amount in required_pods:
@@ -65,7 +65,7 @@ class QuotaLedger:
                     remaining[r] -= amount * pods
 
     def admits(self, gang: int) -> bool:
-        """Tell whether one more fresh gang may be taken."""
+        """Tell whether the quotas admit one more gang; a gang with running members is counted already."""
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def admits_minimum(self, gang: int) -> bool:
@@ -77,7 +77,7 @@ class QuotaLedger:
         )
 
     def add_gang(self, gang: int, sign: int) -> None:
-        """Count the gang itself (sign 1) or return it (sign -1)."""
+        """Count the gang against limits on the number of gangs (sign 1), or undo that (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
                 if self.gangs_left[q] < UNLIMITED:
@@ -105,7 +105,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
 
 
 class RowLedger:
-    """The left side of every row that is not a plain limit on every node."""
+    """The present left sides of the rows; rows that limit every node by itself are left out."""
 
     def __init__(self, problem: Problem) -> None:
         self.rows = [row for row in problem.rows if not is_resource(row)]
@@ -133,7 +133,7 @@ class RowLedger:
         ]
 
     def set_gang(self, gang: int, sign: int) -> None:
-        """Set the gang's y to 1 (sign 1), or back to 0 (sign -1)."""
+        """Add the gang to the left sides of its rows as taken (sign 1), or undo that (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
 
@@ -145,7 +145,7 @@ class RowLedger:
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
 
     def clip(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
-        """Return the caps of `nodes`, in their order, reduced to what the AT_MOST rows admit for the class."""
+        """Return `caps`, the maximum pods of the class on each of `nodes`, reduced to what the AT_MOST rows admit."""
         for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]
             if coefficient <= 0 or row.sense is not Sense.AT_MOST:

@@ -216,12 +216,12 @@ class NodeOrder:
 
 
 def augmented_demand(problem: Problem) -> IntArray:
-    """Return the demand [C, R + E] with a column for each row that limits every node by itself."""
+    """Return the demand [C, R + E]: resources, and one column for each of E rows that limit every node by itself."""
     rows = [row.class_coefficients(len(problem.classes.demand)) for row in problem.rows if is_resource(row)]
     return np.column_stack([problem.classes.demand, *rows])
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return free amounts [R + E, N] to match `augmented_demand`, one resource after the other."""
+    """Return the free amounts [R + E, N] of the resources and rows that are the columns of `augmented_demand`."""
     rows = [np.maximum(0, row.right) for row in problem.rows if is_resource(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

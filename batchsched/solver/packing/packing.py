@@ -91,7 +91,7 @@ class Packing:
     A gang is placed by these rules, in this order: its required (or pinned) domain is the one that holds it with the
     least to spare; it uses the fewest domains of its preferred level; nodes are filled in the order of `NodeOrder`.
 
-    Use: `entries = packing.try_gang(g)`; `None` means that none of its pods was placed. `mark` and `rollback`
+    Use: `entries = packing.place_gang(g)`; `None` means that none of its pods was placed. `mark` and `rollback`
     bracket attempts; `withdraw` and `reinstate` take whole gangs out and put them back.
     """
 
@@ -175,7 +175,7 @@ class Packing:
         return None
 
     def try_equal_gangs(self, gangs: Sequence[int]) -> None:
-        """Place gangs that `number_equal_gangs` found equal; if not all fit, the first of them."""
+        """Place gangs of one group of `group_equal_gangs`; if not all fit, place the first of them."""
         placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in gangs])
         self.taken[gangs[:placed]] = True
 
@@ -226,7 +226,7 @@ class Packing:
         return nodes, True
 
     def allowed_nodes(self, class_index: int) -> IntArray | None:
-        """Return the nodes that a class may use by the domains chosen for its gang and part; None for all nodes."""
+        """Return the nodes in the domains that were chosen for the gang and the part of a class; None for all nodes."""
         gang = int(self.problem.classes.gang[class_index])
         part = next(part for part in self.members(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
@@ -405,7 +405,7 @@ class Packing:
     def fitting_domains(
         self, members: GangMembers, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
-        """Return the domains of a level that may hold a minimum by themselves, the tightest fit first."""
+        """Return the domains of a level that may each hold the whole minimum, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
         # With all pods needed, each class must fit as a whole; otherwise only the sum counts.
@@ -489,7 +489,7 @@ class Packing:
         return self._members[gang]
 
     def to_solution(self, stage: str) -> Solution:
-        """Return what is placed as a solution of this stage, with the crude bound."""
+        """Return the placements as a solution of this stage, with the bound of `max_tier_values`."""
         classes, nodes, counts = self.room.placements()
         value = tier_values(self.problem, classes, counts)
         bound = np.maximum(value, max_tier_values(self.problem))

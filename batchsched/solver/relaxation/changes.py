@@ -105,9 +105,9 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
 
 
 def resize(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
-    """Return the change with every amount replaced by `resized(amount)`; None if nothing is left of it.
+    """Return the change with every amount replaced by `resized(amount)`; None if no amount above 0 remains.
 
-    A change of level has no amount: nothing is left of it.
+    A change of level has no amount, so the result is None.
     """
     match change:
         case LevelChange():
@@ -127,7 +127,7 @@ def resize(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | No
 
 
 def halve(change: Relaxation) -> Relaxation | None:
-    """Return half of the change, rounded down; None if nothing is left of it."""
+    """Return the change with half of its amounts, rounded down; None if no amount above 0 remains."""
     return resize(change, lambda amount: amount // 2)
 
 
@@ -149,7 +149,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
 
 
 def added_nodes(problem: Problem, change: NodeChange) -> Problem:
-    """Return the problem with the new nodes as its only nodes, and without rows."""
+    """Return the problem with only the added nodes, and without rows."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
     mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)

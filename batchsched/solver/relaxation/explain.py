@@ -48,7 +48,7 @@ from batchsched.solver.relaxation.search import (
 
 
 def subtract_placements(problem: Problem, solution: Solution) -> Problem:
-    """Return the problem after the solution's placements, which stay: only refused gangs may still be placed."""
+    """Return the problem that remains after the solution's placements: only refused gangs may still be placed."""
     request = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     free = problem.nodes.free.copy(order="F")  # column order: every question reads it resource by resource
     np.subtract.at(free, solution.nodes, request)
@@ -101,7 +101,7 @@ def _remaining_row(problem: Problem, solution: Solution, row: Row) -> Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedGang:
-    """One gang's own problem, in which it has number 0, and the numbers in the problem that it comes from.
+    """The problem of one gang, in which the gang has number 0, and the numbers of the same items in the whole problem.
 
     Args:
       problem: the gang's classes, quotas and rows; all nodes, and no cuts.
@@ -117,7 +117,7 @@ class IsolatedGang:
     rows: IntArray
 
     def in_whole_problem(self, relaxation: Relaxation) -> Relaxation:
-        """Return the same change in the numbers of the whole problem."""
+        """Return the same change, expressed in the numbers of the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
                 number = NONE if subgroup == NONE else int(self.subgroups[subgroup])
@@ -135,7 +135,7 @@ class IsolatedGang:
 
 
 class GangProblems:
-    """Cuts the problems of single gangs out of one problem."""
+    """Creates problems of single gangs from a problem with all gangs."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -208,7 +208,7 @@ _MAX_NODE_TYPES: Final = 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefusalEvidence:
-    """What refuses one gang.
+    """Why one gang is refused, what it lacks, and which change admits it.
 
     Args:
       gang: its number.

@@ -67,7 +67,7 @@ class FitCounts:
 
     @property
     def best_domain(self) -> int:
-        """Position among `domains` of the one that lacks the fewest pods."""
+        """Position in `domains` of the domain in which the fewest pods do not fit."""
         return int(np.argmin(self.shortfall.sum(axis=1)))
 
 
@@ -87,7 +87,7 @@ class _Cells:
 
 
 class ResidualProblem:
-    """One gang's own problem on what the other gangs leave, and everything that was computed about it.
+    """The problem of one gang on the capacity that the other gangs leave, with cached answers about it.
 
     Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
     problem is another `ResidualProblem`.
@@ -139,7 +139,7 @@ class ResidualProblem:
 
     @cached_property
     def fit_counts(self) -> FitCounts:
-        """The minimum filled into every domain, the largest pods first.
+        """How many pods of the minimum fit in each domain if the largest pods are placed first.
 
         Masks, free capacity, the gang's required level and its pinned domain count. Quotas, rows and levels of
         subgroups do not. Exact for a gang of one class.
@@ -154,7 +154,7 @@ class ResidualProblem:
         The new nodes are filled last, with the pods that the other nodes of their domain do not take.
 
         Args:
-          added: the problem of the new nodes alone (`changes.added_nodes`).
+          added: the problem of the new nodes alone (`changes.problem_of_added_nodes`).
         """
         counts = self.fit_counts
         if counts.fits:
@@ -219,7 +219,7 @@ class ResidualProblem:
         return usable
 
     def changed(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
-        """Return the residual with these changes made; without changes it is this one, with its answers."""
+        """Return the residual problem with these changes made; without changes, return this object."""
         return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
 
     # ------------------------------------------------------------------------------------ admission
@@ -316,7 +316,7 @@ class ResidualProblem:
 
     @cached_property
     def missing_pods(self) -> IntArray:
-        """Pods that do not exist but would be needed to meet the minimum at all, by class [C]."""
+        """Number of pods of each class [C] that do not exist, but must be created for the minimum."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         missing = np.zeros(len(classes.count), np.int64)
         for subgroup, need in enumerate(subgroups.need.tolist()):
@@ -362,14 +362,14 @@ class ResidualProblem:
         return passes
 
     def capacity_short(self) -> IntArray:
-        """[R] what all nodes that pass a filter lack together for the minimum."""
+        """[R] the amounts that all nodes that pass the filters lack together for the minimum."""
         usable = self.passing_nodes().any(axis=0)
         request = self.minimum @ self.problem.classes.demand
         total = self.problem.nodes.free[usable].sum(axis=0)
         return np.where(request > 0, np.maximum(request - total, 0), 0)
 
     def size_short(self) -> IntArray:
-        """[R] by how much the largest node that passes is too small, even empty, for a pod of the minimum."""
+        """[R] the amounts by which the largest node that passes the filters, if empty, is too small for a pod."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
         for class_index, passes in enumerate(self.passing_nodes()):
@@ -382,7 +382,7 @@ class ResidualProblem:
         return short
 
     def resources_short(self) -> IntArray:
-        """[R] the amounts that the pods lack that do not fit in the best domain.
+        """[R] the amounts that are missing for the pods that do not fit in the best domain.
 
         A resource counts for a class if more of its pods would fit without requesting it.
         """

@@ -46,7 +46,7 @@ class RefusalCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFamily:
-    """Changes of one kind by size.
+    """Changes of one kind that differ in size.
 
     Args:
       cause: the constraint that the changes loosen.
@@ -65,7 +65,7 @@ class ChangeFamily:
     fixed: int = 0
 
     def make(self, size: int) -> Relaxation:
-        """Return the change of a size."""
+        """Return the change of the given size."""
         if size == self.steps:
             return combine(*self.parts)
         return combine(
@@ -146,7 +146,7 @@ def propose_families(
     wider: Sequence[int],
     others_use_more: bool = True,
 ) -> Iterator[ChangeFamily]:
-    """Yield what may admit a gang, the gentlest kind of change first.
+    """Yield families of changes that may admit a gang, the least disruptive kind first.
 
     Args:
       residual: the gang's own problem on what is left.
@@ -180,7 +180,7 @@ def propose_families(
 
 
 def combine(*parts: Relaxation) -> Relaxation:
-    """Return one change of several; a single one stays itself."""
+    """Return a change that combines several changes; a single change is returned as it is."""
     return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
 

@@ -37,7 +37,7 @@ MAX_SCATTERED_DOMAINS: Final = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainCell:
-    """Nodes that a gang's part may use if it chooses a domain.
+    """The nodes that a gang or a part may use if a certain domain is chosen for it.
 
     Args:
       areas: (level, domain) pairs; their rows count the cell's pods.
@@ -76,7 +76,7 @@ class CandidateDomains:
         return tuple(result)
 
     def cells_of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
-        """Return the cells of a gang with a required level: the candidates, or with `every` all that may hold it."""
+        """Return a cell for each candidate domain of a gang; with `every`, one cell of all domains that may hold it."""
         gangs, need = self._problem.gangs, max(self._packing.needs[gang], 1)
         level = int(gangs.required[gang]), int(gangs.pinned[gang])
         chosen = self._candidates(members, need, level, None, None if every else (gang, NONE))
@@ -85,7 +85,7 @@ class CandidateDomains:
     def cells_of_part(
         self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
-        """Return the cells of a part with a required level, inside a cell of its gang: the candidates, or all."""
+        """Return a cell for each candidate domain of a part, inside `outer`; `every` as in `cells_of_gang`."""
         packing = self._packing
         pods = int(self._problem.classes.count[list(part.classes)].sum())
         members = GangMembers(part.classes, (part,), pods, levelled=True)
@@ -303,7 +303,7 @@ class TieredModel(LinearModel):
     def row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
-        """Add lower <= Σ factors · pods of the loads (+ gangs [G] · y) <= upper; unscaled integers."""
+        """Add the row lower <= Σ factors · pods of the loads (+ Σ gangs [G] · y) <= upper, in unscaled integers."""
         total = np.zeros(self.variables, np.int64)
         np.add.at(total, self.variable[loads], factors * self.factor[loads])
         if gangs is not None:
@@ -387,7 +387,7 @@ class TieredModel(LinearModel):
         return total
 
     def values_of(self, solution: Solution) -> IntArray:
-        """Return the model's variables for a solution that uses candidate domains only: a hint."""
+        """Return the values of the variables for a solution that uses candidate domains only, for use as a hint."""
         problem = self.problem
         values = np.zeros(self.variables, np.int64)
         values[self.y] = solution.taken

@@ -114,7 +114,7 @@ class SlotRow:
 
 
 class PoolSupply:
-    """How many requests of a size an area of nodes holds. Devices without enough CPU and memory do not count."""
+    """Computes how many requests of one size given nodes hold. Devices without enough CPU and memory do not count."""
 
     def __init__(self, packing: Packing) -> None:
         """Compute the usable devices: those with the CPU and memory that every pod requests with a device."""
@@ -162,7 +162,7 @@ class PoolSupply:
         return held
 
     def violable_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
-        """Yield every slot row of an area that can be violated at all.
+        """Yield the slot rows of an area that some values of the counts violate.
 
         Args:
           classes: [J] the classes of the counts in the row, repeats allowed.

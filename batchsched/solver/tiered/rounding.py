@@ -173,7 +173,7 @@ MAX_RESETTLED_GANGS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class PodShortage:
-    """Pods of a class that the plan has and the nodes did not hold."""
+    """Pods of a class that are in the plan but did not fit on the nodes."""
 
     gang: int
     class_index: int
@@ -201,7 +201,7 @@ class _Order:
 def round_to_nodes(
     aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool
 ) -> RoundedSolution:
-    """Place a plan on nodes, and finally everything else that fits.
+    """Place a plan on nodes, then all other gangs and surplus pods that fit; return the packing.
 
     Args:
       aggregate: the model.

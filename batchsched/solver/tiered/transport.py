@@ -222,7 +222,7 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ asking
 
     def split_over_pools(self, values: IntArray) -> tuple[PoolSplit, bool]:
-        """Split the choice `values` [V] over the pools; False if it does not fit and a cut was added."""
+        """Return the choice `values` [V] split over the pools, and False if it does not fit and a cut was added."""
         aggregate = self._aggregate
         pods = aggregate.pods(values)
         on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])

@@ -217,7 +217,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
-    """Yield one problem for each domain of the gang's required level, or a single one; none if no eviction helps."""
+    """Yield one problem for each domain of the required level, or a single one; skip those that no eviction helps."""
     for case in _domains(problem):
         terms = VictimTerms.of(case)
         if terms.suffices(terms.most):
@@ -257,7 +257,7 @@ class _Search:
         return self._spending.guard
 
     def greedy(self, terms: VictimTerms) -> None:
-        """Try the greedies."""
+        """Run all greedy heuristics and keep the cheapest set of victims."""
         for greedy in GREEDIES:
             ground = greedy(terms)
             if ground is None:

@@ -21,7 +21,7 @@ from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 
 
 class VictimModel(LinearModel):
-    """The model of one problem; solving again after a cut writes only the cut."""
+    """The CP-SAT model that chooses victims; cuts may be added between two solves."""
 
     def __init__(self, terms: VictimTerms) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimTerms:
-    """What does not change about a problem while units are evicted and restored.
+    """The data of a victim problem that stay constant while units are evicted and restored.
 
     Args:
       problem: the problem.
@@ -101,7 +101,7 @@ class VictimTerms:
         )
 
     def suffices(self, fit: IntArray) -> bool:
-        """Tell whether the pods that fit [C, S] may be enough, each class counted by itself."""
+        """Tell whether the gang may fit if `fit` [C, S] pods fit, with each class counted by itself."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
@@ -217,7 +217,7 @@ class VictimState:
 
 
 def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing | None:
-    """Place the gang's minimum without some units [U]; None if the packing finds no placement."""
+    """Place the gang's minimum with some units [U] evicted; None if the packing finds no placement."""
     free = problem.free.copy()
     leaving = evicted[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
@@ -230,7 +230,7 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
 
 
 def subtract_units(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return what the quotas leave without some units [U]: amounts [Q, R] and gangs [Q]."""
+    """Return what remains of the quotas with some units [U] evicted: amounts [Q, R] and gangs [Q]."""
     back = problem.quota_unit[:, evicted].astype(np.int64)
     quota_left = problem.quota_left + back @ problem.held_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
