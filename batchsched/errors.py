@@ -69,7 +69,7 @@ class PluginError(BatchschedError):
         self.problem = problem
 
 
-class PluginOverdue(PluginError):
+class PluginDeadlineExceeded(PluginError):
     """A call of a plugin exceeded its deadline. Its pod fails, and the plugin is not called again."""
 
 
@@ -83,7 +83,7 @@ class IllegalMove(BatchschedError):
     """A move that is not in the table of states. The object keeps its state."""
 
 
-class RecordTampered(BatchschedError):
+class DigestMismatch(BatchschedError):
     """The content of a session file does not match the digest in the file."""
 
 

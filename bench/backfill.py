@@ -7,14 +7,14 @@ from pathlib import Path
 from statistics import fmean as mean
 from typing import Any, Final
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.session import Session
 from batchsched.simulator.result import RunResult
-from batchsched.simulator.run import RunSettings, run
-from batchsched.simulator.swf import Swf, read, workload
+from batchsched.simulator.run import RunSettings, simulate_workload
+from batchsched.simulator.swf import SwfTrace, create_workload, read_trace
 
 ORDERED: Final[dict[str, dict[str, Any]]] = {
     "in turn": {"selection": "ordered", "blocking": True, "backfill": "none"},
@@ -47,7 +47,7 @@ class Promises:
     def note(self, decision: Decision, now: float) -> None:
         """Take in what a session reserved."""
         for one in decision.reservations:
-            self.made.setdefault(one.pod_group, []).append((now, seconds(one.start)))
+            self.made.setdefault(one.pod_group, []).append((now, parse_timestamp(one.start)))
 
 
 class Watched:
@@ -66,12 +66,12 @@ class Watched:
         return decision
 
 
-def play(trace: Swf, profile: Profile, exact: bool) -> tuple[RunResult, Promises]:
+def play(trace: SwfTrace, profile: Profile, exact: bool) -> tuple[RunResult, Promises]:
     """Run a trace under a profile."""
     rows = [replace(row, estimate=row.runtime) for row in trace.rows] if exact else list(trace.rows)
     promises = Promises()
-    result = run(
-        workload(rows, trace.processors, "swf"),
+    result = simulate_workload(
+        create_workload(rows, trace.processors, "swf"),
         lambda snapshot: promises.follower(snapshot, profile),
         RunSettings(profile.policy.name, window=profile.session_window),
     )
@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--estimated", action="store_true", help="take run times as users stated them")
     chosen = parser.parse_args(arguments)
-    whole = read(chosen.trace)
+    whole = read_trace(chosen.trace)
     modes = ORDERED if chosen.selection == "ordered" else WEIGHT
     for policy in chosen.policy:
         for mode in chosen.modes or modes:

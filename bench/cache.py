@@ -15,7 +15,7 @@ import msgspec
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.debugger import compare
+from batchsched.state.debugger import compare_snapshots
 
 SHAPES = 40
 """Templates of pods; the pods of one share nothing in memory here, as a decoder leaves them that shares nothing."""
@@ -80,7 +80,7 @@ def rounds(cache: ClusterState, events: Iterator[Any]) -> tuple[float, float, fl
     some = list(islice(events, BATCH))
     generation = cache.generation
     put = spent(lambda: each(cache.put, some)) / BATCH
-    told = spent(lambda: cache.changes(generation)) / BATCH
+    told = spent(lambda: cache.changes_since(generation)) / BATCH
     frozen = []
     for event in islice(events, ROUNDS):
         cache.put(event)
@@ -122,7 +122,9 @@ def main(arguments: list[str]) -> int:
     keys = [one.key for one in cache.snapshot().pods if not one.node]
     assumed = spent(lambda: each(partial(cache.assume, node="node-00000", now=0.0), keys)) / max(1, len(keys))
     compared = spent(
-        lambda: compare(cache.snapshot_as_listed(), cache.snapshot_as_listed(), cache.scheduler_names)
+        lambda: compare_snapshots(
+            cache.snapshot_as_listed(), cache.snapshot_as_listed(), cache.scheduler_names
+        )
     )
     print(f"assume {assumed * 1e6:.1f} us a pod; comparing with a list {compared:.2f} s")
     return 0

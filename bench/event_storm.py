@@ -12,7 +12,7 @@ import msgspec
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import POD_GROUP_LABEL, SCHEDULER_NAME, Pod
 from batchsched.config.schema import Profile
-from batchsched.framework.events import Resource
+from batchsched.framework.events import EventResource
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.scheduling_queue.queue import SchedulingQueue
 
@@ -67,7 +67,7 @@ def refusing(one: Pod) -> tuple[str, ...]:
     return ("InterPodAffinity" if one.spec.affinity else "NodeResourcesFit"), "TaintToleration"
 
 
-def storm(random: Random, events: int, nodes: int) -> Iterator[tuple[Resource, Any, Any]]:
+def storm(random: Random, events: int, nodes: int) -> Iterator[tuple[EventResource, Any, Any]]:
     """The events: heartbeats, relabelling, cordons, resizing; pods that are bound, changed and deleted."""
     there = [node(at, random) for at in range(nodes)]
     bound: list[Pod] = []
@@ -75,12 +75,12 @@ def storm(random: Random, events: int, nodes: int) -> Iterator[tuple[Resource, A
         if random.random() < 0.5:
             at = random.randrange(nodes)
             old, there[at] = there[at], node(at, random, random.choice(CPU_SIZES))
-            yield Resource.NODE, old, there[at]
+            yield EventResource.NODE, old, there[at]
         elif bound and random.random() < 0.5:
-            yield Resource.ASSIGNED_POD, bound.pop(random.randrange(len(bound))), None
+            yield EventResource.ASSIGNED_POD, bound.pop(random.randrange(len(bound))), None
         else:
             bound.append(pod(f"b{count}", random.randrange(40), on=f"n{random.randrange(nodes)}"))
-            yield Resource.ASSIGNED_POD, None, bound[-1]
+            yield EventResource.ASSIGNED_POD, None, bound[-1]
 
 
 def fill(queue: SchedulingQueue, pods: int, gangs: int) -> None:
@@ -111,25 +111,25 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pods", type=int, default=5_000, help="pending single pods")
     parser.add_argument("--gangs", type=int, default=500, help="pending gangs of ten")
     chosen = parser.parse_args(arguments)
-    queue = SchedulingQueue(standard_registry().pipeline(Profile()))
+    queue = SchedulingQueue(standard_registry().create_pipeline(Profile()))
     fill(queue, chosen.pods, chosen.gangs)
-    entities = sum(queue.pending().values())
+    entities = sum(queue.pending_pod_counts().values())
     happened = list(storm(Random(0), chosen.events, chosen.nodes))
     cycles, unschedulable, began = 0, 0, time.process_time()
     for at, (resource, old, new) in enumerate(happened):
-        queue.cluster_changed(resource, old, new, at / 1000)
+        queue.process_object_change(resource, old, new, at / 1000)
         if at % 1000 == 0:
             queue.flush(at / 1000)
-            unschedulable += queue.pending()["unschedulable"]
+            unschedulable += queue.pending_pod_counts()["unschedulable"]
             cycles += refuse(queue, at / 1000)
     took = time.process_time() - began
-    left, each = sum(queue.pending().values()), took / chosen.events * 1e6
+    left, each = sum(queue.pending_pod_counts().values()), took / chosen.events * 1e6
     asked = unschedulable * 1000 // chosen.events
     print(f"{chosen.events} events, {entities} pods waiting: {took:.1f} s of CPU, {each:.0f} µs each")
     print(f"{asked} pods were unschedulable on average; {cycles} cycles of gangs and pods meanwhile")
     print(f"{left} pods wait still; hints that broke: {sum(queue.hint_failures().values())}")
     by_queue: Counter[str] = Counter()
-    for (place, _), count in queue.moved_pods().items():
+    for (place, _), count in queue.moved_pod_counts().items():
         by_queue[place] += count
     print("moves of pods: " + ", ".join(f"{place} {count}" for place, count in sorted(by_queue.items())))
     return int(left != entities)

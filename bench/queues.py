@@ -14,7 +14,7 @@ from typing import Any, Final
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.manifests.reader import read
+from batchsched.manifests.reader import read_manifests
 from batchsched.session.session import Session
 from bench.solver.instances import generate
 from bench.solver.manifests import items
@@ -30,14 +30,14 @@ class Stages:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def stage(self, name: str) -> "Stage":
+    def measure_stage(self, name: str) -> "Stage":
         """Begin a stage."""
         return Stage(self.seconds, name)
 
-    def progress(self, done: int, total: int, what: str) -> None:
+    def report_progress(self, done: int, total: int, what: str) -> None:
         """Progress is of no interest here."""
 
-    def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def measure_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
         """Calls of plugins are of no interest here; to read a clock for each would be measured as well."""
         return nullcontext()
 
@@ -101,7 +101,7 @@ def snapshot(nodes: int, gangs: int, queues: int, seed: int) -> Snapshot:
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "cluster.json"
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects + made}))
-        return read([str(path)]).snapshot
+        return read_manifests([str(path)]).snapshot
 
 
 def main(arguments: list[str]) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 from typing_extensions import override
 
-from batchsched.api.core.metadata import ClusterObject, Value
+from batchsched.api.core.metadata import ClusterObject, KubernetesValue
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Amounts, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import ObjectKind
@@ -36,10 +36,10 @@ KAI_QUEUE: Final = "kai.scheduler/queue"
 Spec = dict[str, Any]
 
 
-class ForeignPodGroup(ClusterObject, frozen=True, gc=False):
+class ExternalPodGroup(ClusterObject, frozen=True, gc=False):
     """The base of PodGroups of other projects.
 
-    To read another kind, add a subclass here, an entry in `FOREIGN`, and a reader of its labels in `_READERS`.
+    To read another kind, add a subclass here, an entry in `EXTERNAL_KINDS`, and a reader of its labels in `_READERS`.
     """
 
     def batchsched_fields(self) -> Spec:
@@ -47,7 +47,7 @@ class ForeignPodGroup(ClusterObject, frozen=True, gc=False):
         raise NotImplementedError
 
 
-class CoschedulingSpec(Value, frozen=True, gc=False):
+class CoschedulingSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a PodGroup of `scheduling.x-k8s.io/v1alpha1`."""
 
     min_member: int = 1
@@ -55,7 +55,7 @@ class CoschedulingSpec(Value, frozen=True, gc=False):
     schedule_timeout_seconds: int | None = None
 
 
-class CoschedulingPodGroup(ForeignPodGroup, frozen=True, gc=False):
+class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
     """The PodGroup of the coscheduling plugin."""
 
     spec: CoschedulingSpec = CoschedulingSpec()
@@ -71,31 +71,31 @@ class CoschedulingPodGroup(ForeignPodGroup, frozen=True, gc=False):
         }
 
 
-class GangPolicy(Value, frozen=True, gc=False):
+class GangPolicy(KubernetesValue, frozen=True, gc=False):
     """Gang scheduling with a minimum number of pods."""
 
     min_count: int = 1
 
 
-class SchedulingPolicy(Value, frozen=True, gc=False):
+class SchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     """The scheduling policy of a PodGroup: `gang`, or `basic`, which means that its pods are no gang."""
 
     gang: GangPolicy | None = None
 
 
-class TopologyKey(Value, frozen=True, gc=False):
+class TopologyKey(KubernetesValue, frozen=True, gc=False):
     """A constraint that all pods run on nodes with the same value of a label."""
 
     key: str = ""
 
 
-class UpstreamConstraints(Value, frozen=True, gc=False):
+class UpstreamConstraints(KubernetesValue, frozen=True, gc=False):
     """Placement constraints of a PodGroup."""
 
     topology: tuple[TopologyKey, ...] | None = None
 
 
-class UpstreamSpec(Value, frozen=True, gc=False):
+class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a PodGroup of `scheduling.k8s.io`: v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37)."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
@@ -105,13 +105,13 @@ class UpstreamSpec(Value, frozen=True, gc=False):
     disruption_mode: str | dict[str, Any] | None = None
 
 
-class UpstreamStatus(Value, frozen=True, gc=False):
+class UpstreamStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a PodGroup of Kubernetes."""
 
     conditions: tuple[dict[str, Any], ...] | None = None
 
 
-class UpstreamPodGroup(ForeignPodGroup, frozen=True, gc=False):
+class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes."""
 
     spec: UpstreamSpec = UpstreamSpec()
@@ -139,7 +139,7 @@ class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes in v1beta1, in which the condition has another name."""
 
 
-class VolcanoSpec(Value, frozen=True, gc=False):
+class VolcanoSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a PodGroup of `scheduling.volcano.sh/v1beta1`."""
 
     min_member: int = 1
@@ -149,7 +149,7 @@ class VolcanoSpec(Value, frozen=True, gc=False):
     min_resources: Amounts | None = None
 
 
-class VolcanoPodGroup(ForeignPodGroup, frozen=True, gc=False):
+class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
     """The PodGroup of Volcano."""
 
     spec: VolcanoSpec = VolcanoSpec()
@@ -167,7 +167,7 @@ class VolcanoPodGroup(ForeignPodGroup, frozen=True, gc=False):
         }
 
 
-class KaiTopology(Value, frozen=True, gc=False):
+class KaiTopology(KubernetesValue, frozen=True, gc=False):
     """The topology constraint of a gang: the name of a topology, and the node labels of its levels."""
 
     topology: str = ""
@@ -175,7 +175,7 @@ class KaiTopology(Value, frozen=True, gc=False):
     preferred_topology_level: str = ""
 
 
-class KaiSubGroup(Value, frozen=True, gc=False):
+class KaiSubGroup(KubernetesValue, frozen=True, gc=False):
     """A subgroup of a gang. It may contain other subgroups."""
 
     name: str = ""
@@ -184,7 +184,7 @@ class KaiSubGroup(Value, frozen=True, gc=False):
     topology_constraint: KaiTopology | None = None
 
 
-class KaiSpec(Value, frozen=True, gc=False):
+class KaiSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a PodGroup of `scheduling.run.ai/v2alpha2`."""
 
     min_member: int = 1
@@ -195,7 +195,7 @@ class KaiSpec(Value, frozen=True, gc=False):
     sub_groups: tuple[KaiSubGroup, ...] | None = None
 
 
-class KaiPodGroup(ForeignPodGroup, frozen=True, gc=False):
+class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
     """The PodGroup of the KAI scheduler."""
 
     spec: KaiSpec = KaiSpec()
@@ -243,7 +243,7 @@ def _without_none(**fields: Any) -> Spec:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-FOREIGN: Final = (
+EXTERNAL_KINDS: Final = (
     ObjectKind(
         "PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True
     ),
@@ -253,11 +253,11 @@ FOREIGN: Final = (
     ObjectKind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
 )
 """External kinds in order of precedence. A batchsched PodGroup of the same name takes precedence over all of them."""
-FOREIGN_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in FOREIGN}
-_VERSIONS: Final = {kind.type: kind.api_version for kind in FOREIGN}
+EXTERNAL_KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in EXTERNAL_KINDS}
+_VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
 
 
-def converted_pod_group(external: ForeignPodGroup) -> PodGroup:
+def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
     """Return an external PodGroup as a batchsched PodGroup. It has no uid, because it does not exist in the API.
 
     Raises:
@@ -282,12 +282,12 @@ def converted_pod_group(external: ForeignPodGroup) -> PodGroup:
     )
 
 
-def is_foreign(group: PodGroup) -> bool:
+def is_external(group: PodGroup) -> bool:
     """Return True if a PodGroup was converted from an external one, so that it does not exist in the API."""
     return SOURCE in group.metadata.annotations
 
 
-def source_of(group: PodGroup) -> tuple[str, str]:
+def external_source(group: PodGroup) -> tuple[str, str]:
     """Return the API version and uid of the PodGroup that `group` was converted from, "" if it was not converted."""
     marks = group.metadata.annotations
     return marks.get(SOURCE, ""), marks.get(SOURCE_UID, "")

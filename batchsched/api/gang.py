@@ -17,7 +17,7 @@ SINGLE_POD_PREFIX: Final = "pod/"
 """Prefix of the identity of a pod that belongs to no PodGroup and is a gang of one."""
 
 
-def identity_of(pod: Pod) -> str:
+def gang_identity(pod: Pod) -> str:
     """Return the identity of the pod's gang: `namespace/podgroup`, or `pod/namespace/name` without a PodGroup."""
     name = pod.metadata.labels.get(POD_GROUP_LABEL) if pod.metadata.labels else None
     namespace = pod.metadata.namespace or "default"
@@ -29,7 +29,7 @@ def is_single_pod(identity: str) -> bool:
     return identity.startswith(SINGLE_POD_PREFIX)
 
 
-def key_of(identity: str) -> str:
+def gang_key(identity: str) -> str:
     """Return the `namespace/name` of the PodGroup or of the single pod with this identity."""
     return identity.removeprefix(SINGLE_POD_PREFIX)
 

@@ -131,14 +131,14 @@ class ObjectKind:
     @property
     def group(self) -> str:
         """The API group, "" for the core group."""
-        return group_of(self.api_version)
+        return api_group(self.api_version)
 
     def key(self, metadata: ObjectMeta | CustomMeta) -> str:
         """Return the key of an object: `namespace/name`, or the name for cluster-scoped kinds."""
         return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
 
 
-def group_of(api_version: str) -> str:
+def api_group(api_version: str) -> str:
     """Return the group of an apiVersion: `apps` for `apps/v1`, "" for `v1`."""
     return api_version.rpartition("/")[0]
 

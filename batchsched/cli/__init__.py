@@ -33,7 +33,7 @@ class ExitCode(IntEnum):
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its exit code."""
-    code = exit_code(sys.argv[1:])
+    code = run_command(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -41,7 +41,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def exit_code(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """Run a command and return its exit code; a failure is printed on standard error as one sentence."""
     from batchsched.cli.app import app
 

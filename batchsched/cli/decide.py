@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed
+from batchsched.cli.options import Config, Files, Format, Now, OutputFormat, ProfileName, Seed
 
 EXAMPLES = """Examples:
 
@@ -23,7 +23,7 @@ def decide(
     profile: ProfileName = None,
     seed: Seed = 0,
     now: Now = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
     record: Annotated[
         Path | None,
         typer.Option(
@@ -54,7 +54,7 @@ def decide(
         from batchsched.cli.printing import print_timings
 
         print_timings(session.timings)
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         from batchsched.cli.printing import print_decision
 
         print_decision(session)

@@ -104,12 +104,12 @@ def demo(
     served, and under batchsched's own policy. It ends with a table and the path of an HTML report.
     """
     from batchsched.cli.printing import console
-    from batchsched.simulator.generator import generate
+    from batchsched.simulator.generator import generate_workload
 
     out = console()
     out.rule("1. One session: gangs are placed whole, or refused with the reason", align="left")
     _run_session(examples or _examples_directory())
-    workload = generate(recipe(gangs), SEED)
+    workload = generate_workload(generator_settings(gangs), SEED)
     hours = (workload.arrivals[-1].time - workload.arrivals[0].time) / 3600
     out.rule("2. A day on 64 nodes with 8 GPUs each", align="left")
     out.print(
@@ -144,12 +144,12 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 
     stopwatch = Stopwatch()
     try:
-        with stopwatch.stage("day"):
+        with stopwatch.measure_stage("day"):
             result = simulate(
                 workload,
                 contender.profile,
                 RunSettings(contender.name, SEED),
-                lambda done, total: stopwatch.progress(done, total, contender.name),
+                lambda done, total: stopwatch.report_progress(done, total, contender.name),
             )
     finally:
         stopwatch.close()
@@ -166,13 +166,13 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     from batchsched.cli.outcomes import print_side_by_side
     from batchsched.cli.printing import console
     from batchsched.lab.report import render_simulation
-    from batchsched.lab.simulation import assess
+    from batchsched.lab.simulation import build_outcome
 
     out = console()
     out.print()
     out.rule("3. Side by side", align="left")
     cluster = workload.cluster
-    outcomes = [assess(result, cluster.queues, SEED) for result in results]
+    outcomes = [build_outcome(result, cluster.queues, SEED) for result in results]
     print_side_by_side([(outcome,) for outcome in outcomes], "")
     out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.")
     facts = (
@@ -185,7 +185,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 
 
-def recipe(gangs: int) -> "GeneratorSettings":
+def generator_settings(gangs: int) -> "GeneratorSettings":
     """Return the settings of the workload generator: 64 nodes with 8 GPUs each, and the given number of gangs."""
     from batchsched.simulator.generator import GeneratorSettings
 

@@ -15,12 +15,12 @@ from batchsched.cli.options import (
     Format,
     Kubeconfig,
     Now,
-    Output,
+    OutputFormat,
     ProfileName,
     Seed,
     check_files_exist,
 )
-from batchsched.cli.printing import add_row, amounts_text, console, nodes_text, print_data, table
+from batchsched.cli.printing import add_row, amounts_text, console, new_table, nodes_text, print_data
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +72,7 @@ def explain(
     profile: ProfileName = None,
     seed: Seed = 0,
     now: Now = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Decide one session, and explain why one PodGroup is placed, waits or is refused.
 
@@ -80,20 +80,20 @@ def explain(
     It also counts the refused nodes by reason, and prints the free room of each topology domain after all other
     placements.
     """
-    from batchsched.cli.session import ClusterAccess, live_session, run_session
+    from batchsched.cli.session import ClusterAccess, run_live_session, run_session
 
     named, files = _cluster_object_name(subject), [Path(path) for path in subject]
     if named:
         access = ClusterAccess(kubeconfig, context, config, profile)
         named = named if "/" in named else f"{namespace or access.namespace}/{named}"
-        session = live_session(access, seed)
+        session = run_live_session(access, seed)
     elif pod_group is None:
         check_files_exist(files)
         raise typer.BadParameter("name the PodGroup of the files to explain with --pod-group NS/NAME")
     else:
         session = run_session(files, config, profile, seed, now)
     explanation = explain_gang(session, _checked_key(named or pod_group or "", session))
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         print_explanation(explanation)
     else:
         print_data(explanation, output)
@@ -126,7 +126,7 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
     raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {suggest_name(key, pod_groups)}")
 
 
-class GangState(StrEnum):
+class GangResult(StrEnum):
     """The result of a session for one gang."""
 
     PLACED = "Placed"
@@ -148,7 +148,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """
 
     pod_group: str
-    state: GangState
+    state: GangResult
     assignments: tuple[Assignment, ...] = ()
     refusal: Refusal | None = None
     waiting: Waiting | None = None
@@ -170,13 +170,13 @@ def explain_gang(session: "DecidedSession", key: str) -> Explanation:
     }
     assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
     if assigned:
-        state = GangState.PLACED
+        state = GangResult.PLACED
     elif waiting is not None:
-        state = GangState.WAITING
+        state = GangResult.WAITING
     elif refusal is not None:
-        state = GangState.REFUSED
+        state = GangResult.REFUSED
     else:
-        state = GangState.BOUND if view is not None and view.bound else GangState.EMPTY
+        state = GangResult.BOUND if view is not None and view.bound else GangResult.EMPTY
     return Explanation(
         pod_group=key, state=state, assignments=assigned, refusal=refusal, waiting=waiting, outlook=view
     )
@@ -200,13 +200,13 @@ def print_explanation(explanation: Explanation) -> None:
 
 def _headline(explanation: Explanation) -> str:
     match explanation.state:
-        case GangState.PLACED:
+        case GangResult.PLACED:
             return f"placed, {len(explanation.assignments)} pods"
-        case GangState.WAITING if explanation.waiting is not None:
+        case GangResult.WAITING if explanation.waiting is not None:
             return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
-        case GangState.REFUSED if explanation.refusal is not None:
+        case GangResult.REFUSED if explanation.refusal is not None:
             return f"refused, {explanation.refusal.reason}"
-        case GangState.BOUND:
+        case GangResult.BOUND:
             return "no pod is pending"
         case _:
             return "it has no pods"
@@ -235,7 +235,7 @@ def _print_part(part: "PartFeasibility", out: "Console") -> None:
 
 
 def _print_level(level: "LevelFeasibility", out: "Console") -> None:
-    made = table("", f"{level.level}", "Nodes", "Open", "Room for")
+    made = new_table("", f"{level.level}", "Nodes", "Open", "Room for")
     for domain in level.domains[:_MAX_DOMAINS]:
         add_row(made, domain.value, str(domain.nodes), str(domain.open_nodes), str(domain.room))
     if len(level.domains) > _MAX_DOMAINS:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from batchsched.api.core.metadata import seconds
-from batchsched.cli.options import Context, Kubeconfig, Output
-from batchsched.cli.printing import duration, print_aligned, print_data
+from batchsched.api.core.metadata import parse_timestamp
+from batchsched.cli.options import Context, Kubeconfig, OutputFormat
+from batchsched.cli.printing import format_duration, print_aligned, print_data
 
 if TYPE_CHECKING:
     from batchsched.kube.credentials import Credentials
@@ -107,16 +107,16 @@ def _min_member(content: Object, _: float) -> str:
 
 
 def _age(content: Object, now: float) -> str:
-    created = seconds(value_at(content, "metadata", "creationTimestamp"), default=-1.0)
-    return UNKNOWN if created < 0 else duration(now - created)
+    created = parse_timestamp(value_at(content, "metadata", "creationTimestamp"), default=-1.0)
+    return UNKNOWN if created < 0 else format_duration(now - created)
 
 
 def _start(content: Object, now: float) -> str:
     """Return the time until the estimated start of a gang."""
-    start = seconds(value_at(content, "status", "estimatedStartTime"), default=-1.0)
+    start = parse_timestamp(value_at(content, "status", "estimatedStartTime"), default=-1.0)
     if start < 0:
         return NONE
-    return f"in {duration(start - now)}" if start > now else "now"
+    return f"in {format_duration(start - now)}" if start > now else "now"
 
 
 AGE: Final = ListColumn("AGE", _age)
@@ -157,7 +157,7 @@ QUEUES: Final = ListedKind(
 KINDS: Final = (POD_GROUPS, QUEUES)
 
 
-class OutputView(StrEnum):
+class ListOutputFormat(StrEnum):
     """Output format of a list."""
 
     TABLE = "table"
@@ -192,7 +192,9 @@ def get(
         str | None,
         typer.Option("--selector", "-l", help="Label selector, as for kubectl.", show_default=False),
     ] = None,
-    output: Annotated[OutputView, typer.Option("-o", "--output", help="Output format.")] = OutputView.TABLE,
+    output: Annotated[
+        ListOutputFormat, typer.Option("-o", "--output", help="Output format.")
+    ] = ListOutputFormat.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -218,12 +220,12 @@ def get(
     where = "" if everywhere else namespace or credentials.preferred_namespace
     query = {"labelSelector": selector} if selector else {}
     answer = asyncio.run(_read(credentials, listed, where, names or (), query))
-    if output in (OutputView.JSON, OutputView.YAML):
-        print_data(answer, Output(output.value))
+    if output in (ListOutputFormat.JSON, ListOutputFormat.YAML):
+        print_data(answer, OutputFormat(output.value))
         return
     objects = answer.get("items", ()) if answer["kind"].endswith("List") else [answer]
     if objects:
-        wide, namespaces = output is OutputView.WIDE, listed.namespaced and everywhere
+        wide, namespaces = output is ListOutputFormat.WIDE, listed.namespaced and everywhere
         print_aligned(table_rows(listed, objects, time.time(), wide=wide, namespaces=namespaces))
     else:
         typer.echo(f"No {listed.plural} found{f' in {where} namespace' if where else ''}.", err=True)

@@ -62,7 +62,7 @@ async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, co
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import Credentials
-    from batchsched.service.installation import apply
+    from batchsched.service.installation import apply_manifest
 
     async with Connection(Credentials(kubeconfig, context), SystemClock()) as connection:
         for manifest in manifests:
@@ -70,7 +70,7 @@ async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, co
             name = metadata["name"] if isinstance(metadata, dict) else ""
             title = f"{str(manifest['kind']).lower()}/{name}"
             try:
-                await apply(connection, manifest)
+                await apply_manifest(connection, manifest)
             except ApiError as error:
                 raise UnusableInput(f"{title} could not be applied: {error}") from error
             typer.echo(f"{title} applied")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 import yaml
 
-from batchsched.cli.options import Format, Output, check_writable
+from batchsched.cli.options import Format, OutputFormat, check_writable
 from batchsched.cli.simulation_options import Processes
 from batchsched.errors import InvalidInput
 
@@ -98,7 +98,7 @@ def run(
     processes: Processes = None,
     address: Address = None,
     report: Report = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Run every workload of a scenario under every policy with every seed, and write a report.
 
@@ -106,13 +106,13 @@ def run(
     what is missing.
     """
     from batchsched.cli.outcomes import print_outcomes
-    from batchsched.lab.results import outcomes
-    from batchsched.lab.scenario import load
+    from batchsched.lab.results import read_outcomes
+    from batchsched.lab.scenario import load_scenario
 
-    chosen = load(scenario, parse_changes(change))
+    chosen = load_scenario(scenario, parse_changes(change))
     folder = to or Path(f"{chosen.name}-results")
     run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
-    results = outcomes(folder)
+    results = read_outcomes(folder)
     write_report(report or folder / "report.html", chosen.name, results)
     print_outcomes(chosen.name, results, output)
 
@@ -128,19 +128,19 @@ def tune(
     change: Changes = [],  # noqa: B006 - typer copies it
     processes: Processes = None,
     address: Address = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Search a policy's parameters for the objective in the scenario's tune section, and check the result.
 
     The check uses seeds that the search did not see. It shows whether the objective improves there, and which
     measures become worse. If the command is interrupted, start it again: it resumes the search.
     """
-    from batchsched.cli.outcomes import print_tuned
-    from batchsched.lab.scenario import load
+    from batchsched.cli.outcomes import print_tuning_result
+    from batchsched.lab.scenario import load_scenario
 
-    chosen = load(scenario, parse_changes(change))
+    chosen = load_scenario(scenario, parse_changes(change))
     folder = to or Path(f"{chosen.name}-results")
-    print_tuned(run_tuning(chosen, folder, processes or os.cpu_count() or 1, address), output)
+    print_tuning_result(run_tuning(chosen, folder, processes or os.cpu_count() or 1, address), output)
 
 
 def compare(
@@ -158,16 +158,16 @@ def compare(
             show_default=False,
         ),
     ],
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare results: how B differs from A on the same workloads and seeds, with 95 % intervals.
 
     Two folders are compared policy by policy, for the policies that both contain.
     """
-    from batchsched.cli.outcomes import compare_results, print_compared
+    from batchsched.cli.outcomes import compare_results, print_comparisons
 
     check_lab_installed()
-    print_compared(compare_results(base, other), output)
+    print_comparisons(compare_results(base, other), output)
 
 
 def serve(
@@ -231,8 +231,8 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     check_lab_installed()
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.plan import plan_runs
-    from batchsched.lab.results import missing_runs, sweep, write_plan
-    from batchsched.lab.workers import workers
+    from batchsched.lab.results import execute_missing_runs, missing_runs, write_plan
+    from batchsched.lab.workers import open_workers
 
     runs = plan_runs(scenario)
     write_plan(folder, scenario, runs)
@@ -242,13 +242,18 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
         return
     with (
         closing(Stopwatch()) as stopwatch,
-        workers(address, min(processes, missing_count)) as crew,
-        stopwatch.stage("sweep"),
+        open_workers(address, min(processes, missing_count)) as crew,
+        stopwatch.measure_stage("sweep"),
     ):
-        made = sweep(runs, folder, crew, lambda done, total: stopwatch.progress(done, total, "runs"))
+        made = execute_missing_runs(
+            runs, folder, crew, lambda done, total: stopwatch.report_progress(done, total, "runs")
+        )
     kept = len(runs) - made
     kept_text = f", {kept} were finished before" if kept else ""
-    print(f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{kept_text}", file=sys.stderr)
+    print(
+        f"{folder}: {made} runs in {stopwatch.seconds('execute_missing_runs'):.0f} s{kept_text}",
+        file=sys.stderr,
+    )
 
 
 def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
@@ -256,11 +261,11 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     check_lab_installed()
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.tuning import TuningResources, tune
-    from batchsched.lab.workers import workers
+    from batchsched.lab.workers import open_workers
 
-    with closing(Stopwatch()) as stopwatch, workers(address, processes) as crew:
+    with closing(Stopwatch()) as stopwatch, open_workers(address, processes) as crew:
         resources = TuningResources(
-            folder, crew, lambda done, total: stopwatch.progress(done, total, "settings")
+            folder, crew, lambda done, total: stopwatch.report_progress(done, total, "settings")
         )
         result = tune(scenario, resources)
     write_report(folder / "tuning.html", f"{scenario.name}, {result.policy} tuned", result.outcomes)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """Output format of data."""
 
     TABLE = "table"
@@ -108,7 +108,7 @@ Now = Annotated[
         show_default=False,
     ),
 ]
-Format = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
+Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(

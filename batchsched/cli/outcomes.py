@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchsched.api.crd.validation import suggest_name
-from batchsched.cli.options import Output
-from batchsched.cli.printing import add_row, console, print_data, table
+from batchsched.cli.options import OutputFormat
+from batchsched.cli.printing import add_row, console, new_table, print_data
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _FIGURES = {
 # A simulation
 
 
-def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Output) -> None:
+def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: OutputFormat) -> None:
     """Print the figures of each policy, and the paired differences of the slowdown from the first policy.
 
     Args:
@@ -45,7 +45,7 @@ def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Ou
     differences = (
         {runs[0].policy: _slowdown_difference(base, runs) for runs in policies[1:]} if len(base) > 1 else {}
     )
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         records = [
             {
                 "base": base[0].policy,
@@ -113,7 +113,7 @@ def print_side_by_side(policies: Sequence[Sequence["Outcome"]], title: str) -> N
     """Print the summary of a simulation with measures as rows and policies as columns."""
     from batchsched.lab.measures import FOOTNOTE, summarize
 
-    rows = {row.measure.title: row.texts for row in summarize(policies)}
+    rows = {row.measure.title: row.formatted_means for row in summarize(policies)}
     heads = [runs[0].policy.replace(":", ":\n").replace(",", ",\n") for runs in policies]
     _print_columns(title, heads, rows, rows)
     if any(row.endswith("*") for row in rows):
@@ -131,7 +131,7 @@ def _print_columns(
         for head, texts in columns
     ]
     for block in split_columns(widths, out.width - max(map(len, rows))):
-        made = table(title, "", *(heads[index] for index in block))
+        made = new_table(title, "", *(heads[index] for index in block))
         for row, texts in rows.items():
             if row in shown:
                 add_row(made, row, *(texts[index] for index in block))
@@ -155,12 +155,12 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 # A sweep
 
 
-def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: Output) -> None:
+def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: OutputFormat) -> None:
     """Print the means of each policy per workload, and the differences from the first policy."""
-    from batchsched.lab.pairs import by_workload, compare_pairs
+    from batchsched.lab.pairs import compare_pairs, group_by_workload
 
-    parts = by_workload(outcomes)
-    if output is Output.TABLE:
+    parts = group_by_workload(outcomes)
+    if output is OutputFormat.TABLE:
         for workload, policies in parts.items():
             _print_policies(f"{name}: {workload}", policies)
         return
@@ -250,15 +250,17 @@ def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
     Raises:
       InvalidInput: a folder or a policy does not exist, or the two sides have no policy in common.
     """
-    from batchsched.lab.pairs import by_policy, check_same_gangs, compare_pairs
-    from batchsched.lab.results import outcomes
+    from batchsched.lab.pairs import check_same_gangs, compare_pairs, group_by_policy
+    from batchsched.lab.results import read_outcomes
 
     base_folder, base_policy = _split_argument(base)
     other_folder, other_policy = _split_argument(other)
     if base_folder is None:
         raise InvalidInput("expected a folder of results, DIR or DIR:POLICY", object=base)
-    base_outcomes = by_policy(outcomes(base_folder))
-    other_outcomes = by_policy(outcomes(other_folder)) if other_folder is not None else base_outcomes
+    base_outcomes = group_by_policy(read_outcomes(base_folder))
+    other_outcomes = (
+        group_by_policy(read_outcomes(other_folder)) if other_folder is not None else base_outcomes
+    )
     if base_policy or other_policy:
         names = [
             (
@@ -307,9 +309,9 @@ def _outcomes_of_workload(workload: str, outcomes: Sequence["Outcome"]) -> list[
     return [outcome for outcome in outcomes if outcome.workload == workload]
 
 
-def print_compared(comparisons: Sequence[PolicyComparison], output: Output) -> None:
+def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFormat) -> None:
     """Print the comparisons, one table per workload and policy."""
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         print_data(
             [
                 {
@@ -328,9 +330,9 @@ def print_compared(comparisons: Sequence[PolicyComparison], output: Output) -> N
         _print_measures(f"{comparison.workload}: {count} {'seed' if count == 1 else 'seeds'}", comparison)
 
 
-def print_tuned(tuned: "TuningResult", output: Output) -> None:
+def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
     """Print the best settings of a search, their results on held-out seeds, and the measures that became worse."""
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         print_data(_tuned_data(tuned), output)
         return
     out = console()
@@ -357,7 +359,7 @@ def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
         "search": {"base": tuned.base, "best": tuned.best.value},
         "heldOut": {
             "seeds": tuned.held_out,
-            "improved": tuned.is_better_held_out,
+            "improved": tuned.is_better_on_held_out_seeds,
             "seedsToTell": tuned.seeds_to_detect_gain,
         },
         "measures": _measures_data(tuned.check),
@@ -368,8 +370,8 @@ def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
 def _verdict(tuned: "TuningResult") -> str:
     from batchsched.lab.pairs import difference_text
 
-    name, difference = tuned.measure.title.lower(), difference_text(tuned.objective)
-    if tuned.is_better_held_out:
+    name, difference = tuned.measure.title.lower(), difference_text(tuned.objective_comparison)
+    if tuned.is_better_on_held_out_seeds:
         text = f"Improved: {name} differs by {difference} on these seeds."
     else:
         text = f"Not improved: {name} differs by {difference} on these seeds. Keep the present settings."
@@ -397,7 +399,7 @@ def _measures_data(measures: Sequence["PairedComparison"]) -> dict[str, Any]:
 def _print_measures(title: str, contest: PolicyComparison) -> None:
     from batchsched.lab.pairs import difference_text
 
-    made = table(title, "", contest.base, contest.other, "Difference", "")
+    made = new_table(title, "", contest.base, contest.other, "Difference", "")
     for compared in contest.measures:
         if compared.base.value or compared.other.value:
             show = compared.measure.show

@@ -11,7 +11,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.snapshot import Snapshot
-from batchsched.cli.options import Output
+from batchsched.cli.options import OutputFormat
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,10 +26,10 @@ _MAX_NODES: Final = 6
 _COLUMN_GAP: Final = 3
 
 
-def print_data(data: Any, output: Output) -> None:
+def print_data(data: Any, output: OutputFormat) -> None:
     """Print a Struct or plain values as JSON or YAML."""
     encoded = msgspec.json.encode(data)
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         text = msgspec.json.format(encoded, indent=INDENT).decode()
     else:
         import yaml
@@ -47,7 +47,7 @@ def console() -> "Console":
     return Console(highlight=False, markup=False, soft_wrap=False)
 
 
-def table(title: str, *columns: str) -> "Table":
+def new_table(title: str, *columns: str) -> "Table":
     """Return a table without rows. Headings are plain text, so that a name from a manifest cannot act as markup."""
     from rich import box
     from rich.table import Table
@@ -79,7 +79,7 @@ def print_aligned(rows: Sequence[Sequence[str]], indent: str = "") -> None:
         print(indent + line.rstrip())
 
 
-def duration(passed: float) -> str:
+def format_duration(passed: float) -> str:
     """Return a time span as kubectl formats it: the longer the span, the coarser the unit.
 
     Source: `HumanDuration` of k8s.io/apimachinery/pkg/util/duration.
@@ -183,7 +183,7 @@ def print_timings(timings: "Timings") -> None:
 
 
 def _filled(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "Table":
-    made = table(title, *columns)
+    made = new_table(title, *columns)
     for row in rows[:MAX_ROWS]:
         add_row(made, *row)
     if len(rows) > MAX_ROWS:

@@ -15,15 +15,15 @@ from batchsched.cli.options import (
     Format,
     Kubeconfig,
     Now,
-    Output,
+    OutputFormat,
     ProfileName,
     Seed,
 )
-from batchsched.cli.printing import amounts_text, duration, print_aligned, print_data
+from batchsched.cli.printing import amounts_text, format_duration, print_aligned, print_data
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
-    from batchsched.session.queue_report import Amounts, PendingGangReport, QueueReport, QueuesReport
+    from batchsched.session.queue_report import Amounts, PendingGangReport, QueueReport, QueueTreeReport
 
 EXAMPLES = """Examples:
 
@@ -75,21 +75,21 @@ def queues(
     profile: ProfileName = None,
     seed: Seed = 0,
     now: Now = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Show the tree of queues: guarantee, fair share, allocated, borrowed, pending, and the longest wait.
 
     Without files the command lists the cluster in its current state and writes nothing. Use the configuration of the
     running scheduler. A full bar is the capacity of the cluster.
     """
-    from batchsched.cli.session import ClusterAccess, live_session, run_session
+    from batchsched.cli.session import ClusterAccess, run_live_session, run_session
     from batchsched.session.queue_report import report_queues
 
     name, files = _split_arguments(subject or [])
     if files:
         session = run_session([Path(path) for path in files], config, profile, seed, now)
     else:
-        session = live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
+        session = run_live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
     view = report_queues(session.snapshot, session.profile, session.now)
     if resource is not None and resource not in view.capacity:
         raise typer.BadParameter(
@@ -97,8 +97,10 @@ def queues(
         )
     if name is not None:
         explanation = explain_queue(_check_queue_name(name, view, session), view, session.decision)
-        print_queue_explanation(explanation) if output is Output.TABLE else print_data(explanation, output)
-    elif output is Output.TABLE:
+        print_queue_explanation(explanation) if output is OutputFormat.TABLE else print_data(
+            explanation, output
+        )
+    elif output is OutputFormat.TABLE:
         print_queues(view, resource)
     else:
         print_data(view, output)
@@ -122,7 +124,7 @@ def _split_arguments(subject: list[str]) -> tuple[str | None, list[str]]:
     return subject[1], subject[2:]
 
 
-def _check_queue_name(name: str, view: "QueuesReport", session: "DecidedSession") -> str:
+def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSession") -> str:
     """Return the name of a queue, after checking that the view contains it.
 
     Raises:
@@ -138,7 +140,7 @@ def _check_queue_name(name: str, view: "QueuesReport", session: "DecidedSession"
     raise typer.BadParameter(f"there is no Queue {name!r}; {suggest_name(name, names)}")
 
 
-class WaitingGang(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PendingGangExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A pending gang, and why it was refused. A gang without a refusal is placed by the next session."""
 
     gang: "PendingGangReport"
@@ -157,11 +159,11 @@ class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
     queue: "QueueReport"
     above: "tuple[QueueReport, ...]"
-    waiting: tuple[WaitingGang, ...]
+    waiting: tuple[PendingGangExplanation, ...]
     over_share: "dict[str, Amounts]"
 
 
-def most_demanded_resource(view: "QueuesReport") -> str:
+def most_demanded_resource(view: "QueueTreeReport") -> str:
     """Return the resource with the highest demand, allocated and pending, relative to its capacity."""
     roots = [queue for queue in view.queues if not queue.parent]
 
@@ -172,7 +174,7 @@ def most_demanded_resource(view: "QueuesReport") -> str:
     return max(sorted(view.capacity), key=load, default="cpu")
 
 
-def bar(queue: "QueueReport", resource: str, capacity: int) -> str:
+def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
     """Return a bar of characters that shows a queue's allocated, borrowed and pending amounts and its fair share."""
 
     def cells(amount: int) -> int:
@@ -188,7 +190,7 @@ def bar(queue: "QueueReport", resource: str, capacity: int) -> str:
     return "".join(drawn)
 
 
-def print_queues(view: "QueuesReport", resource: str | None) -> None:
+def print_queues(view: "QueueTreeReport", resource: str | None) -> None:
     """Print the tree of queues."""
     chosen = resource or most_demanded_resource(view)
     capacity = view.capacity.get(chosen, 0)
@@ -197,10 +199,10 @@ def print_queues(view: "QueuesReport", resource: str | None) -> None:
         rows.append(
             [
                 branch + queue.name,
-                bar(queue, chosen, capacity),
+                draw_bar(queue, chosen, capacity),
                 *_amount_cells(queue, chosen),
                 f"{queue.running}+{queue.waiting}",
-                duration(queue.longest_wait) if queue.waiting else "-",
+                format_duration(queue.longest_wait) if queue.waiting else "-",
             ]
         )
     typer.echo(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster")
@@ -235,7 +237,7 @@ def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
     return prefixes
 
 
-def explain_queue(name: str, view: "QueuesReport", decision: Decision) -> QueueExplanation:
+def explain_queue(name: str, view: "QueueTreeReport", decision: Decision) -> QueueExplanation:
     """Return an explanation of why the gangs of a queue are pending; `view` must contain the queue."""
     by_name = {entry.name: entry for entry in view.queues}
     above, parent = [], by_name[name].parent
@@ -248,7 +250,7 @@ def explain_queue(name: str, view: "QueuesReport", decision: Decision) -> QueueE
             below.add(entry.name)
     refusals = {entry.pod_group: entry for entry in decision.refusals}
     waiting = [
-        WaitingGang(gang=entry, refusal=refusals.get(entry.pod_group))
+        PendingGangExplanation(gang=entry, refusal=refusals.get(entry.pod_group))
         for entry in view.waiting
         if entry.queue in below
     ]
@@ -278,7 +280,7 @@ def print_queue_explanation(explanation: QueueExplanation) -> None:
     """Print an explanation of why the gangs of a queue are pending."""
     queue = explanation.queue
     waits = (
-        f"{queue.waiting} wait, the longest for {duration(queue.longest_wait)}"
+        f"{queue.waiting} wait, the longest for {format_duration(queue.longest_wait)}"
         if queue.waiting
         else "none waits"
     )
@@ -308,10 +310,10 @@ def _print_amounts(queue: "QueueReport", before: str) -> None:
     print_aligned([titles, *rows], indent="  ")
 
 
-def _print_gang(waiting: WaitingGang) -> None:
+def _print_gang(waiting: PendingGangExplanation) -> None:
     gang, refusal = waiting.gang, waiting.refusal
     request = amounts_text(dict(sorted(gang.requests.items())))
-    typer.echo(f"  {gang.pod_group} ({gang.queue}, for {duration(gang.waited)}) requests {request}")
+    typer.echo(f"  {gang.pod_group} ({gang.queue}, for {format_duration(gang.waited)}) requests {request}")
     typer.echo(f"    {SHARES[gang.share]}")
     if refusal is None:
         typer.echo("    it is placed by the next session")

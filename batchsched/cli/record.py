@@ -42,11 +42,11 @@ def write_session(session: "DecidedSession", path: Path) -> None:
     Raises:
       InvalidInput: the file cannot be written.
     """
-    from batchsched.record.file import Record, write
+    from batchsched.record.file import SessionRecord, write_session_file
 
-    digest = write(
+    digest = write_session_file(
         path,
-        Record(
+        SessionRecord(
             session.snapshot,
             session.profile,
             session.now,

@@ -7,7 +7,7 @@ from typing import Annotated, TextIO
 import typer
 
 from batchsched.cli import ExitCode
-from batchsched.cli.options import Format, Output
+from batchsched.cli.options import Format, OutputFormat
 
 _MOST_SHOWN = 50
 
@@ -25,7 +25,7 @@ def replay(
             metavar="SESSION", help="A session file from `batchsched record`.", exists=True, dir_okay=False
         ),
     ],
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Decide a recorded session again, and check that the decision is the same, byte for byte.
 
@@ -36,26 +36,26 @@ def replay(
     """
     from batchsched.cli.printing import print_data
     from batchsched.cli.session import Stopwatch, with_timings
-    from batchsched.record.file import differences, read
+    from batchsched.record.file import compare_decisions, read_session_file
     from batchsched.session.session import decide
 
-    recorded = read(session)
+    recorded = read_session_file(session)
     stopwatch = Stopwatch()
     try:
-        with stopwatch.stage("session"):
+        with stopwatch.measure_stage("session"):
             replayed = decide(
                 recorded.snapshot,
                 recorded.profile,
                 recorded.now,
                 recorded.seed,
                 telemetry=stopwatch,
-                outside=recorded.answers.external_calls(),
+                outside=recorded.answers.to_external_calls(),
             )
     finally:
         stopwatch.close()
     replayed = with_timings(replayed, stopwatch)
-    changes = differences(recorded.decision, replayed)
-    stream = sys.stdout if output is Output.TABLE else sys.stderr
+    changes = compare_decisions(recorded.decision, replayed)
+    stream = sys.stdout if output is OutputFormat.TABLE else sys.stderr
     if not changes:
         print(f"{session}: the decision repeats, byte for byte", file=stream)
     else:
@@ -66,7 +66,7 @@ def replay(
             "warning: the wall-clock guard fired in the recorded session, so the decision may not repeat",
             file=sys.stderr,
         )
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         print_data(replayed, output)
     raise typer.Exit(ExitCode.DIFFERS if changes else ExitCode.OK)
 

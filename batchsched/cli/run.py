@@ -44,10 +44,10 @@ def run(
 
     Several replicas may run at once: one leads, the others wait for its Lease. SIGHUP reloads the configuration.
     """
-    from batchsched.service.process import Options, start
+    from batchsched.service.process import SchedulerOptions, run_scheduler
 
-    code = start(
-        Options(
+    code = run_scheduler(
+        SchedulerOptions(
             config=config,
             kubeconfig=kubeconfig,
             context=context,

@@ -11,9 +11,14 @@ from pathlib import Path
 
 import typer
 
-from batchsched.observability.http.access import Bearer, read_token
+from batchsched.observability.http.access import StaticTokenAccess, read_token
 from batchsched.observability.http.results import ResultHandlers
-from batchsched.observability.http.server import KeyPair, Server, operator_context, self_signed_context
+from batchsched.observability.http.server import (
+    KeyPair,
+    Server,
+    self_signed_tls_context,
+    tls_context_from_files,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class ResultsAddress:
                 f"0.0.0.0 for all interfaces"
             ) from error
 
-    def guard(self) -> Bearer:
+    def access_check(self) -> StaticTokenAccess:
         """Return the access check for readers.
 
         Raises:
@@ -61,9 +66,9 @@ class ResultsAddress:
                 f"--address {self.address} can be reached from other machines; set the token that readers must send "
                 "with --token-file FILE"
             )
-        return Bearer(None if self.token_file is None else read_token(self.token_file))
+        return StaticTokenAccess(None if self.token_file is None else read_token(self.token_file))
 
-    def tls(self) -> ssl.SSLContext | None:
+    def tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context, None for plain HTTP. TLS protects the token on the network.
 
         Raises:
@@ -75,8 +80,8 @@ class ResultsAddress:
                 "--tls-cert-file and --tls-private-key-file go together; set both or none"
             )
         if self.certificate is not None and self.key is not None:
-            return operator_context(KeyPair(self.certificate, self.key))
-        return None if self.is_loopback else self_signed_context(self.address, time.time())
+            return tls_context_from_files(KeyPair(self.certificate, self.key))
+        return None if self.is_loopback else self_signed_tls_context(self.address, time.time())
 
 
 def serve(folder: Path, address: ResultsAddress) -> None:
@@ -86,16 +91,16 @@ def serve(folder: Path, address: ResultsAddress) -> None:
       InvalidInput: the folder contains no results.
       UnusableInput: another process uses the port, or the token or the certificate cannot be used.
     """
-    guard, tls = address.guard(), address.tls()
+    guard, tls = address.access_check(), address.tls_context()
     from batchsched.lab.exhibit import ResultPages
 
     exhibit = ResultPages(folder)
-    exhibit.runs()  # fails now if the folder is wrong, instead of at the first request
+    exhibit.runs_html()  # fails now if the folder is wrong, instead of at the first request
     asyncio.run(_serve(ResultHandlers(exhibit), guard, address, tls))
 
 
 async def _serve(
-    results: ResultHandlers, guard: Bearer, address: ResultsAddress, tls: ssl.SSLContext | None
+    results: ResultHandlers, guard: StaticTokenAccess, address: ResultsAddress, tls: ssl.SSLContext | None
 ) -> None:
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -23,13 +23,13 @@ from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, Profile
 from batchsched.errors import InvalidInput
-from batchsched.manifests.reader import read, set_aside_line
+from batchsched.manifests.reader import format_set_aside, read_manifests
 from batchsched.ports.external import Telemetry
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from batchsched.record.answers import Answers
+    from batchsched.record.answers import ExternalAnswers
     from batchsched.scheduler.app import SchedulerApp
 
 Timings = Mapping[tuple[str, str], tuple[int, float]]
@@ -53,7 +53,7 @@ class DecidedSession:
     now: float
     seed: int
     decision: Decision
-    answers: "Answers"
+    answers: "ExternalAnswers"
     timings: Timings = field(default_factory=dict)
 
     @property
@@ -98,14 +98,14 @@ def run_session(
     profile = profile_for_command(config, profile_name)
     moment = time.time() if now is None else now
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
-        reading = read(files, stopwatch, scheduler_name=profile.scheduler_name)
+        reading = read_manifests(files, stopwatch, scheduler_name=profile.scheduler_name)
         session = _decide(reading.snapshot, profile, moment, seed, stopwatch)
-    print_warnings([f"set aside: {set_aside_line(record)}" for record in session.decision.set_aside])
+    print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     return session
 
 
-def live_session(access: ClusterAccess, seed: int) -> DecidedSession:
+def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
     """Decide one session over the current state of a cluster.
 
     Raises:
@@ -116,7 +116,7 @@ def live_session(access: ClusterAccess, seed: int) -> DecidedSession:
     return _decide_live(asyncio.run(_list_cluster(access, profile)), profile, time.time(), seed)
 
 
-def what_if_sessions(
+def run_what_if_sessions(
     access: ClusterAccess, files: Sequence[Path], seed: int
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
     """Decide one session over the cluster, and a second one with the objects of the files added.
@@ -125,7 +125,7 @@ def what_if_sessions(
       Both sessions, and the keys of the gangs in the files.
 
     Raises:
-      UnusableInput: as `live_session`, or the files contain nothing to schedule.
+      UnusableInput: as `run_live_session`, or the files contain nothing to schedule.
       InvalidInput: the configuration or an object cannot be used.
     """
     from batchsched.scheduler.live_snapshot import WhatIf
@@ -135,17 +135,17 @@ def what_if_sessions(
     now = time.time()
     before = _decide_live(service, profile, now, seed)
     supposed = WhatIf(service, profile.scheduler_name, now, access.namespace)
-    supposed.put(files)
+    supposed.add_files(files)
     print_warnings([f"warning: {line}" for line in supposed.warnings])
-    return before, _decide_live(service, profile, now, seed), supposed.gangs()
+    return before, _decide_live(service, profile, now, seed), supposed.added_gangs()
 
 
 def _decide_live(service: "SchedulerApp", profile: Profile, now: float, seed: int) -> DecidedSession:
     """Decide a session over the listed objects."""
-    from batchsched.scheduler.live_snapshot import set_aside
+    from batchsched.scheduler.live_snapshot import list_set_aside
 
     snapshot = service.cache.snapshot()
-    snapshot = replace(snapshot, set_aside=(*snapshot.set_aside, *set_aside(service)))
+    snapshot = replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside(service)))
     with closing(Stopwatch()) as stopwatch:
         return _decide(snapshot, profile, now, seed, stopwatch)
 
@@ -157,7 +157,7 @@ def _decide(
     from batchsched.runner.session_runner import SessionRunner
 
     runner = SessionRunner(profile, telemetry=stopwatch)
-    with stopwatch.stage("session"):
+    with stopwatch.measure_stage("session"):
         decision = runner.decide(snapshot, now, seed)
     decision = with_timings(decision, stopwatch)
     return DecidedSession(snapshot, profile, now, seed, decision, runner.answers, stopwatch.calls)
@@ -282,7 +282,7 @@ class Stopwatch(Telemetry):
 
     @override
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def measure_stage(self, name: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield
@@ -290,7 +290,7 @@ class Stopwatch(Telemetry):
             self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - begun
 
     @override
-    def progress(self, done: int, total: int, unit: str) -> None:
+    def report_progress(self, done: int, total: int, unit: str) -> None:
         if self._bar is None:
             if not sys.stderr.isatty() or perf_counter() - self._begun < _BAR_DELAY_SECONDS:
                 return
@@ -302,7 +302,7 @@ class Stopwatch(Telemetry):
 
     @override
     @contextmanager
-    def call(self, plugin: str, point: str) -> Iterator[None]:
+    def measure_call(self, plugin: str, point: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield

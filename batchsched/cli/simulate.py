@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 import yaml
 
-from batchsched.cli.options import Config, Files, Format, Now, Output, ProfileName, Seed, parse_time
+from batchsched.cli.options import Config, Files, Format, Now, OutputFormat, ProfileName, Seed, parse_time
 from batchsched.cli.simulation_options import (
     Backfill,
     BackfillOption,
@@ -78,7 +78,7 @@ def swf(
     profile: ProfileName = None,
     seed: Seed = 0,
     report: Report = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Run a trace of rigid parallel jobs. Each job is a gang of equal pods with one processor per pod.
 
@@ -139,7 +139,7 @@ def philly(
     profile: ProfileName = None,
     seed: Seed = 0,
     report: Report = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Run Microsoft's Philly trace: gangs of pods that request up to all GPUs of a node."""
     from batchsched.api.crd.podgroup import DEFAULT_QUEUE
@@ -190,7 +190,7 @@ def generate(
     profile: ProfileName = None,
     seed: Seed = 0,
     report: Report = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Generate a machine-learning workload from a seed, and run it."""
     from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource
@@ -226,7 +226,7 @@ def manifests(
     seed: Seed = 0,
     now: Now = None,
     report: Report = None,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Run a cluster of manifests until all its gangs have finished, both the running and the pending ones.
 
@@ -234,11 +234,11 @@ def manifests(
     """
     import time
 
-    from batchsched.manifests.reader import read
+    from batchsched.manifests.reader import read_manifests
     from batchsched.simulator.workload import workload_of_snapshot
 
     chosen = base_profile(config, profile)
-    snapshot = read(files, scheduler_name=chosen.scheduler_name).snapshot
+    snapshot = read_manifests(files, scheduler_name=chosen.scheduler_name).snapshot
     name = ", ".join(str(file) for file in files)
     prepared = workload_of_snapshot(snapshot, time.time() if now is None else now, runtime, name)
     plan = SimulationPlan(
@@ -293,7 +293,7 @@ class SimulationPlan:
     cluster: "ClusterSpec | None" = None
     prepared: "Workload | None" = None
 
-    def run(self, processes: int | None, report: Path | None, output: Output) -> None:
+    def run(self, processes: int | None, report: Path | None, output: OutputFormat) -> None:
         """Run all workloads under all policies, write the report if a path is given, and print the results.
 
         The report draws only the first workload, because workloads share neither time nor nodes.
@@ -345,21 +345,21 @@ def _outcomes(runs: Sequence["Run"], drawn: str | None, processes: int) -> list[
       processes: number of parallel processes.
     """
     from batchsched.cli.session import Stopwatch
-    from batchsched.lab.simulation import execute
-    from batchsched.lab.workers import workers
+    from batchsched.lab.simulation import map_runs
+    from batchsched.lab.workers import open_workers
 
     outcomes: dict[int, Outcome] = {}
-    with closing(Stopwatch()) as stopwatch, workers(None, min(processes, len(runs))) as pool:
-        for index, outcome in execute(partial(_outcome, drawn=drawn), runs, pool):
+    with closing(Stopwatch()) as stopwatch, open_workers(None, min(processes, len(runs))) as pool:
+        for index, outcome in map_runs(partial(_outcome, drawn=drawn), runs, pool):
             outcomes[index] = outcome
-            stopwatch.progress(len(outcomes), len(runs), "runs")
+            stopwatch.report_progress(len(outcomes), len(runs), "runs")
     return [outcomes[index] for index in range(len(runs))]
 
 
 def _outcome(run: "Run", drawn: str | None) -> "Outcome":
-    from batchsched.lab.simulation import outcome_of
+    from batchsched.lab.simulation import simulate_run
 
-    outcome = outcome_of(run)
+    outcome = simulate_run(run)
     return outcome if run.workload.name == drawn else outcome.without_detail()
 
 

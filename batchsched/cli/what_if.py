@@ -13,7 +13,7 @@ from batchsched.cli.options import (
     Context,
     Format,
     Kubeconfig,
-    Output,
+    OutputFormat,
     ProfileName,
     Seed,
     check_files_exist,
@@ -61,16 +61,18 @@ def what_if(
     config: Config = None,
     profile: ProfileName = None,
     seed: Seed = 0,
-    output: Format = Output.TABLE,
+    output: Format = OutputFormat.TABLE,
 ) -> None:
     """Read the cluster, add the objects of the files in memory, and decide a session. Nothing is written.
 
     For each gang of the files, the command prints its nodes, or why it would wait. It also prints the pods that would
     be evicted, and the pending gangs that would wait longer. Use the configuration of the running scheduler.
     """
-    from batchsched.cli.session import ClusterAccess, what_if_sessions
+    from batchsched.cli.session import ClusterAccess, run_what_if_sessions
 
-    before, after, gangs = what_if_sessions(ClusterAccess(kubeconfig, context, config, profile), files, seed)
+    before, after, gangs = run_what_if_sessions(
+        ClusterAccess(kubeconfig, context, config, profile), files, seed
+    )
     placed = placed_pods(before.decision, before.snapshot).keys()
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()
     evicted_before = {(eviction.namespace, eviction.pod) for eviction in before.decision.evictions}
@@ -83,7 +85,7 @@ def what_if(
         ),
         tuple(sorted(displaced)),
     )
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         _print(outcome)
     else:
         print_data(outcome, output)

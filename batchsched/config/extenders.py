@@ -11,7 +11,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from batchsched.api.crd.validation import field_path
-from batchsched.config.plugins import LARGEST_WEIGHT, KubernetesSettings, check_unique
+from batchsched.config.plugins import LARGEST_WEIGHT, NullTolerantModel, check_unique
 
 DEFAULT_TIMEOUT: Final = 5.0
 _DURATION: Final = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
@@ -39,7 +39,7 @@ def _duration(text: str) -> str:
 Duration = Annotated[str, AfterValidator(_duration)]
 
 
-class TlsConfig(KubernetesSettings):
+class TlsConfig(NullTolerantModel):
     """TLS settings of an extender. They are never written to session files."""
 
     insecure: bool = False
@@ -60,7 +60,7 @@ class TlsConfig(KubernetesSettings):
     """The trusted certificate authorities, PEM in base64."""
 
 
-class ManagedResource(KubernetesSettings):
+class ManagedResource(NullTolerantModel):
     """A resource that an extender manages."""
 
     name: str = Field(min_length=1)
@@ -69,7 +69,7 @@ class ManagedResource(KubernetesSettings):
     """NodeResourcesFit and the solver ignore the resource."""
 
 
-class Extender(KubernetesSettings):
+class Extender(NullTolerantModel):
     """A web service that filters nodes, scores nodes, selects victims or binds pods, after the plugins."""
 
     url_prefix: str = Field(alias="urlPrefix", min_length=1)
@@ -113,7 +113,7 @@ class Extender(KubernetesSettings):
         return parse_duration(self.http_timeout) or DEFAULT_TIMEOUT
 
 
-def check_one_binds(extenders: Sequence[Extender]) -> None:
+def check_single_binder(extenders: Sequence[Extender]) -> None:
     """Check that at most one extender has a bind verb.
 
     Raises:

@@ -11,8 +11,8 @@ from typing import Final, Literal, Self
 from pydantic import Field, model_validator
 
 from batchsched.api.crd.validation import field_path
-from batchsched.config.extenders import Extender, check_one_binds
-from batchsched.config.plugins import KubernetesSettings, PluginConfig, Plugins, check_configured_once
+from batchsched.config.extenders import Extender, check_single_binder
+from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, check_configured_once
 from batchsched.config.schema import BatchSchedulerConfiguration, ClientConnection, LeaderElection, Profile
 
 KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -56,7 +56,7 @@ class KubeLeaderElection(LeaderElection):
         return LeaderElection(**set_fields)
 
 
-class KubeProfile(KubernetesSettings):
+class KubeProfile(NullTolerantModel):
     """A profile of kube-scheduler."""
 
     scheduler_name: str = ""
@@ -73,7 +73,7 @@ class KubeProfile(KubernetesSettings):
         return self
 
 
-class KubeSchedulerConfiguration(KubernetesSettings):
+class KubeSchedulerConfiguration(NullTolerantModel):
     """The configuration file of kube-scheduler."""
 
     api_version: Literal["kubescheduler.config.k8s.io/v1"]
@@ -97,7 +97,7 @@ class KubeSchedulerConfiguration(KubernetesSettings):
                 f"podMaxBackoffSeconds: expected podInitialBackoffSeconds, {self.pod_initial_backoff_seconds}, "
                 f"or more, found {self.pod_max_backoff_seconds}"
             )
-        check_one_binds(self.extenders)
+        check_single_binder(self.extenders)
         self._check_scheduler_names()
         return self
 

@@ -14,7 +14,7 @@ from batchsched.errors import InvalidInput
 M = TypeVar("M", bound=BaseModel)
 
 
-def load(source: Path | str) -> BatchSchedulerConfiguration:
+def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
     """Return the configuration from a file or from text, and ignore warnings.
 
     Raises:

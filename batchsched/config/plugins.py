@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.validation import field_path
 
 DEFAULT_PLUGINS: Final = (
@@ -83,7 +83,7 @@ def check_unique(names: Sequence[str], field: str, advice: str = "") -> None:
         raise ValueError(f"{field}: {', '.join(repeated)} occurs more than once{advice}")
 
 
-class KubernetesSettings(SpecPart):
+class NullTolerantModel(StrictModel):
     """The base of settings in the format of Kubernetes: null counts as an absent field."""
 
     @model_validator(mode="before")
@@ -94,7 +94,7 @@ class KubernetesSettings(SpecPart):
         return data
 
 
-class EnabledPlugin(KubernetesSettings):
+class EnabledPlugin(NullTolerantModel):
     """An enabled plugin."""
 
     name: str = Field(min_length=1)
@@ -107,7 +107,7 @@ class EnabledPlugin(KubernetesSettings):
     """
 
 
-class DisabledPlugin(KubernetesSettings):
+class DisabledPlugin(NullTolerantModel):
     """A disabled plugin."""
 
     name: str = Field(min_length=1)
@@ -116,7 +116,7 @@ class DisabledPlugin(KubernetesSettings):
     """Accepted without effect, as in kube-scheduler."""
 
 
-class PluginSet(KubernetesSettings):
+class PluginSet(NullTolerantModel):
     """Plugins at one extension point (preEnqueue to postBind), or at all points of a plugin (multiPoint)."""
 
     enabled: tuple[EnabledPlugin, ...] = ()
@@ -128,7 +128,7 @@ class PluginSet(KubernetesSettings):
 EMPTY_PLUGIN_SET: Final = PluginSet()
 
 
-class Plugins(KubernetesSettings):
+class Plugins(NullTolerantModel):
     """Changes to the default plugins. An extension point overrides multiPoint, which overrides the defaults.
 
     A default plugin that multiPoint enables again keeps its position. At an extension point, plugins that are enabled
@@ -171,11 +171,11 @@ class Plugins(KubernetesSettings):
 
     @model_validator(mode="after")
     def _check_enabled_once(self) -> Self:
-        for place, names in self.enabled_by_place():
+        for place, names in self.enabled_by_path():
             check_unique(names, place, "; keep one of them")
         return self
 
-    def enabled_by_place(self) -> tuple[tuple[str, list[str]], ...]:
+    def enabled_by_path(self) -> tuple[tuple[str, list[str]], ...]:
         """Return the names of the enabled plugins by field, as pairs of the path below `plugins` and the names."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
@@ -187,7 +187,7 @@ class Plugins(KubernetesSettings):
     def list_plugin_fields(self) -> tuple[tuple[str, str], ...]:
         """Return (path of the field below `plugins`, plugin name) for every plugin that is enabled or disabled."""
         named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
-        for place, names in self.enabled_by_place():
+        for place, names in self.enabled_by_path():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)
@@ -200,7 +200,7 @@ class Plugins(KubernetesSettings):
         return tuple((place, name) for place, name in named if name != ALL)
 
 
-class PluginConfig(KubernetesSettings):
+class PluginConfig(NullTolerantModel):
     """Arguments of one plugin."""
 
     name: str = Field(min_length=1)

@@ -12,12 +12,18 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from batchsched.api.core.pod import SCHEDULER_NAME
-from batchsched.api.crd.base import SpecPart
-from batchsched.config.extenders import Duration, Extender, check_one_binds, ignored_resources, parse_duration
-from batchsched.config.plugins import KubernetesSettings, PluginConfig, Plugins, check_configured_once
+from batchsched.api.crd.base import StrictModel
+from batchsched.config.extenders import (
+    Duration,
+    Extender,
+    check_single_binder,
+    ignored_resources,
+    parse_duration,
+)
+from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, check_configured_once
 
 
-class LeaderElection(KubernetesSettings):
+class LeaderElection(NullTolerantModel):
     """Leader election among replicas."""
 
     leader_elect: bool = True
@@ -46,14 +52,14 @@ class LeaderElection(KubernetesSettings):
         return self
 
 
-class ClientConnection(KubernetesSettings):
+class ClientConnection(NullTolerantModel):
     """Connection to the API server."""
 
     kubeconfig: str = ""
     """Path of the kubeconfig. Default: KUBECONFIG, the in-cluster configuration, or ~/.kube/config."""
 
 
-class HttpsServerSettings(KubernetesSettings):
+class HttpsServerSettings(NullTolerantModel):
     """The HTTPS server for health, metrics, the status page and debugging."""
 
     bind_address: str = "0.0.0.0"
@@ -89,7 +95,7 @@ CONFIG_KIND: Final = "BatchSchedulerConfiguration"
 FIT: Final = "NodeResourcesFit"
 
 
-class SolverSettings(SpecPart):
+class SolverSettings(StrictModel):
     """Settings of the joint solver."""
 
     enabled: bool = True
@@ -115,7 +121,7 @@ class SolverSettings(SpecPart):
     """Problems with at most this many variables (pod classes × nodes) are solved exactly."""
 
 
-class PolicySettings(SpecPart):
+class PolicySettings(StrictModel):
     """A policy by its registered name, with arguments."""
 
     name: str = Field(default="priority", min_length=1)
@@ -124,7 +130,7 @@ class PolicySettings(SpecPart):
     """Arguments of the policy."""
 
 
-class Profile(SpecPart):
+class Profile(StrictModel):
     """The scheduling profile for pods with one scheduler name."""
 
     scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1)
@@ -184,7 +190,7 @@ class Profile(SpecPart):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         check_configured_once(self.plugin_config)
-        check_one_binds(self.extenders)
+        check_single_binder(self.extenders)
         return self
 
     def arguments(self, plugin: str) -> dict[str, Any]:
@@ -197,7 +203,7 @@ class Profile(SpecPart):
         return arguments | {"ignoredResources": ignored} if ignored else arguments
 
 
-class BatchSchedulerConfiguration(SpecPart):
+class BatchSchedulerConfiguration(StrictModel):
     """The configuration file of batchsched."""
 
     api_version: Literal["config.batchsched.dev/v1alpha1"] = CONFIG_API_VERSION

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between
-from batchsched.controllers.refusal_history import LastRefusal, sentence
+from batchsched.controllers.refusal_history import RefusalRecord, refusal_text
 
 Json = dict[str, Any]
 Conditions = Sequence[Json]
@@ -71,7 +71,7 @@ class QueueAllocation:
     fair_share: Mapping[str, int] | None = None
 
 
-def initial_phase(minimum: int, counts: PodCounts, verdict: LastRefusal) -> GangPhase:
+def observed_phase(minimum: int, counts: PodCounts, verdict: RefusalRecord) -> GangPhase:
     """Return the phase of a gang according to its pods alone, without regard to its previous phase."""
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
@@ -85,7 +85,7 @@ def initial_phase(minimum: int, counts: PodCounts, verdict: LastRefusal) -> Gang
     return GangPhase.HELD if verdict.waiting is not None else GangPhase.PENDING
 
 
-def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: LastRefusal) -> GangPhase:
+def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: RefusalRecord) -> GangPhase:
     """Return the phase of a gang after its pods changed. Terminal phases are final.
 
     Raises:
@@ -93,13 +93,13 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Last
     """
     if before in TERMINAL_PHASES:
         return before
-    shown = initial_phase(minimum, counts, verdict)
+    shown = observed_phase(minimum, counts, verdict)
     changes_between(before, shown)
     return shown
 
 
 def desired_group_status(
-    group: PodGroup, counts: PodCounts, verdict: LastRefusal, written: Mapping[str, Any], now: float
+    group: PodGroup, counts: PodCounts, verdict: RefusalRecord, written: Mapping[str, Any], now: float
 ) -> Json:
     """Return the status to be written to a PodGroup.
 
@@ -146,7 +146,7 @@ def _phase_of(written: Mapping[str, Any]) -> GangPhase:
 
 
 def _scheduled(
-    group: PodGroup, gang_phase: GangPhase, counts: PodCounts, verdict: LastRefusal
+    group: PodGroup, gang_phase: GangPhase, counts: PodCounts, verdict: RefusalRecord
 ) -> tuple[bool, str, str]:
     """Return the condition Scheduled: whether it is True, its reason and its message."""
     minimum = group.min_member
@@ -158,12 +158,12 @@ def _scheduled(
     if existing < minimum:
         return False, "NotEnoughPods", f"{existing} of the {minimum} pods that it needs exist"
     if verdict.refusal is not None:
-        return False, verdict.refusal.reason, sentence(verdict.refusal)
+        return False, verdict.refusal.reason, refusal_text(verdict.refusal)
     return False, "Pending", CONDITION_REASONS["Pending"][1]
 
 
 def desired_upstream_condition(
-    group: PodGroup, kind: str, counts: PodCounts, verdict: LastRefusal, before: Conditions, now: float
+    group: PodGroup, kind: str, counts: PodCounts, verdict: RefusalRecord, before: Conditions, now: float
 ) -> Json | None:
     """Return the condition to be written to a PodGroup of Kubernetes; None if the condition does not change.
 
@@ -179,7 +179,7 @@ def desired_upstream_condition(
       before: The conditions that it has.
       now: Seconds since 1970.
     """
-    gang_phase = initial_phase(group.min_member, counts, verdict)
+    gang_phase = observed_phase(group.min_member, counts, verdict)
     true, reason, message = _scheduled(group, gang_phase, counts, verdict)
     present = next((condition for condition in before if condition["type"] == kind), {})
     if not true and (verdict.refusal is None or present.get("status") == "True"):
@@ -199,7 +199,7 @@ def desired_pod_status(pod: Pod, message: str, now: float) -> Json:
     status_by_type = {present.type: present.status for present in pod.status.conditions or ()}
     # A merge patch without the time keeps the time of the transition.
     if status_by_type.get("PodScheduled") != "False":
-        condition["lastTransitionTime"] = timestamp(now)
+        condition["lastTransitionTime"] = format_timestamp(now)
     return {"conditions": [condition]}
 
 
@@ -238,7 +238,7 @@ def _condition(
     """Return a condition. Its transition time is that of its last change between True and False."""
     true, reason, message = condition_state
     status = "True" if true else "False"
-    since = timestamp(now)
+    since = format_timestamp(now)
     for present in before:
         if present["type"] == kind and present["status"] == status and present.get("lastTransitionTime"):
             since = present["lastTransitionTime"]

@@ -59,7 +59,7 @@ class WriteThrottle:
             await self._clock.sleep(CHECK_SECONDS)
 
 
-class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class EventObjectReference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A reference to the object that an Event is about."""
 
     api_version: str
@@ -69,9 +69,9 @@ class Reference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     namespace: str = ""
 
 
-def object_reference(resource: ApiResource, namespace: str, name: str, uid: str) -> Reference:
+def object_reference(resource: ApiResource, namespace: str, name: str, uid: str) -> EventObjectReference:
     """Return a reference to an object, for its Events."""
-    return Reference(resource.api_version, resource.kind, name, uid, namespace)
+    return EventObjectReference(resource.api_version, resource.kind, name, uid, namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PendingEvent:
       warning: Whether its type is Warning.
     """
 
-    target: Reference
+    target: EventObjectReference
     reason: str
     action: str
     note: str
@@ -130,7 +130,7 @@ class EventRecorder:
             "reportingInstance": (instance or controller)[:128],
         }
         self._queue: deque[_Series] = deque()
-        self._series: dict[tuple[Reference, str, str], _Series] = {}
+        self._series: dict[tuple[EventObjectReference, str, str], _Series] = {}
         self._wake = asyncio.Event()
         self._writing = 0
         self._number = 0
@@ -259,7 +259,7 @@ class EventRecorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": series.name, "namespace": series.namespace},
-            "eventTime": micro_time(series.first),
+            "eventTime": format_micro_time(series.first),
             **self._source,
             "action": event.action,
             "reason": event.reason,
@@ -271,10 +271,10 @@ class EventRecorder:
 
 
 def _repeats(series: _Series) -> dict[str, Any]:
-    return {"count": max(2, series.count), "lastObservedTime": micro_time(series.last)}
+    return {"count": max(2, series.count), "lastObservedTime": format_micro_time(series.last)}
 
 
-def micro_time(moment: float) -> str:
+def format_micro_time(moment: float) -> str:
     """Format seconds since 1970 as a Kubernetes MicroTime."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import misplaced_queues
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
-from batchsched.queues.entitlements import entitlements
-from batchsched.queues.gang_order import GangColumns, Policy, make_gang_order, order
-from batchsched.queues.queue_table import QueueDemand, TotalCapacity, lay_out
+from batchsched.queues.entitlements import compute_entitlements
+from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order, order_gangs
+from batchsched.queues.queue_table import QueueDemand, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
-from batchsched.session.tables.session_tables import share_resources
+from batchsched.session.tables.session_tables import dominant_share_mask
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
@@ -50,17 +50,17 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     columns = _columns(state, pending)
     orders = QueueOrders(state, profile)
     queues = [gang.queue for _, gang in pending]
-    rows_by_policy: dict[int, tuple[Policy, list[int]]] = {}
+    rows_by_policy: dict[int, tuple[GangOrderPolicy, list[int]]] = {}
     for row, queue in enumerate(queues):
         policy = orders.policy_of(queue)
         rows_by_policy.setdefault(id(policy), (policy, []))[1].append(row)
-    partially_bound = np.array([bool(gang.placed()) for _, gang in pending], np.bool_)
+    partially_bound = np.array([bool(gang.placed_pods()) for _, gang in pending], np.bool_)
     last_position: Counter[str] = Counter()
     position_by_key: dict[str, int] = {}
     for policy, rows in rows_by_policy.values():
         policy_columns = columns.select(rows)
         rank = np.empty(len(rows), np.int64)
-        rank[order(policy, policy_columns, now)] = np.arange(len(rows))
+        rank[order_gangs(policy, policy_columns, now)] = np.arange(len(rows))
         urgency = -policy_columns.priority if orders.by_priority else np.zeros(len(rows), np.int64)
         # Sessions complete partially bound gangs first: what they have bound is of no use until then.
         for index in np.lexsort((rank, urgency, ~partially_bound[rows])).tolist():
@@ -80,26 +80,26 @@ class QueueOrders:
 
     def __init__(self, state: ClusterState, profile: Profile) -> None:
         self._default = make_gang_order(profile.policy.name, profile.policy.args)
-        self._policy_by_queue: dict[str, Policy] = {}
-        tree, _ = _queue_tree(queues_of(state))
+        self._policy_by_queue: dict[str, GangOrderPolicy] = {}
+        tree, _ = _queue_tree(all_queues(state))
         policies = QueuePolicies.of_profile(tree, profile)
         self.by_priority = policies is not None or profile.selection == "weight"
         """Whether priorities are compared before the policy. Selection `ordered` without entitlements does not."""
         if policies is not None:
             no_capacity = TotalCapacity((), np.zeros(0, np.int64), np.zeros(0, np.bool_))
-            table = lay_out(tree, no_capacity, QueueDemand({}, {}))
+            table = build_queue_table(tree, no_capacity, QueueDemand({}, {}))
             chosen = policies.list_by_row(table)
             for name in tree.queues:
-                self._policy_by_queue[name] = chosen[table.own_row(name)].gangs or self._default
+                self._policy_by_queue[name] = chosen[table.leaf_row(name)].gangs or self._default
 
-    def policy_of(self, queue: str) -> Policy:
+    def policy_of(self, queue: str) -> GangOrderPolicy:
         """Return the policy that orders the PodGroups of a queue."""
         return self._policy_by_queue.get(queue, self._default)
 
 
-def queues_of(state: ClusterState) -> dict[str, Queue]:
+def all_queues(state: ClusterState) -> dict[str, Queue]:
     """Return all queues by name. A Snapshot lacks those without a place in the tree; they have a status too."""
-    return {queue.name: queue for queue in state.every(QUEUES)}
+    return {queue.name: queue for queue in state.list_objects(QUEUES)}
 
 
 def _queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, str]]:
@@ -112,15 +112,15 @@ def _columns(state: ClusterState, pending: Sequence[PendingGroup]) -> GangColumn
     """Return what gang policies may read. All pods of a gang are taken to request what its first pod requests."""
     classes = {
         priority_class.metadata.name: priority_class.value
-        for priority_class in state.every("priority_classes")
+        for priority_class in state.list_objects("priority_classes")
     }
-    pods_of = [gang.schedulable() for _, gang in pending]
+    pods_of = [gang.schedulable_pods() for _, gang in pending]
     first_pods = [min(pods, key=lambda pod: pod.key) for pods in pods_of]
     priority = [
         classes.get(group.spec.priority_class_name, pod.spec.priority or 0)
         for (group, _), pod in zip(pending, first_pods, strict=True)
     ]
-    created = np.array([group.created for group, _ in pending], np.float64)
+    created = np.array([group.creation_time for group, _ in pending], np.float64)
     estimates = [group.spec.expected_runtime_seconds for group, _ in pending]
     size = np.array([len(pods) for pods in pods_of], np.float64)
     arrival = np.empty(len(pending), np.int64)
@@ -138,10 +138,10 @@ def _columns(state: ClusterState, pending: Sequence[PendingGroup]) -> GangColumn
 
 def _dominant_share(state: ClusterState, pod: Pod) -> float:
     """Return the largest share of the cluster that a pod requests of one resource."""
-    requested = requests(pod)
+    requested = pod_requests(pod)
     shares = (
         amount / state.capacity[resource]
-        for (resource, amount), counts in zip(requested.items(), share_resources(requested), strict=True)
+        for (resource, amount), counts in zip(requested.items(), dominant_share_mask(requested), strict=True)
         if counts and state.capacity[resource] > 0
     )
     return max(shares, default=0.0)
@@ -156,13 +156,13 @@ def queue_allocations(
       state: The cluster.
       queue_policy: The policy of queues without a parent; None for the default policy.
     """
-    queues = queues_of(state)
+    queues = all_queues(state)
     tree, misplaced = _queue_tree(queues)
     allocated: dict[str, Counter[str]] = {name: Counter() for name in queues}
     pending: Counter[str] = Counter()
     own_pending = Counter(gang.queue for gang in state.gangs if gang.is_pending)
     for name in {*state.queue_usage.allocated, *own_pending}:
-        for ancestor in tree.ancestry(name):
+        for ancestor in tree.queue_and_ancestors(name):
             if ancestor in allocated:
                 pending[ancestor] += own_pending[name]
                 for resource, amount in state.queue_usage.allocated.get(name, {}).items():
@@ -197,10 +197,12 @@ def _fair_shares(
         name: allocated.get(name, nothing) + requested.get(name, nothing) for name in {*allocated, *requested}
     }
     capacity = np.array([state.capacity[resource] for resource in resources], np.int64)
-    table = lay_out(
-        tree, TotalCapacity(resources, capacity, share_resources(resources)), QueueDemand(allocated, demand)
+    table = build_queue_table(
+        tree,
+        TotalCapacity(resources, capacity, dominant_share_mask(resources)),
+        QueueDemand(allocated, demand),
     )
-    fair = entitlements(table, policies.list_by_row(table)).fair
+    fair = compute_entitlements(table, policies.list_by_row(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
         for index, name in enumerate(table.names)

@@ -52,7 +52,7 @@ class AssumedPodExpiry:
 
     def run_once(self, now: float) -> None:
         """Start to read the assumed pods that were not confirmed in time."""
-        for assumed in self._cache.unconfirmed_pods(now):
+        for assumed in self._cache.overdue_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))
 
@@ -83,7 +83,7 @@ class _Pods(msgspec.Struct, frozen=True):
     items: tuple[Pod, ...] = ()
 
 
-class StaleGangs:
+class StaleGangController:
     """Detects partially bound gangs and rolls back stale ones; a `loop.PeriodicTask`.
 
     Args:
@@ -144,13 +144,17 @@ class StaleGangs:
     def _gangs_to_judge(self) -> set[str]:
         """Return the gangs that may have become, or ceased to be, partially bound."""
         no_longer_busy = {identity for identity in self._doubtful if not self._busy(identity)}
-        changed = {identity for identity in self._changed_gangs.take() if not is_single_pod(identity)}
+        changed = {identity for identity in self._changed_gangs.read() if not is_single_pod(identity)}
         return changed | no_longer_busy
 
     def _placed(self, gang: GangPods | None) -> list[Pod]:
         """Return the placed pods of a gang that this scheduler placed."""
         names = self._cache.scheduler_names
-        return [pod for pod in gang.placed() if pod.spec.scheduler_name in names] if gang is not None else []
+        return (
+            [pod for pod in gang.placed_pods() if pod.spec.scheduler_name in names]
+            if gang is not None
+            else []
+        )
 
     def _judge(self, identity: str, now: float, *, first_turn: bool) -> None:
         """Record whether a gang is partially bound. On the first turn, another leader left it so."""

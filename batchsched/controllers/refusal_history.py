@@ -24,7 +24,7 @@ SURPLUS: Final = "Surplus"
 
 
 @dataclass(slots=True)
-class LastRefusal:
+class RefusalRecord:
     """A record of what the last sessions decided about a gang that was refused or waits at Permit.
 
     Args:
@@ -69,7 +69,7 @@ class LastRefusal:
         else:
             self.keep_seconds = min(MAX_KEEP_SECONDS, 2 * self.keep_seconds)
         self.refusal, self.since = self.latest, now
-        self.message = failed_scheduling(self.latest, nodes)
+        self.message = failed_scheduling_message(self.latest, nodes)
 
     def withdraw(self) -> bool:
         """Remove the refusal from the record; return True if it was published."""
@@ -82,11 +82,11 @@ class RefusalHistory:
     """The last refusals of all gangs by `namespace/name`; a single pod is a gang of one."""
 
     def __init__(self) -> None:
-        self._records: dict[str, LastRefusal] = {}
+        self._records: dict[str, RefusalRecord] = {}
 
-    def get(self, key: str) -> LastRefusal:
+    def get(self, key: str) -> RefusalRecord:
         """Return the record of a gang; an empty record if there is none."""
-        return self._records.get(key) or LastRefusal()
+        return self._records.get(key) or RefusalRecord()
 
     def forget(self, key: str) -> None:
         """Drop the record of a deleted gang."""
@@ -121,9 +121,9 @@ class RefusalHistory:
         changed = self._held(decision, profile)
         starts = {entry.pod_group: entry.start for entry in decision.reservations}
         refused = {entry.pod_group: entry for entry in decision.refusals}
-        refused |= {key: beyond_minimum(key) for key in surplus if key not in refused}
+        refused |= {key: surplus_refusal(key) for key in surplus if key not in refused}
         for key, refusal in refused.items():
-            record = self._records.setdefault(key, LastRefusal())
+            record = self._records.setdefault(key, RefusalRecord())
             if record.latest is None:
                 record.first = now
             record.latest = refusal
@@ -152,7 +152,7 @@ class RefusalHistory:
         held = {entry.pod_group: entry for entry in decision.waiting}
         changed = set()
         for key, waiting in held.items():
-            record = self._records.setdefault(key, LastRefusal())
+            record = self._records.setdefault(key, RefusalRecord())
             if record.waiting != waiting or record.refusal is not None:
                 changed.add(key)
             record.withdraw()
@@ -164,22 +164,22 @@ class RefusalHistory:
         return changed
 
 
-def beyond_minimum(key: str) -> Refusal:
+def surplus_refusal(key: str) -> Refusal:
     """Return the refusal of the pending pods of a gang of which the minimum is already placed."""
     message = "the gang has the pods that it needs at least; there is no room for more of them now"
     return Refusal(pod_group=key, reason=SURPLUS, message=message)
 
 
-def sentence(refusal: Refusal) -> str:
+def refusal_text(refusal: Refusal) -> str:
     """Return a text that states why a gang was refused, and what would help."""
     helps = f"; would help: {refusal.relaxation}" if refusal.relaxation else ""
     return f"{refusal.message.rstrip('.')}{helps}"
 
 
-def failed_scheduling(refusal: Refusal, nodes: int) -> str:
+def failed_scheduling_message(refusal: Refusal, nodes: int) -> str:
     """Return the message of a pod that is not scheduled, in the format of kube-scheduler."""
     if refusal.message.startswith(("0/", "no nodes available")):
         return refusal.message
     if nodes == 0:
         return "no nodes available to schedule pods"
-    return f"0/{nodes} nodes are available: PodGroup {refusal.pod_group}: {sentence(refusal)}."
+    return f"0/{nodes} nodes are available: PodGroup {refusal.pod_group}: {refusal_text(refusal)}."

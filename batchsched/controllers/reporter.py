@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
-from batchsched.api.external_podgroups import is_foreign
-from batchsched.api.gang import key_of
+from batchsched.api.external_podgroups import is_external
+from batchsched.api.gang import gang_key
 from batchsched.config.schema import Profile
 from batchsched.controllers.event_recorder import (
+    EventObjectReference,
     EventRecorder,
     PendingEvent,
-    Reference,
     WriteThrottle,
     object_reference,
 )
-from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, sentence
+from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, refusal_text
 from batchsched.controllers.status_controller import OUR_POD_GROUPS, StatusController
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.writer import Writer
@@ -86,14 +86,14 @@ class Reporter:
     def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Record a decision; a `loop.DecisionCallback`."""
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
-        present = {key_of(entity.identity): entity for entity in planner.taking_part}
+        present = {gang_key(entity.identity): entity for entity in planner.taking_part}
         surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
         changed = self._refusals.record_decision(
             decision,
             planner.profile.scheduler_name,
             present,
             surplus,
-            self._cache.size("nodes"),
+            self._cache.count_objects("nodes"),
             self._clock.now(),
         )
         self.status.enqueue(changed)
@@ -103,7 +103,7 @@ class Reporter:
     def _surplus(self, entity: Entity) -> bool:
         """Return whether pods beyond the minimum of a gang that was not refused stayed pending in the last cycle."""
         surplus = sum(pod.key in entity.pods for pod in entity.popped)
-        return surplus > 0 and (surplus < len(entity.popped) or self.status.complete(entity.identity))
+        return surplus > 0 and (surplus < len(entity.popped) or self.status.is_complete(entity.identity))
 
     def _refused(self, key: str, pods: Iterable[Pod]) -> None:
         last_refusal = self._refusals.get(key)
@@ -115,17 +115,17 @@ class Reporter:
                 target, note = _pod_reference(pod), last_refusal.message
                 self.recorder.record_series(PendingEvent(target, FAILED, "Scheduling", note, warning=True))
         group = self._cache.get(POD_GROUPS, key)
-        if group is not None and not is_foreign(group) and refusal.reason != SURPLUS:
+        if group is not None and not is_external(group) and refusal.reason != SURPLUS:
             target = object_reference(OUR_POD_GROUPS, group.namespace, group.name, group.metadata.uid)
-            note = f"{refusal.reason}: {sentence(refusal)}"
+            note = f"{refusal.reason}: {refusal_text(refusal)}"
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
 
     def publish_due_messages(self) -> None:
         """Publish the messages that were held back and may be published now."""
-        changed = self._refusals.publish_due(self._cache.size("nodes"), self._clock.now())
+        changed = self._refusals.publish_due(self._cache.count_objects("nodes"), self._clock.now())
         self.status.enqueue(changed)
         for key in changed:
-            pods = (self._cache.get(PODS, pod) for pod in self.status.pending_pods(key))
+            pods = (self._cache.get(PODS, pod) for pod in self.status.pending_pod_keys(key))
             self._refused(key, [pod for pod in pods if pod is not None and not pod.node])
 
     async def _publish_periodically(self) -> None:
@@ -184,5 +184,5 @@ class Reporter:
             tasks.create_task(self._publish_periodically(), name="verdicts")
 
 
-def _pod_reference(pod: Pod) -> Reference:
+def _pod_reference(pod: Pod) -> EventObjectReference:
     return object_reference(RESOURCE, pod.namespace, pod.name, pod.metadata.uid)

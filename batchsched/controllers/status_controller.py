@@ -15,8 +15,8 @@ import msgspec
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, is_foreign, source_of
-from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of, key_of
+from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, external_source, is_external
+from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity, gang_key
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
@@ -94,12 +94,12 @@ class StatusController:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None
             if self._refusals.get(key).message:
-                self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.pending_pods(key)))
+                self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.pending_pod_keys(key)))
 
-    def pending_pods(self, key: str) -> list[str]:
+    def pending_pod_keys(self, key: str) -> list[str]:
         """Return the keys of the pending pods of a gang or of a single pod."""
         gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
-        return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable()]
+        return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable_pods()]
 
     async def run(self) -> None:
         """Write the status of changed objects periodically until the task is cancelled."""
@@ -116,10 +116,10 @@ class StatusController:
             if not self._queued:
                 return
 
-    def complete(self, identity: str) -> bool:
+    def is_complete(self, identity: str) -> bool:
         """Return True if a gang has placed pods and is not pending."""
         gang = self._cache.gangs.get(identity)
-        return gang is not None and bool(gang.placed()) and not gang.is_pending
+        return gang is not None and bool(gang.placed_pods()) and not gang.is_pending
 
     async def run_once(self) -> None:
         """Queue the objects that changed, and write the status of the first queued objects."""
@@ -134,7 +134,7 @@ class StatusController:
             await asyncio.gather(*(send_change(change) for change in self._next_changes()))
 
     def _queue_changes(self) -> None:
-        self.enqueue({key_of(identity) for identity in self._changed_gangs.take()})
+        self.enqueue({gang_key(identity) for identity in self._changed_gangs.read()})
         monotonic = self._clock.monotonic()
         if (
             monotonic - self._positions_at >= POSITIONS_SECONDS
@@ -193,7 +193,7 @@ class StatusController:
             return _change(
                 place, OUR_QUEUES, present, status.desired_queue_status(checked_object, held, before, now)
             )
-        if is_foreign(checked_object):
+        if is_external(checked_object):
             return self._upstream(place, checked_object, before, now)
         if not checked_object.metadata.uid:  # it does not exist in the API server
             return None
@@ -210,7 +210,7 @@ class StatusController:
         self, place: ObjectWithUid, group: PodGroup, before: status.Conditions, now: float
     ) -> "StatusChange | None":
         """Return the change of a PodGroup of the Kubernetes API; PodGroups of other APIs have their own controllers."""
-        version, _ = source_of(group)
+        version, _ = external_source(group)
         kind = UPSTREAM_CONDITIONS.get(version)
         if kind is None:
             return None
@@ -224,9 +224,9 @@ class StatusController:
     def _numbers(self, key: str) -> status.PodCounts:
         gang = self._cache.gangs.get(key) or GangPods(key)
         succeeded, failed = gang.finished_counts()
-        placed = gang.placed()
+        placed = gang.placed_pods()
         return status.PodCounts(
-            pending=len(gang.schedulable()),
+            pending=len(gang.schedulable_pods()),
             placed=len(placed),
             bound=sum(pod.key not in gang.assumed for pod in placed),
             running=sum(pod.status.phase == RUNNING for pod in placed),
@@ -236,7 +236,7 @@ class StatusController:
         )
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
-        message = self._refusals.get(identity_of(pod).removeprefix(SINGLE_POD_PREFIX)).message
+        message = self._refusals.get(gang_identity(pod).removeprefix(SINGLE_POD_PREFIX)).message
         if not message or pod.node or pod.terminating or self._written.get(place) == message:
             return None
         if pod.spec.scheduling_gates:  # the API server writes this condition itself
@@ -317,7 +317,7 @@ def _uid(checked_object: Any) -> str:
         return ""
     uid: str = checked_object.metadata.uid
     return (
-        source_of(checked_object)[1]
-        if isinstance(checked_object, PodGroup) and is_foreign(checked_object)
+        external_source(checked_object)[1]
+        if isinstance(checked_object, PodGroup) and is_external(checked_object)
         else uid
     )

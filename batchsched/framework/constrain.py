@@ -4,7 +4,7 @@ If placed pods change a plugin's verdict, it adds linear rows over the number of
 A row must be valid: it may allow too much, because the pipeline checks each proposal pod by pod, but it must not
 forbid a placement that the pipeline allows.
 
-`RowDomains` and `by_domain` handle the domains of a topology key as arrays.
+`RowDomains` and `sum_by_domain` handle the domains of a topology key as arrays.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -50,7 +50,7 @@ class CandidateSet:
         """Gangs with all pods in one domain of a node label: number of the gang → label."""
         self._partition_numbers: dict[bytes, int] = {}
 
-    def of(self, gangs: Set[int]) -> "CandidateSet":
+    def of_gangs(self, gangs: Set[int]) -> "CandidateSet":
         """Return the set of the candidates of some gangs. Both sets share the registered partitions."""
         batch = CandidateSet([one for one in self.candidates if one.gang in gangs])
         batch.partitions, batch.gathered, batch._partition_numbers = (
@@ -60,7 +60,7 @@ class CandidateSet:
         )
         return batch
 
-    def partition(self, domains: IndexArray) -> int:
+    def register_partition(self, domains: IndexArray) -> int:
         """Register a partition of the nodes, [N] the domain of each node (-1: none), and return its number."""
         key = np.ascontiguousarray(domains, np.int32).tobytes()
         if key not in self._partition_numbers:
@@ -95,11 +95,11 @@ def excluding_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
 ) -> Row:
     """Return a row that forbids the pods of some classes on the nodes where `nodes` [N] is True."""
-    partition = candidates.partition(np.where(nodes, 0, -1).astype(np.int32))
+    partition = candidates.register_partition(np.where(nodes, 0, -1).astype(np.int32))
     return counting_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
 
 
-def by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
+def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
     """[D+1] Return the sums of node counts by domain; the last entry is for nodes without a domain (code -1)."""
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
@@ -117,7 +117,7 @@ class RowDomains:
     codes: IndexArray
 
     @classmethod
-    def of(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
+    def of_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
         """Return the row domains for `codes` [N], the domain of each node, -1 for nodes that do not count."""
         inside = codes[codes >= 0]
         used, sizes = np.unique(inside, return_counts=True)
@@ -125,9 +125,9 @@ class RowDomains:
             return cls(EVERY_NODE, codes)
         place = np.full(int(codes.max(initial=-1)) + 2, -1, np.int32)
         place[used] = np.arange(len(used), dtype=np.int32)
-        return cls(batch.partition(place[codes]), used.astype(np.int32))
+        return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
-    def right(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
+    def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
         """[rows] Return the limit of each row: the value of its domain, or `elsewhere` for nodes without a domain."""
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

@@ -55,7 +55,7 @@ class CycleState:
         """Return True if the key has a value."""
         return key.name in self._values or (self._below is not None and self._below.has(key))
 
-    def take(self, other: "CycleState") -> None:
+    def copy_values_from(self, other: "CycleState") -> None:
         """Copy the values of another state, without those of the state below it. The values are shared, not cloned."""
         self._values.update(other._values)
         self.skip_filter |= other.skip_filter

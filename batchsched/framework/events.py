@@ -4,7 +4,7 @@ The scheduling queue tries a refused pod again only after an event that may help
 and optionally a hint function that compares the object before and after the event. A hint that returns Queue too
 often costs a scheduling cycle. A hint that wrongly returns Skip delays the pod by up to five minutes.
 
-`events_of` translates a change of an object, given before and after, into events. In addition to those of
+`events_of_change` translates a change of an object, given before and after, into events. In addition to those of
 kube-scheduler, a pod that begins to terminate is an event: it stops counting for topology spread before it is deleted.
 
 Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework;
@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests, resized
+from batchsched.api.core.requests import may_be_resized, pod_requests
 
 
-class Resource(StrEnum):
+class EventResource(StrEnum):
     """The kind of the object that changed in an event.
 
     AssignedPod: a pod that is assumed or bound. UnscheduledPod: another pending pod. TargetPod: the refused pod
@@ -102,31 +102,32 @@ class ClusterEvent:
       named: the label, if it differs from resource and action.
     """
 
-    resource: Resource
+    resource: EventResource
     action: Action
     named: str = ""
 
     @property
     def label(self) -> str:
         """The name in the metric `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
-        target = self.resource is Resource.TARGET_POD
+        target = self.resource is EventResource.TARGET_POD
         return (
-            self.named or f"{Resource.UNSCHEDULED_POD if target else self.resource}{action_name(self.action)}"
+            self.named
+            or f"{EventResource.UNSCHEDULED_POD if target else self.resource}{action_name(self.action)}"
         )
 
     @property
     def wildcard(self) -> bool:
         """True if the event concerns all pods, whatever plugin refused them."""
-        return self.resource is Resource.ANY
+        return self.resource is EventResource.ANY
 
     def includes(self, event: "ClusterEvent") -> bool:
         """Return True if this registered event covers an event that happened."""
         return self.wildcard or (self.resource is event.resource and bool(self.action & event.action))
 
 
-UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.ANY, Action.ALL, "UnschedulableTimeout")
-FORCE_ACTIVATE: Final = ClusterEvent(Resource.ANY, Action.ALL, "ForceActivate")
-ANY_EVENT: Final = ClusterEvent(Resource.ANY, Action.ALL)
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(EventResource.ANY, Action.ALL, "UnschedulableTimeout")
+FORCE_ACTIVATE: Final = ClusterEvent(EventResource.ANY, Action.ALL, "ForceActivate")
+ANY_EVENT: Final = ClusterEvent(EventResource.ANY, Action.ALL)
 
 
 class Hint(StrEnum):
@@ -157,8 +158,8 @@ class ClusterEventWithHint:
     hint: HintFunction | None = None
 
     @classmethod
-    def on(
-        cls, resource: Resource, action: Action, hint: HintFunction | None = None
+    def for_events(
+        cls, resource: EventResource, action: Action, hint: HintFunction | None = None
     ) -> "ClusterEventWithHint":
         """Return a hint function together with the events for which it is called."""
         return cls(ClusterEvent(resource, action), hint)
@@ -182,15 +183,15 @@ def when_changed(read: Callable[[Any], object]) -> HintFunction:
     return hint
 
 
-def when_own(_pod: Pod, _old: Any, _new: Any) -> Hint:
+def always_queue(_pod: Pod, _old: Any, _new: Any) -> Hint:
     """Return QUEUE for every event: the hint function for events of the refused pod itself."""
     return Hint.QUEUE
 
 
-PODS = frozenset({Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD})
+PODS = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULED_POD, EventResource.TARGET_POD})
 
 
-def events_of(resource: Resource, old: Any, new: Any) -> tuple[ClusterEvent, ...]:
+def events_of_change(resource: EventResource, old: Any, new: Any) -> tuple[ClusterEvent, ...]:
     """Return the events of a change. `old` is None for an added object, `new` is None for a deleted one.
 
     A Node update without a field that scheduling reads gives no event.
@@ -204,7 +205,7 @@ def events_of(resource: Resource, old: Any, new: Any) -> tuple[ClusterEvent, ...
         return (ClusterEvent(resource, Action.ADD),)
     if new is None:
         return (ClusterEvent(resource, Action.DELETE),)
-    if resource is Resource.NODE:
+    if resource is EventResource.NODE:
         return tuple(ClusterEvent(resource, action) for action in _node_actions(old, new))
     actions = _pod_actions(old, new) if resource in PODS else []
     return tuple(ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER])
@@ -248,7 +249,7 @@ def _pod_actions(old: Pod, new: Pod) -> list[Action]:
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
-    if old.spec == new.spec and not resized(old) and not resized(new):
+    if old.spec == new.spec and not may_be_resized(old) and not may_be_resized(new):
         return False
-    now = requests(new)
-    return any(now.get(resource, 0) < amount for resource, amount in requests(old).items())
+    now = pod_requests(new)
+    return any(now.get(resource, 0) < amount for resource, amount in pod_requests(old).items())

@@ -25,10 +25,10 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.config.extenders import Extender
 from batchsched.errors import ExtenderError
-from batchsched.framework.interface import Leaving
+from batchsched.framework.interface import NodeVictims
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
-from batchsched.ports.external import Endpoint, Extenders, NoExtenders, Tls
+from batchsched.ports.external import ExtenderEndpoint, Extenders, NoExtenders, TlsSettings
 
 T = TypeVar("T")
 
@@ -77,36 +77,36 @@ class _Items(msgspec.Struct, frozen=True):
     items: tuple[_Item, ...] | None = None
 
 
-def encode(value: Pod | Node) -> bytes:
+def encode_object(value: Pod | Node) -> bytes:
     """Return an object as JSON in the Kubernetes format. Empty parts of the object are written, too."""
     return _ENCODER.encode({name: getattr(value, name) for name in value.__struct_encode_fields__})
 
 
-def encode_nodes_question(pod: Pod, nodes: Sequence[bytes] | None, names: Sequence[str] | None) -> bytes:
+def encode_extender_args(pod: Pod, nodes: Sequence[bytes] | None, names: Sequence[str] | None) -> bytes:
     """Return the body of a filter or prioritize call, with Node objects or with their names only."""
     listed = b"null" if nodes is None else b'{"metadata":{},"items":[' + b",".join(nodes) + b"]}"
     named = b"null" if names is None else msgspec.json.encode(names)
-    return b'{"Pod":' + encode(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
+    return b'{"Pod":' + encode_object(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
 
 
-def encode_victims_question(
+def encode_preemption_args(
     pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]], *, by_uid: bool
 ) -> bytes:
     """Return the body of a preempt call: for each node its victims and the number of violated disruption budgets."""
     field = "NodeNameToMetaVictims" if by_uid else "NodeNameToVictims"
     by_node = {}
     for node, (pods, violations) in victims.items():
-        listed = [{"UID": uid_of(pod)} if by_uid else msgspec.Raw(encode(pod)) for pod in pods]
+        listed = [{"UID": uid_or_key(pod)} if by_uid else msgspec.Raw(encode_object(pod)) for pod in pods]
         by_node[node] = {"Pods": listed, "NumPDBViolations": violations}
-    return _ENCODER.encode({"Pod": msgspec.Raw(encode(pod)), field: by_node})
+    return _ENCODER.encode({"Pod": msgspec.Raw(encode_object(pod)), field: by_node})
 
 
-def uid_of(pod: Pod) -> str:
+def uid_or_key(pod: Pod) -> str:
     """Return a pod's uid, or its `namespace/name` if it has no uid because it was read from a manifest."""
     return pod.metadata.uid or pod.key
 
 
-def encode_binding_question(pod: Pod, node: str) -> bytes:
+def encode_binding_args(pod: Pod, node: str) -> bytes:
     """Return the body of a bind call."""
     return _ENCODER.encode(
         {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.metadata.uid, "Node": node}
@@ -285,8 +285,8 @@ class ExtenderChain:
         return total
 
     def preempt(
-        self, pod: Pod, victims: Mapping[str, Leaving], leaving: Callable[[str], Sequence[Pod] | None]
-    ) -> Mapping[str, Leaving]:
+        self, pod: Pod, victims: Mapping[str, NodeVictims], leaving: Callable[[str], Sequence[Pod] | None]
+    ) -> Mapping[str, NodeVictims]:
         """Return the victims by node after the preempt calls, in which extenders may remove nodes and replace victims.
 
         Args:
@@ -303,10 +303,10 @@ class ExtenderChain:
             if not extender.preempt_verb or not _manages(extender, pod):
                 continue
 
-            def read(body: str, extender: Extender = extender) -> dict[str, Leaving]:
+            def read(body: str, extender: Extender = extender) -> dict[str, NodeVictims]:
                 return _victims(extender, decode_victims(body), leaving)
 
-            question = encode_victims_question(pod, victims, by_uid=extender.node_cache_capable)
+            question = encode_preemption_args(pod, victims, by_uid=extender.node_cache_capable)
             answer = self._ask(extender, extender.preempt_verb, question, read, "PostFilter")
             if answer is not None:
                 order = [
@@ -325,8 +325,8 @@ class ExtenderChain:
         for extender in self._extenders:
             if not extender.bind_verb or not _manages(extender, pod):
                 continue
-            question = encode_binding_question(pod, node)
-            reply = await self._port.put(_endpoint(extender), extender.bind_verb, question)
+            question = encode_binding_args(pod, node)
+            reply = await self._port.send_async(_endpoint(extender), extender.bind_verb, question)
             problem = reply.fault or _binding_problem(reply.body)
             if problem and not extender.ignorable:
                 raise ExtenderError(extender.url_prefix, "Bind", problem)
@@ -341,7 +341,7 @@ class ExtenderChain:
         if self._failed.get(url, 0) >= MAX_FAILURES:
             self._fail(extender, point, f"is asked no more in this session: it failed {MAX_FAILURES} times")
             return None
-        reply = self._port.ask(_endpoint(extender), verb, question)
+        reply = self._port.send(_endpoint(extender), verb, question)
         problem = reply.fault
         if not problem:
             try:
@@ -376,25 +376,25 @@ def _manages(extender: Extender, pod: Pod) -> bool:
     return False
 
 
-def _endpoint(extender: Extender) -> Endpoint:
+def _endpoint(extender: Extender) -> ExtenderEndpoint:
     tls = extender.tls_config
-    return Endpoint(
+    return ExtenderEndpoint(
         extender.url_prefix,
         extender.timeout_seconds,
         extender.enable_https,
-        Tls(**{name: getattr(tls, name) for name in type(tls).model_fields}),
+        TlsSettings(**{name: getattr(tls, name) for name in type(tls).model_fields}),
     )
 
 
 def _nodes_question(extender: Extender, pod: Pod, places: IndexArray, table: NodeTable) -> bytes:
     if extender.node_cache_capable:
-        return encode_nodes_question(pod, None, [table.names[at] for at in places])
-    written = table.each("extenders", _encode_each)
-    return encode_nodes_question(pod, [written[at] for at in places], None)
+        return encode_extender_args(pod, None, [table.names[at] for at in places])
+    written = table.cached_array("extenders", _encode_each)
+    return encode_extender_args(pod, [written[at] for at in places], None)
 
 
 def _encode_each(nodes: Nodes) -> NDArray[np.object_]:
-    return np.fromiter((encode(node) for node in nodes.objects), np.object_, len(nodes))
+    return np.fromiter((encode_object(node) for node in nodes.objects), np.object_, len(nodes))
 
 
 def _verdict(extender: Extender, answer: FilterAnswer, feasible: BoolArray, table: NodeTable) -> Verdict:
@@ -421,13 +421,13 @@ def _victims(
     extender: Extender,
     answer: Mapping[str, MetaVictims],
     leaving: Callable[[str], Sequence[Pod] | None],
-) -> dict[str, Leaving]:
-    accepted: dict[str, Leaving] = {}
+) -> dict[str, NodeVictims]:
+    accepted: dict[str, NodeVictims] = {}
     for node in sorted(answer):
         candidates = leaving(node)
         if candidates is None:
             raise InvalidAnswer(f"named the node {node!r}, which does not exist")
-        pod_of = {uid_of(one): one for one in candidates}
+        pod_of = {uid_or_key(one): one for one in candidates}
         missing = [uid for uid in answer[node].uids if uid not in pod_of]
         if missing:
             raise InvalidAnswer(

@@ -84,7 +84,7 @@ class FilterResult:
             return Code.SUCCESS
         return Code.UNRESOLVABLE if self.verdicts[by].unresolvable[node] else Code.UNSCHEDULABLE
 
-    def preemption_may_help(self) -> list[int]:
+    def nodes_where_preemption_may_help(self) -> list[int]:
         """Return the indices of the nodes with code Unschedulable, where evictions may help."""
         everywhere = range(len(self.fits))
         if not self.status.ok:
@@ -126,6 +126,6 @@ def fit_error(nodes: int, parts: Sequence[str]) -> str:
     return f"{head}: {', '.join(sorted(parts))}." if parts else f"{head}."
 
 
-def unrefused(count: int) -> IndexArray:
+def no_refusals(count: int) -> IndexArray:
     """[N] Return an array of -1, the value of `refused_by` for nodes that no plugin refuses."""
     return np.full(count, -1, np.int32)

@@ -39,7 +39,7 @@ class GangCount:
         )
 
     @property
-    def possible(self) -> bool:
+    def has_enough_pods(self) -> bool:
         """True if enough pods exist for the minimum of the gang and of each subGroup."""
         return self.existing >= self.minimum and all(
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
@@ -73,7 +73,7 @@ class WaitingPod:
     rejection: Status = SUCCESS
 
     @property
-    def held_by(self) -> tuple[str, ...]:
+    def pending_plugins(self) -> tuple[str, ...]:
         """The plugins that have not allowed the pod yet."""
         return tuple(self.until)
 
@@ -127,6 +127,6 @@ class WaitingPods:
         """Remove a gang's waiting pods."""
         self._gangs.pop(gang, None)
 
-    def released(self, gang: str) -> bool:
+    def all_allowed(self, gang: str) -> bool:
         """True if no plugin makes a pod of the gang wait any more."""
         return not any(waiting.until for waiting in self._gangs.get(gang, {}).values())

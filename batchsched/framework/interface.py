@@ -161,7 +161,7 @@ class NodeDryRun(Protocol):
     def remove(self, pod: Pod) -> None:
         """Remove a pod from the node."""
 
-    def refusal(self) -> Status:
+    def run_filters(self) -> Status:
         """Call all Filters for the node, with and without nominated pods; return the first refusal, or Success."""
 
 
@@ -178,14 +178,14 @@ class MultiNodeDryRun(Protocol):
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Remove pods[i] from the node of rows[i]."""
 
-    def refusals(self) -> list[Status]:
+    def run_filters(self) -> list[Status]:
         """Call all Filters for the node of each row; return the first refusal of each row, or Success."""
 
     def fits(self, rows: IndexArray) -> BoolArray:
         """[k] Return True for the rows on whose node the pod still fits. It fitted on all before the last change."""
 
 
-Leaving = tuple[tuple[Pod, ...], int]
+NodeVictims = tuple[tuple[Pod, ...], int]
 """Victims on a node, the most important first, and the number of disruption budgets that their eviction violates."""
 
 
@@ -203,16 +203,16 @@ class PostFilterHandle(Protocol):
     def priority_of(self, pod: Pod) -> int:
         """Return a pod's resolved priority."""
 
-    def lower_on(self, node: int) -> Sequence[Pod]:
+    def potential_victims(self, node: int) -> Sequence[Pod]:
         """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
 
-    def trial(self, node: int) -> NodeDryRun:
+    def start_node_dry_run(self, node: int) -> NodeDryRun:
         """Start a dry run on one node."""
 
-    def trials(self, nodes: Sequence[int]) -> MultiNodeDryRun:
+    def start_multi_node_dry_run(self, nodes: Sequence[int]) -> MultiNodeDryRun:
         """Start a dry run on several nodes. It omits nodes that it does not support: use `start_node_dry_run`."""
 
-    def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
+    def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
         """Call the extenders for victims by node name; return those that they accept, in the given order."""
 
 

@@ -20,7 +20,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.filter_result import FilterResult
-from batchsched.framework.interface import Leaving, PreFilterExtensionsPlugin
+from batchsched.framework.interface import NodeVictims, PreFilterExtensionsPlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.nodes.pod_table import HostPort, host_ports
 from batchsched.framework.pod_class import PodClass
@@ -104,7 +104,7 @@ class PreemptionDryRun:
         np.add.at(self._requested, rows, sign * requested)
         np.add.at(self._nonzero, rows, sign * nonzero)
 
-    def refusals(self) -> list[Status]:
+    def run_filters(self) -> list[Status]:
         """Call all Filters for the node of each row. Return the first refusal of each row, or Success.
 
         Raises:
@@ -116,7 +116,7 @@ class PreemptionDryRun:
         fits = np.ones(len(self.nodes), np.bool_)
         for plugin in self._filters:
             answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
-            verdict = answers.verdict(plugin, answer, len(view))
+            verdict = answers.checked_verdict(plugin, answer, len(view))
             for row in np.flatnonzero(fits & ~verdict.feasible).tolist():
                 statuses[row] = verdict.status_at(row, name_of(plugin))
             fits &= verdict.feasible
@@ -134,7 +134,7 @@ class PreemptionDryRun:
         fits = np.ones(len(rows), np.bool_)
         for plugin in self._counting:
             answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
-            fits &= answers.verdict(plugin, answer, len(view)).feasible
+            fits &= answers.checked_verdict(plugin, answer, len(view)).feasible
         return fits
 
     def _view(self, rows: IndexArray) -> DryRunNodes:
@@ -158,7 +158,7 @@ def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
     )
 
 
-def stated_priority(pod: Pod) -> int:
+def spec_priority(pod: Pod) -> int:
     """Return the priority in a pod's spec, which the API server resolves; 0 if it has none."""
     return pod.spec.priority or 0
 
@@ -173,11 +173,11 @@ class Nominations:
     """
 
     pods: dict[int, tuple[Pod, ...]]
-    priority_of: Callable[[Pod], int] = stated_priority
+    priority_of: Callable[[Pod], int] = spec_priority
 
     @classmethod
     def of_pods(
-        cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = stated_priority
+        cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = spec_priority
     ) -> "Nominations":
         """Return the nominations of pods with a node of the table in `status.nominatedNodeName`."""
         pods_on: dict[int, tuple[Pod, ...]] = {}
@@ -205,7 +205,7 @@ class SingleNodeDryRun:
     Source: `HostPortInfo` of kube-scheduler's framework.
     """
 
-    def __init__(self, handle: "Handle", node: int) -> None:
+    def __init__(self, handle: "PreemptionHandle", node: int) -> None:
         self._handle = handle
         self._node = node
         self._state = handle.scan.state.clone()
@@ -229,12 +229,12 @@ class SingleNodeDryRun:
         """Remove a pod from the node."""
         self._change(pod, self._state, come=False)
 
-    def refusal(self) -> Status:
+    def run_filters(self) -> Status:
         """Call all Filters, with and without nominated pods; return the first refusal, or Success."""
-        crowded = self.refusal_beside_nominated()
+        crowded = self.run_filters_with_nominated_pods()
         return crowded if not crowded.ok else self._ask(self._state)
 
-    def refusal_beside_nominated(self) -> Status:
+    def run_filters_with_nominated_pods(self) -> Status:
         """Call all Filters with the nominated pods on the node; return the first refusal. Success without such pods."""
         handle = self._handle
         # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
@@ -276,10 +276,12 @@ class SingleNodeDryRun:
     def _move(self, pod: Pod, *, come: bool) -> None:
         table = self._handle.table
         if come:
-            table.add([(pod, self._node)], *(self._counted.pop(pod.key, None) or table.read_requests(pod)))
+            table.add_pods(
+                [(pod, self._node)], *(self._counted.pop(pod.key, None) or table.read_requests(pod))
+            )
             return
         self._counted[pod.key] = table.counted_requests(pod)
-        table.remove([pod])
+        table.remove_pods([pod])
         freed = host_ports(pod)
         used = table.pods.ports_on.get(self._node)
         if freed and used:
@@ -304,7 +306,7 @@ def protects_no_pod(_pod: Pod) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Disruption:
+class EvictionLimits:
     """Limits for evictions: the pods that must not be evicted, and the disruption budgets.
 
     Args:
@@ -317,7 +319,7 @@ class Disruption:
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class PreemptionHandle:
     """What a PostFilter plugin may read and simulate for one pod without a feasible node."""
 
     pipeline: Pipeline
@@ -325,7 +327,7 @@ class Handle:
     table: NodeTable
     scan: FilterResult
     nominations: Nominations
-    disruption: Disruption = Disruption()
+    disruption: EvictionLimits = EvictionLimits()
     following: tuple[PreFilterExtensionsPlugin, ...] = field(init=False)
     """PreFilter plugins with AddPod and RemovePod. The protocol check is slow, so it is made once."""
 
@@ -343,19 +345,19 @@ class Handle:
         """Return a pod's resolved priority."""
         return self.nominations.priority_of(pod)
 
-    def lower_on(self, node: int) -> Sequence[Pod]:
+    def potential_victims(self, node: int) -> Sequence[Pod]:
         """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
         return [
             pod
-            for pod in self.table.pods.on(node)
+            for pod in self.table.pods.pods_on(node)
             if self.priority_of(pod) < self.pod.priority and not self.disruption.spares(pod)
         ]
 
-    def trial(self, node: int) -> SingleNodeDryRun:
+    def start_node_dry_run(self, node: int) -> SingleNodeDryRun:
         """Start a dry run on one node."""
         return SingleNodeDryRun(self, node)
 
-    def trials(self, nodes: Sequence[int]) -> PreemptionDryRun:
+    def start_multi_node_dry_run(self, nodes: Sequence[int]) -> PreemptionDryRun:
         """Start a dry run on several nodes, without those that a pod of equal or higher priority is nominated for."""
         together: Sequence[int] = ()
         if self.pipeline.depends_on_requests_only(self.scan.state):
@@ -365,7 +367,7 @@ class Handle:
             together = [node for node in nodes if node not in waited_for]
         return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
-    def agreed(self, victims: Mapping[str, Leaving]) -> Mapping[str, Leaving]:
+    def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
         """Call the extenders for victims by node name; return those that they accept, in the given order.
 
         Raises:
@@ -375,11 +377,11 @@ class Handle:
 
     def _lower_on(self, name: str) -> Sequence[Pod] | None:
         node = self.table.index.get(name)
-        return None if node is None else self.lower_on(node)
+        return None if node is None else self.potential_victims(node)
 
 
 def filter_with_nominations(
-    handle: Handle,
+    handle: PreemptionHandle,
     extend: Callable[[FilterResult], FilterResult],
     allowed: BoolArray | None = None,
     sampling: Sampling | None = None,
@@ -399,8 +401,8 @@ def filter_with_nominations(
       PluginError: a plugin failed.
       ExtenderError: an extender failed that may not be ignored.
     """
-    result = beside_nominated(handle)
-    own = on_own_node(result, handle.pod, handle.table)
+    result = refuse_nominated_conflicts(handle)
+    own = restrict_to_nominated_node(result, handle.pod, handle.table)
     if own is not None:
         own = extend(own)
         if (own.fits if allowed is None else own.fits & allowed).any():
@@ -410,7 +412,7 @@ def filter_with_nominations(
     return extend(result)
 
 
-def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
+def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
     """Return a result in which only the pod's own nominated node is feasible; None if that node is not feasible.
 
     Source: `evaluateNominatedNode` of kube-scheduler.
@@ -421,7 +423,7 @@ def on_own_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterRe
     return replace(scan, fits=np.arange(len(table.nodes)) == own)
 
 
-def beside_nominated(handle: Handle) -> FilterResult:
+def refuse_nominated_conflicts(handle: PreemptionHandle) -> FilterResult:
     """Return the filter result of a handle; nodes on which the pod does not fit beside nominated pods are refused.
 
     For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.
@@ -440,8 +442,8 @@ def beside_nominated(handle: Handle) -> FilterResult:
     for node in sorted(nominations.pods):
         if (scan.outside is not None and scan.outside[node]) or not nominations.competing_pods(pod, node):
             continue
-        with handle.trial(node) as trial:
-            refusal = trial.refusal_beside_nominated()
+        with handle.start_node_dry_run(node) as trial:
+            refusal = trial.run_filters_with_nominated_pods()
         if not refusal.ok:
             scan = _refused(scan, node, refusal)
     return scan
@@ -465,7 +467,7 @@ def _refused(scan: FilterResult, node: int, refusal: Status) -> FilterResult:
     return replace(scan, fits=fits, refused_by=refused_by, verdicts=tuple(verdicts))
 
 
-def make_room(handle: Handle) -> PostFilterAnswer:
+def run_postfilters(handle: PreemptionHandle) -> PostFilterAnswer:
     """Call the PostFilters for a pod without a feasible node.
 
     The first Success is the answer. UnschedulableAndUnresolvable and Error end the chain. Otherwise the reasons of
@@ -483,7 +485,7 @@ def make_room(handle: Handle) -> PostFilterAnswer:
         answer_of_plugin = call_plugin(
             plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle
         )
-        answer = answers.postfiltered(plugin, answer_of_plugin, handle.table.index)
+        answer = answers.checked_postfilter_answer(plugin, answer_of_plugin, handle.table.index)
         if answer.status.code is Code.SUCCESS:
             _check_victims(plugin, answer, handle)
             return answer
@@ -495,15 +497,17 @@ def make_room(handle: Handle) -> PostFilterAnswer:
     return PostFilterAnswer(Status(Code.UNSCHEDULABLE, tuple(reasons), first), node)
 
 
-def _check_victims(plugin: object, answer: PostFilterAnswer, handle: Handle) -> None:
+def _check_victims(plugin: object, answer: PostFilterAnswer, handle: PreemptionHandle) -> None:
     """Raise `PluginError` if a victim is not on the node of the answer."""
-    keys = {pod.key for pod in handle.table.pods.on(handle.table.index[answer.node])} if answer.node else ()
+    keys = (
+        {pod.key for pod in handle.table.pods.pods_on(handle.table.index[answer.node])} if answer.node else ()
+    )
     strangers = [key for key in answer.victims if key not in keys]
     if strangers:
         problem = f"expected victims on node {answer.node!r}; not there: {', '.join(strangers)}"
         raise PluginError(name_of(plugin), "PostFilter", problem)
 
 
-def message(status: Status) -> str:
+def status_message(status: Status) -> str:
     """Return the reasons of a status, joined as by kube-scheduler; "" for Success."""
     return ", ".join(status.reasons)

@@ -16,7 +16,7 @@ from yarl import URL
 
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind
 from batchsched.errors import ApiError, Unreachable, UnusableInput
-from batchsched.kube.credentials import Credentials, Identity
+from batchsched.kube.credentials import ClientConfig, Credentials
 from batchsched.ports.cluster import Clock
 
 
@@ -65,15 +65,15 @@ def plural(kind: str) -> str:
     return small + "s"
 
 
-def resource(kind: ObjectKind) -> ApiResource:
+def api_resource(kind: ObjectKind) -> ApiResource:
     """Return the API resource of a kind."""
     return ApiResource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
 
 
-def resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
+def api_resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
     """Yield each kind of object that a Snapshot contains, with its API resource."""
     for kind in OBJECT_KINDS:
-        yield kind, resource(kind)
+        yield kind, api_resource(kind)
 
 
 POD_RESOURCE: Final = ApiResource("v1", "pods", "Pod", namespaced=True)
@@ -126,7 +126,7 @@ class Connection:
         """Is called after each request except watches."""
         self._credentials = credentials
         self._clock = clock
-        self._identity: Identity | None = None
+        self._identity: ClientConfig | None = None
         self._session: aiohttp.ClientSession | None = None
         self._refresher: asyncio.Task[None] | None = None
         self._renewing = asyncio.Lock()
@@ -202,7 +202,7 @@ class Connection:
         except _TROUBLE as error:
             raise Unreachable(f"{method} {path}: {_message_of(error)}") from error
 
-    async def lines(
+    async def watch_lines(
         self, path: str, query: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
         """Yield the lines of a watch as they arrive, several at a time.
@@ -291,7 +291,7 @@ class Connection:
         # In a thread, because an exec plugin is a program that may take seconds.
         self._identity = await asyncio.to_thread(self._credentials.load, renew=renew)
 
-    async def _renew(self, used: Identity | None) -> bool:
+    async def _renew(self, used: ClientConfig | None) -> bool:
         """Replace credentials that the server rejected; return whether others exist.
 
         Many requests fail at the same time. The lock ensures that an exec plugin runs only once.

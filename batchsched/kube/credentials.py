@@ -27,7 +27,7 @@ _UNUSABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientConfig:
     """The URL of the API server, and what a request needs to authenticate itself there.
 
     Args:
@@ -82,7 +82,7 @@ class Credentials:
             raise self._unusable(error) from error
         return str(context.get("namespace") or "default")
 
-    def load(self, *, renew: bool = False) -> Identity:
+    def load(self, *, renew: bool = False) -> ClientConfig:
         """Return the current server URL and credentials. With `renew`, an exec plugin runs again (after a 401).
 
         Raises:
@@ -104,12 +104,12 @@ class Credentials:
             f"no usable Kubernetes configuration ({where}): {error}; set KUBECONFIG or --kubeconfig"
         )
 
-    def _identity(self, key: str | None) -> Identity:
+    def _identity(self, key: str | None) -> ClientConfig:
         now = self._configuration
         if not key and not now.cert_file and any("exec" in user for _, user in self._users()):
             # The loaders log the reason. Without this check requests would be sent as system:anonymous.
             raise UnusableInput("the exec plugin of the kubeconfig returned no credentials")
-        return Identity(
+        return ClientConfig(
             server=now.host.rstrip("/"),
             authorization=_header(key),
             tls=self._tls,

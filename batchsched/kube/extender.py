@@ -17,7 +17,7 @@ from typing_extensions import override
 from urllib3.exceptions import HTTPError, InsecureRequestWarning, NewConnectionError
 from urllib3.exceptions import TimeoutError as TooLate
 
-from batchsched.ports.external import Endpoint, Extenders, Reply, Tls
+from batchsched.ports.external import ExtenderEndpoint, ExtenderReply, Extenders, TlsSettings
 
 MAX_RESPONSE_BYTES: Final = 256 * 2**20
 _CHUNK: Final = 2**16
@@ -32,28 +32,28 @@ class HttpExtenders(Extenders):
     """
 
     def __init__(self) -> None:
-        self._pools: dict[tuple[bool, Tls], urllib3.PoolManager] = {}
+        self._pools: dict[tuple[bool, TlsSettings], urllib3.PoolManager] = {}
         self._lock = Lock()
 
     @override
-    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         if not endpoint.url.startswith(("http://", "https://")):
-            return Reply(
+            return ExtenderReply(
                 fault=f"cannot be reached: {endpoint.url!r} begins with neither http:// nor https://"
             )
         until = monotonic() + endpoint.timeout_seconds
         try:
             return self._post(endpoint, verb, question, until)
         except NewConnectionError as error:  # urllib3 counts a refused connection as a timeout
-            return Reply(fault=f"cannot be reached: {_cause(error)}")
+            return ExtenderReply(fault=f"cannot be reached: {_cause(error)}")
         except TooLate:
             return _too_late(endpoint)
         except (HTTPError, ssl.SSLError, ValueError, OSError) as error:
-            return Reply(fault=f"cannot be reached: {_cause(error)}")
+            return ExtenderReply(fault=f"cannot be reached: {_cause(error)}")
 
     @override
-    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        return await asyncio.to_thread(self.ask, endpoint, verb, question)
+    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+        return await asyncio.to_thread(self.send, endpoint, verb, question)
 
     def close(self) -> None:
         """Close all connections."""
@@ -62,7 +62,7 @@ class HttpExtenders(Extenders):
                 pool.clear()
             self._pools.clear()
 
-    def _post(self, endpoint: Endpoint, verb: str, question: bytes, until: float) -> Reply:
+    def _post(self, endpoint: ExtenderEndpoint, verb: str, question: bytes, until: float) -> ExtenderReply:
         response = self._pool(endpoint).request(
             "POST",
             f"{endpoint.url.rstrip('/')}/{verb}",
@@ -75,7 +75,7 @@ class HttpExtenders(Extenders):
         )
         try:
             if response.status != HTTPStatus.OK:
-                return Reply(fault=f"answered {verb} with status {response.status}")
+                return ExtenderReply(fault=f"answered {verb} with status {response.status}")
             body = bytearray()
             # The timeout of urllib3 applies between bytes; a response that trickles in would never end.
             while chunk := response.read1(_CHUNK):
@@ -83,8 +83,8 @@ class HttpExtenders(Extenders):
                 if monotonic() > until:
                     return _too_late(endpoint)
                 if len(body) > MAX_RESPONSE_BYTES:
-                    return Reply(fault=f"answered {verb} with more than {MAX_RESPONSE_BYTES} bytes")
-            return Reply(body.decode("utf-8", "replace"))
+                    return ExtenderReply(fault=f"answered {verb} with more than {MAX_RESPONSE_BYTES} bytes")
+            return ExtenderReply(body.decode("utf-8", "replace"))
         finally:
             # A connection with unread bytes cannot be reused.
             if response.closed:
@@ -92,7 +92,7 @@ class HttpExtenders(Extenders):
             else:
                 response.close()
 
-    def _pool(self, endpoint: Endpoint) -> urllib3.PoolManager:
+    def _pool(self, endpoint: ExtenderEndpoint) -> urllib3.PoolManager:
         key = (endpoint.https, endpoint.tls)
         with self._lock:
             if key not in self._pools:
@@ -103,8 +103,8 @@ class HttpExtenders(Extenders):
             return self._pools[key]
 
 
-def _too_late(endpoint: Endpoint) -> Reply:
-    return Reply(fault=f"gave no answer within {endpoint.timeout_seconds:g} s (httpTimeout)")
+def _too_late(endpoint: ExtenderEndpoint) -> ExtenderReply:
+    return ExtenderReply(fault=f"gave no answer within {endpoint.timeout_seconds:g} s (httpTimeout)")
 
 
 def _cause(error: BaseException) -> str:
@@ -114,7 +114,7 @@ def _cause(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
-def _tls(endpoint: Endpoint) -> dict[str, Any]:
+def _tls(endpoint: ExtenderEndpoint) -> dict[str, Any]:
     """Return the TLS settings of a connection pool.
 
     Source: makeTransport of kube-scheduler's extender.go: `enableHTTPS` without authorities checks nothing.

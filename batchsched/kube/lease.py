@@ -59,7 +59,7 @@ class LeaseTimes:
             raise ValueError("expected leaseDuration > renewDeadline > retryPeriod > 0")
 
 
-class Lease:
+class LeaseElection:
     """The leader election of this replica by a Lease; implements `kube.writer.WriteFence`.
 
     Args:
@@ -90,7 +90,7 @@ class Lease:
         """The holder and the resourceVersion of the Lease as last read."""
         self._seen_at = float("-inf")
 
-    def remaining(self) -> float:
+    def remaining_seconds(self) -> float:
         """Return for how many seconds this replica certainly stays the leader; 0 or less if another one may lead."""
         return self._until - self._clock.monotonic()
 
@@ -103,8 +103,8 @@ class Lease:
     async def renew_until_lost(self) -> None:
         """Renew the Lease. Return when another replica may lead."""
         while True:
-            await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining())))
-            if not await self._try(self._renew) and self.remaining() <= 0:
+            await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining_seconds())))
+            if not await self._try(self._renew) and self.remaining_seconds() <= 0:
                 _LOG.error("%s no longer leads: the Lease was not renewed in time", self.identity)
                 return
 
@@ -128,7 +128,7 @@ class Lease:
         """Acquire or renew the Lease. Return whether this replica leads."""
         sent = self._clock.monotonic()
         # A hanging API server must not delay the end of the leadership beyond its time.
-        deadline = min(self._terms.renew / 2, max(self._terms.retry, self.remaining()))
+        deadline = min(self._terms.renew / 2, max(self._terms.retry, self.remaining_seconds()))
         try:
             lease = await self._read(deadline)
             self._look(lease)

@@ -42,14 +42,14 @@ class _List(msgspec.Struct, frozen=True):
 _LIST: Final = msgspec.json.Decoder(_List)
 
 
-async def page(
+async def list_page(
     connection: Connection, path: str, query: Mapping[str, str], deadline: float = _DEADLINE
 ) -> _List:
-    """Return one page of a list, or the whole list if the query has no limit. Raises as `pages`."""
+    """Return one page of a list, or the whole list if the query has no limit. Raises as `list_pages`."""
     return _LIST.decode(await connection.request("GET", path, query=query, deadline=deadline))
 
 
-async def pages(
+async def list_pages(
     connection: Connection, path: str, selector: Mapping[str, str], size: int = PAGE
 ) -> AsyncGenerator[tuple[list[bytes], str], None]:
     """Yield, for each page of a list, its objects as JSON and the resourceVersion of the list.
@@ -67,7 +67,7 @@ async def pages(
     """
     query = {**selector, "limit": str(size)}
     while True:
-        listed = await page(connection, path, query)
+        listed = await list_page(connection, path, query)
         yield [bytes(item) for item in listed.items or ()], listed.metadata.resource_version
         if not listed.metadata.continue_:
             return
@@ -119,7 +119,7 @@ _FAILURE: Final = msgspec.json.Decoder(_Failure)
 
 
 @dataclass(frozen=True, slots=True)
-class ReflectorTimes:
+class ReflectorSettings:
     """The settings of a reflector.
 
     Args:
@@ -156,7 +156,7 @@ class Reflector:
         sink: ObjectSink[Any],
         clock: Clock,
         *,
-        terms: ReflectorTimes | None = None,
+        terms: ReflectorSettings | None = None,
         read: Callable[[bytes], Any] = bytes,
     ) -> None:
         self.resource = resource
@@ -171,7 +171,7 @@ class Reflector:
         self._connection = connection
         self._sink = sink
         self._clock = clock
-        self._terms = terms or ReflectorTimes()
+        self._terms = terms or ReflectorSettings()
         self._version = ""
         self._read = read
         self._missing = False
@@ -209,7 +209,7 @@ class Reflector:
         finally:
             self._watching = None
 
-    async def up_to_date(self) -> None:
+    async def wait_until_up_to_date(self) -> None:
         """Wait until the sink has received every change that was written before this call.
 
         A watch delivers all events but does not show its delay, and a lost connection delivers none for a while.
@@ -223,7 +223,7 @@ class Reflector:
             await self._caught_up.wait()
 
     @property
-    def needed(self) -> bool:
+    def is_required(self) -> bool:
         """True if sessions must wait until the collection has been listed."""
         return not self._terms.without
 
@@ -244,7 +244,7 @@ class Reflector:
         """The kind is not installed: sessions need not wait for it."""
         if not self._missing:
             _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
-            self._sink.replaced(())
+            self._sink.on_replace(())
         self._missing = True
         self.synced.set()
 
@@ -265,7 +265,7 @@ class Reflector:
             self._terms.without
             or ("the known objects are used" if self.synced.is_set() else "nothing is scheduled"),
         )
-        if not self.needed:
+        if not self.is_required:
             self.synced.set()
 
     def _allowed(self) -> None:
@@ -279,12 +279,12 @@ class Reflector:
         version = ""
         terms = self._terms
         async with aclosing(
-            pages(self._connection, self.resource.path(), terms.selector, terms.page)
+            list_pages(self._connection, self.resource.path(), terms.selector, terms.page)
         ) as all_pages:
             async for items, latest in all_pages:
                 objects += map(self._read, items)
                 version = latest
-        self._sink.replaced([decoded for decoded in objects if decoded is not None])
+        self._sink.on_replace([decoded for decoded in objects if decoded is not None])
         self.lists += 1
         self.last_event_at = self._clock.monotonic()
         self._version = version
@@ -300,7 +300,7 @@ class Reflector:
         (1.31 and later) answers it only when that cache is up to date.
         """
         nothing = {"fieldSelector": f"metadata.name={_NO_OBJECT}"}
-        await page(self._connection, self.resource.path(), nothing, _DEADLINE_SECONDS)
+        await list_page(self._connection, self.resource.path(), nothing, _DEADLINE_SECONDS)
         await self._watch(_CATCH_UP_SECONDS)
 
     async def _watch(self, seconds: int) -> None:
@@ -314,7 +314,7 @@ class Reflector:
         }
         begun, seen = self._clock.monotonic(), 0
         async with aclosing(
-            self._connection.lines(self.resource.path(), query, self._terms.silence)
+            self._connection.watch_lines(self.resource.path(), query, self._terms.silence)
         ) as stream:
             async for lines in stream:
                 for line in lines:
@@ -334,9 +334,9 @@ class Reflector:
         raw = bytes(event.object)
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._deliver(self._sink.changed, raw)
+                self._deliver(self._sink.on_change, raw)
             case "DELETED":
-                self._deliver(self._sink.deleted, raw)
+                self._deliver(self._sink.on_delete, raw)
             case "BOOKMARK":
                 pass
             case "ERROR":

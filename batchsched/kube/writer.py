@@ -11,7 +11,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
-from batchsched.ports.cluster import Binding, Clock, NodeSelection, VolumeBinding
+from batchsched.ports.cluster import Binding, Clock, SelectedNode, VolumeBinding
 
 _LOG: Final = logging.getLogger(__name__)
 _DEADLINE_SECONDS: Final = 10.0
@@ -26,7 +26,7 @@ _MAX_BIND_ATTEMPTS: Final = 4
 class WriteFence(Protocol):
     """Tells how long this replica may still write: only while it holds the Lease."""
 
-    def remaining(self) -> float:
+    def remaining_seconds(self) -> float:
         """Return for how many seconds this replica certainly stays the leader; 0 or less if it may not write."""
         ...
 
@@ -218,7 +218,7 @@ class Writer:
             await backoff.wait(retry_after)
 
     def _allowed(self) -> float:
-        remaining = _DEADLINE_SECONDS if self._fence is None else self._fence.remaining()
+        remaining = _DEADLINE_SECONDS if self._fence is None else self._fence.remaining_seconds()
         if remaining <= 0:
             raise NotLeading("the write was not sent: this replica may have lost the Lease")
         return min(_DEADLINE_SECONDS, remaining)
@@ -288,12 +288,12 @@ class ApiBinder:
         }
         await self._writer.patch(VOLUMES, "", binding.volume, change)
 
-    async def select_node(self, selection: NodeSelection) -> None:
+    async def write_selected_node(self, selection: SelectedNode) -> None:
         """Write the selected node of a claim, so that its volume is provisioned within reach of that node."""
         change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
         await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
 
-    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         """Wait until all claims are bound. Return False if the timeout expires first."""
         try:
             async with asyncio.timeout(timeout_seconds):

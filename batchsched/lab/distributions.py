@@ -7,11 +7,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.lab.figure import Figure, axis, clock_axis, rounded, series_color
+from batchsched.lab.figure import Figure, axis, log_duration_axis, round_significant, series_color
 from batchsched.lab.trial import Floats, Trial
 
 _WAITS: Final = "Time from submission to start; waits below 1 s are drawn at 1 s."
-_WAIT: Final = {"yaxis": clock_axis("wait (log scale)")}
+_WAIT: Final = {"yaxis": log_duration_axis("wait (log scale)")}
 _SLOWDOWNS: Final = (
     "Time from submission to end, divided by the run time or 10 s, whichever is longer; 1 is no wait at all."
 )
@@ -115,8 +115,8 @@ def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[st
         class_values = values[defined & (places == position)]
         if len(class_values):
             names.append(name)
-            rows.append(rounded(np.percentile(class_values, _FENCES)))
-            worst.append(rounded([class_values.max()]))
+            rows.append(round_significant(np.percentile(class_values, _FENCES)))
+            worst.append(round_significant([class_values.max()]))
     low, first, middle, third, high = (
         (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
     )

@@ -10,13 +10,13 @@ from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from batchsched import __version__
-from batchsched.lab.figure import DARK, LIGHT, Figure, frame
+from batchsched.lab.figure import DARK, LIGHT, Figure, base_layout
 
 TEMPLATE: Final = "document.html.j2"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell of a table; `note` is small text below the value, and `best` makes the value bold."""
 
     text: str
@@ -25,11 +25,11 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableRow:
     """A row of a table."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Table:
     title: str
     head: str
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TableRow, ...]
     note: str
 
 
@@ -95,7 +95,7 @@ class Document:
             data=_json(
                 {
                     "themes": {"light": LIGHT, "dark": DARK},
-                    "frame": frame(),
+                    "frame": base_layout(),
                     "figures": {
                         figure.key: {
                             "data": figure.data,

@@ -11,7 +11,7 @@ from batchsched import __version__
 from batchsched.errors import InvalidInput
 from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.report import render_sweep
-from batchsched.lab.results import RUNS, decode, finished_runs, read_plan, result_path
+from batchsched.lab.results import RUNS, read_finished_runs, read_outcome, read_plan, result_path
 
 TEMPLATE: Final = "runs.html.j2"
 LINKS: Final = (("All runs and their files", f"/{RUNS}"),)
@@ -32,7 +32,7 @@ class ResultPages:
         self._outcomes: dict[Path, tuple[Stamp, Outcome]] = {}
         self._report: tuple[Any, str] = (None, "")
 
-    def report(self) -> str:
+    def report_html(self) -> str:
         """Return the HTML of the report.
 
         Raises:
@@ -44,7 +44,7 @@ class ResultPages:
             self._report = ((plan, outcomes), render_sweep(plan["scenario"]["name"], outcomes, LINKS))
         return self._report[1]
 
-    def runs(self) -> str:
+    def runs_html(self) -> str:
         """Return the HTML of the list of runs with their measures.
 
         Raises:
@@ -73,7 +73,7 @@ class ResultPages:
             finished=sum(bool(row["file"]) for row in rows),
         )
 
-    def file(self, name: str) -> Path | None:
+    def result_file(self, name: str) -> Path | None:
         """Return the file of a finished run; None if the plan has no finished run of this name.
 
         Raises:
@@ -92,7 +92,7 @@ class ResultPages:
         Raises:
           InvalidInput: No run has finished, or a file is not a result file.
         """
-        outcomes = finished_runs(self._folder, plan, self._read)
+        outcomes = read_finished_runs(self._folder, plan, self._read)
         if not outcomes:
             count = len(plan["runs"])
             raise InvalidInput(
@@ -107,7 +107,7 @@ class ResultPages:
         stamp = (stat.st_mtime_ns, stat.st_size)
         cached = self._outcomes.get(path)
         if cached is None or cached[0] != stamp:
-            cached = self._outcomes[path] = (stamp, decode(path))
+            cached = self._outcomes[path] = (stamp, read_outcome(path))
         return cached[1]
 
 

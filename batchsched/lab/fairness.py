@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.api.crd.base import in_base_units
+from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.queue import Queue
 from batchsched.lab.trial import Floats
 from batchsched.simulator.result import RunResult
@@ -54,7 +54,7 @@ class Fairness:
         return missing
 
     @property
-    def jain(self) -> Floats:
+    def jain_index(self) -> Floats:
         """[T] Jain's index; 1 if no queue has demand."""
         wants = self.requested > _EPSILON
         got = np.where(wants, self.held / np.maximum(self.fair, _EPSILON), 0.0)
@@ -65,7 +65,7 @@ class Fairness:
         return np.where(squares > _EPSILON, index, 1.0)
 
 
-def measure(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
+def measure_fairness(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
     """Measure the fairness of a run.
 
     Args:
@@ -207,7 +207,7 @@ class _Tree:
         amounts = np.full(len(self._rows), default)
         for row, name in enumerate(self._rows):
             if name in self._specs:
-                amounts[row] = in_base_units(getattr(self._specs[name], field)).get(self._resource, default)
+                amounts[row] = parse_amounts(getattr(self._specs[name], field)).get(self._resource, default)
         return amounts
 
     def _parent(self, name: str) -> str:
@@ -221,13 +221,13 @@ class _Tree:
 
 def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
     """Divide among the queues with a weight; divide the rest equally among those without."""
-    poured = water_filled(caps, weights, budget)
+    poured = water_fill(caps, weights, budget)
     if (weights > 0).all():
         return poured
-    return poured + water_filled(caps, np.where(weights > 0, 0.0, 1.0), budget - poured.sum(axis=1))
+    return poured + water_fill(caps, np.where(weights > 0, 0.0, 1.0), budget - poured.sum(axis=1))
 
 
-def water_filled(caps: Floats, weights: Floats, budget: Floats) -> Floats:
+def water_fill(caps: Floats, weights: Floats, budget: Floats) -> Floats:
     """Return budgets divided in proportion to weights, up to a cap for each recipient.
 
     Args:

@@ -18,7 +18,7 @@ class Figure:
       title: The heading.
       caption: What is drawn, in which units; also the text for screen readers.
       data: Plotly traces, with the color names of `theme`.
-      layout: Plotly layout in addition to `frame`.
+      layout: Plotly layout in addition to `base_layout`.
       height: The height in pixels.
     """
 
@@ -45,7 +45,7 @@ def time_unit(span: float) -> TimeUnit:
     return TimeUnit("hours", HOUR) if span <= 5 * DAY else TimeUnit("days", DAY)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration: 0.4 s, 42 s, 3.5 min, 2.1 h, 12.0 d."""
     if seconds < MINUTE:
         return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
@@ -68,7 +68,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def frame() -> dict[str, Any]:
+def base_layout() -> dict[str, Any]:
     """Return the layout that all figures share: fonts, colors, margins, and a legend above the plot."""
     return {
         "font": {
@@ -97,7 +97,7 @@ def time_axis(span: float, **more: Any) -> dict[str, Any]:
     return axis(f"time since start ({unit.name})", range=[0, span / unit.seconds], **more)
 
 
-def rounded(values: Iterable[float], digits: int = 5) -> list[float]:
+def round_significant(values: Iterable[float], digits: int = 5) -> list[float]:
     """Return values rounded to a number of significant digits, which keeps the page small."""
     return [float(f"{value:.{digits}g}") for value in values]
 
@@ -117,7 +117,7 @@ _CLOCK = (
 )
 
 
-def clock_axis(title: str) -> dict[str, Any]:
+def log_duration_axis(title: str) -> dict[str, Any]:
     """Return a logarithmic axis of durations in seconds, with ticks at common durations."""
     return axis(
         title,
@@ -170,6 +170,6 @@ def series_color(index: int) -> str:
     return f"$series{index % SERIES}"
 
 
-def dash(index: int) -> str:
+def line_dash(index: int) -> str:
     """Return the plotly dash style of a line; styles repeat after the last one."""
     return DASHES[index % len(DASHES)]

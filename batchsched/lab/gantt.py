@@ -10,8 +10,17 @@ import numpy as np
 
 from batchsched.api.core.node import Node
 from batchsched.lab.distributions import size_bounds, size_class
-from batchsched.lab.figure import SERIES, Figure, TimeUnit, axis, duration, series_color, time_axis, time_unit
-from batchsched.lab.trial import GPUS, Trial, end_of_events
+from batchsched.lab.figure import (
+    SERIES,
+    Figure,
+    TimeUnit,
+    axis,
+    format_duration,
+    series_color,
+    time_axis,
+    time_unit,
+)
+from batchsched.lab.trial import GPUS, Trial, time_axis_end
 from batchsched.simulator.result import GangRecord
 
 MAX_NODES = 64
@@ -33,7 +42,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneRows:
+class ChartNodes:
     """The nodes of a chart with their lanes.
 
     Args:
@@ -44,7 +53,7 @@ class LaneRows:
 
     names: tuple[str, ...]
     lanes: Mapping[str, range]
-    of: int
+    node_count: int
 
     @property
     def lane_count(self) -> int:
@@ -58,7 +67,7 @@ class _Lanes:
 
     free_at: list[float] = field(default_factory=list)
 
-    def take(self, among: range, units: int, start: float, end: float) -> list[int]:
+    def occupy(self, among: range, units: int, start: float, end: float) -> list[int]:
         """Choose lanes, adjacent ones if possible, and occupy them until `end`."""
         free = [lane for lane in among if self.free_at[lane] <= start + 1e-6]
         chosen = next((run[:units] for run in _stretches(free) if len(run) >= units), free[:units])
@@ -70,17 +79,17 @@ class _Lanes:
         return chosen
 
 
-def node_rows(capacities: Mapping[str, int], limit: int = MAX_NODES) -> LaneRows:
+def select_chart_nodes(capacities: Mapping[str, int], limit: int = MAX_NODES) -> ChartNodes:
     """Return the nodes to draw: the first by natural order of names (n2 before n10), with a lane for each unit."""
     names = tuple(sorted(capacities, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
         lanes[name] = range(first, first + max(capacities[name], 1))
         first = lanes[name].stop
-    return LaneRows(names, lanes, len(capacities))
+    return ChartNodes(names, lanes, len(capacities))
 
 
-def capacities(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
+def node_units(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
     """Return the units of each node: its GPUs, or its highest number of simultaneous pods if no gang uses GPUs."""
     if all(trial.unit == GPUS for trial in trials):
         offered = ((node.name, node.allocatable()) for node in nodes)
@@ -100,7 +109,7 @@ def _peaks(trial: Trial) -> dict[str, int]:
     changes = []
     for gang, start, end in zip(trial.gangs, trial.started.tolist(), trial.ended.tolist(), strict=True):
         if not np.isnan(start):
-            for node, units in occupied(gang, trial.unit):
+            for node, units in occupied_units(gang, trial.unit):
                 changes += [(start, units, node), (trial.end if np.isnan(end) else end, -units, node)]
     level: Counter[str] = Counter()
     peak: dict[str, int] = {}
@@ -110,7 +119,7 @@ def _peaks(trial: Trial) -> dict[str, int]:
     return peak
 
 
-def lay_out(trial: Trial, drawn: LaneRows) -> list[_Bar]:
+def lay_out_bars(trial: Trial, drawn: ChartNodes) -> list[_Bar]:
     """Assign lanes to each gang on the drawn nodes while it runs; adjacent lanes form one bar.
 
     Returns:
@@ -124,24 +133,24 @@ def lay_out(trial: Trial, drawn: LaneRows) -> list[_Bar]:
             continue
         end = trial.end if np.isnan(end) else end
         taken: list[int] = []
-        for name, units in occupied(trial.gangs[gang], trial.unit):
+        for name, units in occupied_units(trial.gangs[gang], trial.unit):
             if name in drawn.lanes:
                 node = drawn.lanes[name]
-                taken += lanes.take(node, min(units, len(node)), start, end)
+                taken += lanes.occupy(node, min(units, len(node)), start, end)
         bars += [_Bar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
     return bars
 
 
-def gantts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]:
+def draw_gantt_charts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]:
     """Draw a chart for each policy, all with the same nodes, time span and colors."""
     if not trials or not nodes:
         return ()
-    drawn = node_rows(capacities(trials, nodes))
-    bars = [lay_out(trial, drawn) for trial in trials]
-    shown = end_of_events(trials)
+    drawn = select_chart_nodes(node_units(trials, nodes))
+    bars = [lay_out_bars(trial, drawn) for trial in trials]
+    shown = time_axis_end(trials)
     longer = [trial_bars for trial_bars in bars if len(trial_bars) > MAX_BARS_PER_POLICY]
     until = min([shown, *(trial_bars[MAX_BARS_PER_POLICY].start for trial_bars in longer)])
-    colours = _Colours.of(trials)
+    colours = _Colours.of_trials(trials)
     return tuple(
         replace(
             _gantt(trial, drawn, [bar for bar in trial_bars if bar.start < until], colours, until),
@@ -160,7 +169,7 @@ class _Colours:
     bounds: tuple[int, ...]
 
     @staticmethod
-    def of(trials: Sequence[Trial]) -> "_Colours":
+    def of_trials(trials: Sequence[Trial]) -> "_Colours":
         area: Counter[str] = Counter()
         for trial in trials:
             area.update({gang.queue: 0 for gang in trial.gangs})
@@ -174,20 +183,20 @@ class _Colours:
         bounds = size_bounds(trials)[-SERIES:]
         return _Colours(tuple(size_class(bound, bounds) for bound in bounds), False, bounds)
 
-    def index(self, trial: Trial, gang: int) -> int:
+    def color_index(self, trial: Trial, gang: int) -> int:
         if self.by_queue:
             queue = trial.gangs[gang].queue
             return self.names.index(queue) if queue in self.names else len(self.names) - 1
         return self.names.index(size_class(int(trial.units[gang]), self.bounds))
 
 
-def _gantt(trial: Trial, drawn: LaneRows, bars: Sequence[_Bar], colours: _Colours, until: float) -> Figure:
+def _gantt(trial: Trial, drawn: ChartNodes, bars: Sequence[_Bar], colours: _Colours, until: float) -> Figure:
     unit = time_unit(until)
     groups: list[list[_Bar]] = [[] for _ in colours.names]
     for bar in bars:
-        groups[colours.index(trial, bar.gang)].append(bar)
+        groups[colours.color_index(trial, bar.gang)].append(bar)
     data = [
-        _trace(trial, group, name if colours.by_queue else sized(name, trial.unit), index, unit)
+        _trace(trial, group, name if colours.by_queue else format_size(name, trial.unit), index, unit)
         for index, (name, group) in enumerate(zip(colours.names, groups, strict=True))
         if group
     ]
@@ -230,8 +239,8 @@ def _trace(trial: Trial, group: Sequence[_Bar], name: str, index: int, unit: Tim
             [
                 trial.gangs[bar.gang].key,
                 int(trial.units[bar.gang]),
-                duration(bar.end - bar.start),
-                duration(float(trial.wait[bar.gang])),
+                format_duration(bar.end - bar.start),
+                format_duration(float(trial.wait[bar.gang])),
             ]
             for bar in group
         ],
@@ -246,17 +255,17 @@ def _trace(trial: Trial, group: Sequence[_Bar], name: str, index: int, unit: Tim
     }
 
 
-def _caption(trial: Trial, drawn: LaneRows, until: float) -> str:
+def _caption(trial: Trial, drawn: ChartNodes, until: float) -> str:
     high = "it has GPUs" if trial.unit == GPUS else "the most pods that it ever held"
     text = f"A row is a node, as high as {high}; a bar is a gang, gaps are idle."
-    if len(drawn.names) < drawn.of:
-        text += f" The first {len(drawn.names)} of {drawn.of} nodes are drawn."
+    if len(drawn.names) < drawn.node_count:
+        text += f" The first {len(drawn.names)} of {drawn.node_count} nodes are drawn."
     if until < trial.end:
-        text += f" Shown until {duration(until)} of {duration(trial.end)}: double-click to see what was running on."
+        text += f" Shown until {format_duration(until)} of {format_duration(trial.end)}: double-click to see what was running on."
     return text
 
 
-def sized(size: str, unit: str) -> str:
+def format_size(size: str, unit: str) -> str:
     """Format a size with its unit: 1 pod, 3–4 pods."""
     return f"{size} {unit.removesuffix('s') if size == '1' else unit}"
 
@@ -274,7 +283,7 @@ def _rule(lane: int) -> dict[str, Any]:
     }
 
 
-def occupied(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
+def occupied_units(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
     """Return the nodes of a gang, each with the number of the gang's units on it."""
     if unit == GPUS and not gang.gpus:
         return ()

@@ -10,8 +10,8 @@ import numpy as np
 from batchsched.api.crd.validation import suggest_name
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
-from batchsched.lab.figure import HOUR, duration
-from batchsched.lab.trial import mean_until, resource_label, resources, trials
+from batchsched.lab.figure import HOUR, format_duration
+from batchsched.lab.trial import build_trials, resource_label, resources_in_use, time_weighted_mean
 from batchsched.simulator.result import QueueSeries, RunResult, Series
 
 
@@ -51,13 +51,13 @@ class Measure:
 MEASURES: Final = (
     Measure("fairnessError", "Fairness error", "lower", _percent),
     Measure("jain", "Jain's index", "higher", _index),
-    Measure("meanWait", "Mean wait", "lower", duration),
-    Measure("medianWait", "Median wait", "lower", duration),
-    Measure("worstWait", "Worst wait", "lower", duration),
+    Measure("meanWait", "Mean wait", "lower", format_duration),
+    Measure("medianWait", "Median wait", "lower", format_duration),
+    Measure("worstWait", "Worst wait", "lower", format_duration),
     Measure("meanSlowdown", "Mean bounded slowdown", "lower", _times),
     Measure("worstSlowdown", "Worst bounded slowdown", "lower", _times),
     Measure("utilisation", "Used", "higher", _percent),
-    Measure("makespan", "Makespan", "lower", duration),
+    Measure("makespan", "Makespan", "lower", format_duration),
     Measure("unfinished", "Gangs not finished", "lower", _count),
     Measure("evictions", "Pods evicted", "lower", _count),
     Measure("lostHours", "Hours of work lost", "lower", _count),
@@ -67,7 +67,7 @@ MEASURES: Final = (
 BY_KEY: Final = {measure.key: measure for measure in MEASURES}
 
 
-def measure_named(key: str, field: str) -> Measure:
+def find_measure(key: str, field: str) -> Measure:
     """Return a measure by name.
 
     Raises:
@@ -84,15 +84,17 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
 
     Fairness and utilization are means from the first to the last arrival: after the last arrival the cluster drains.
     """
-    (trial,) = trials((result,))
+    (trial,) = build_trials((result,))
     metrics = trial.metrics
     origin = min((gang.submitted for gang in result.gangs), default=0)
     arrived = float(max((gang.submitted for gang in result.gangs), default=0) - origin)
     times = fairness.times - origin
-    used = resources((trial,))
+    used = resources_in_use((trial,))
     return {
-        "fairnessError": mean_until(times, fairness.error, arrived),
-        "jain": mean_until(times, fairness.jain, arrived) if len(times) and arrived > 0 else 1.0,
+        "fairnessError": time_weighted_mean(times, fairness.error, arrived),
+        "jain": time_weighted_mean(times, fairness.jain_index, arrived)
+        if len(times) and arrived > 0
+        else 1.0,
         "meanWait": metrics.mean_wait,
         "medianWait": metrics.median_wait,
         "worstWait": float(metrics.worst_wait),
@@ -138,7 +140,7 @@ class Outcome:
         """The name of the workload."""
         return self.result.workload
 
-    def rename(self, workload: str, policy: str) -> "Outcome":
+    def with_names(self, workload: str, policy: str) -> "Outcome":
         """Return a copy of the outcome with other names of workload and policy."""
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
@@ -161,18 +163,18 @@ class SummaryRow:
     means: tuple[float, ...]
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def formatted_means(self) -> tuple[str, ...]:
         """The means, formatted as text."""
         return tuple(map(self.measure.show, self.means))
 
 
 def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
     """Return the summary of a simulation. Utilization is left out if a run has no series."""
-    drawn = [trials([outcome.result for outcome in outcomes]) for outcomes in policies]
+    drawn = [build_trials([outcome.result for outcome in outcomes]) for outcomes in policies]
     every = [trial for runs in drawn for trial in runs]
     rows = [_mean_row(BY_KEY[key], policies) for key in _SUMMARY]
     if all(trial.busy for trial in every):
-        resource = next(iter(resources(every)), "cpu")
+        resource = next(iter(resources_in_use(every)), "cpu")
         used = replace(BY_KEY["utilisation"], title=f"{resource_label(resource, plural=True)} used*")
         rows.append(
             SummaryRow(used, tuple(fmean(run.busy.get(resource, 0.0) for run in runs) for runs in drawn))

@@ -32,7 +32,7 @@ class MeanInterval:
     @staticmethod
     def of_values(values: Sequence[float]) -> "MeanInterval":
         """Return the mean of independent values with its confidence interval."""
-        width = quantile(len(values) - 1) * stdev(values) / sqrt(len(values)) if len(values) > 1 else nan
+        width = t_quantile(len(values) - 1) * stdev(values) / sqrt(len(values)) if len(values) > 1 else nan
         return MeanInterval(fmean(values), width, len(values))
 
 
@@ -56,7 +56,7 @@ class PairedComparison:
     verdict: str
 
 
-def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
+def group_by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
     """Return policy → outcomes, in the given order."""
     outcomes_by_policy: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -64,11 +64,11 @@ def by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
     return {name: tuple(runs) for name, runs in outcomes_by_policy.items()}
 
 
-def by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[Outcome, ...]]]:
+def group_by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[Outcome, ...]]]:
     """Return workload → policy → outcomes, in the given order."""
     workloads = dict.fromkeys(outcome.workload for outcome in outcomes)
     return {
-        workload: by_policy([outcome for outcome in outcomes if outcome.workload == workload])
+        workload: group_by_policy([outcome for outcome in outcomes if outcome.workload == workload])
         for workload in workloads
     }
 
@@ -149,7 +149,7 @@ def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Me
 
 
 @lru_cache(maxsize=256)
-def quantile(freedom: int) -> float:
+def t_quantile(freedom: int) -> float:
     """Return the two-sided 95 % quantile of Student's t for a number of degrees of freedom.
 
     Source: the closed form of its distribution for whole degrees, Abramowitz and Stegun, 26.7.3 and 26.7.4.

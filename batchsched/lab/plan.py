@@ -81,7 +81,7 @@ class Run:
             text = text.replace(json.dumps(path), json.dumps(digest))
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
-    def change_queues(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+    def changed_queues(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return the queues of a workload with the changes of this run.
 
         Raises:

@@ -8,27 +8,27 @@ from typing import Final
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_quantity
 from batchsched.lab.distributions import waits_and_slowdowns_by_queue, waits_and_slowdowns_by_size
-from batchsched.lab.document import Cell, Document, Line, Section, Table, nonempty_sections
-from batchsched.lab.figure import SERIES, Figure, axis, duration, series_color
-from batchsched.lab.gantt import gantts
+from batchsched.lab.document import Document, Section, Table, TableCell, TableRow, nonempty_sections
+from batchsched.lab.figure import SERIES, Figure, axis, format_duration, series_color
+from batchsched.lab.gantt import draw_gantt_charts
 from batchsched.lab.measures import FOOTNOTE, Measure, Outcome, best_of, summarize
 from batchsched.lab.pairs import (
     MeanInterval,
     PairedComparison,
-    by_workload,
     compare_pairs,
     difference_text,
+    group_by_workload,
     nonzero_measures,
 )
 from batchsched.lab.timelines import (
-    arrivals_end,
-    error_over_time,
-    jain_over_time,
-    queue_length,
-    shares,
-    utilisation,
+    arrival_span_seconds,
+    draw_fairness_error,
+    draw_jain_index,
+    draw_queue_length,
+    draw_shares,
+    draw_utilisation,
 )
-from batchsched.lab.trial import Trial, resource_label, resources, trials
+from batchsched.lab.trial import Trial, build_trials, resource_label, resources_in_use
 
 _SIMULATION_NOTE: Final = (
     "The best of a column is bold. Waits, slowdowns and makespan are of gangs that ended; the makespan ends with the "
@@ -59,14 +59,14 @@ def render_simulation(
       facts: Other facts about the runs, as (label, text).
     """
     policies = [outcome.policy for outcome in outcomes]
-    runs = trials([outcome.result for outcome in outcomes])
+    runs = build_trials([outcome.result for outcome in outcomes])
     rows = summarize([(outcome,) for outcome in outcomes])
     best = [best_of(row.measure, row.means) for row in rows]
     lines = [
-        Line(
+        TableRow(
             policy,
             tuple(
-                Cell(row.texts[index], "", row.means[index] == top)
+                TableCell(row.formatted_means[index], "", row.means[index] == top)
                 for row, top in zip(rows, best, strict=True)
             ),
         )
@@ -77,7 +77,7 @@ def render_simulation(
     return Document(
         title=f"batchsched: {name}",
         facts=(
-            ("Workload", f"{name}: {gangs:,} gangs arriving over {duration(arrivals)}"),
+            ("Workload", f"{name}: {gangs:,} gangs arriving over {format_duration(arrivals)}"),
             ("Cluster", describe_cluster(nodes)),
             ("Policies", ", ".join(policies)),
             ("Sessions", ", ".join(f"{outcome.result.sessions:,}" for outcome in outcomes)),
@@ -100,7 +100,7 @@ def render_simulation(
             (
                 Section("Over time", _over_time(runs)),
                 Section("By gang size", waits_and_slowdowns_by_size(runs)),
-                Section("Gangs on nodes", gantts(runs, nodes)),
+                Section("Gangs on nodes", draw_gantt_charts(runs, nodes)),
             )
         ),
     ).render()
@@ -126,7 +126,7 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
 
 def render_sweep(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
     """Return the HTML of the report of a sweep, with links to other pages; equal outcomes give equal bytes."""
-    parts = by_workload(outcomes)
+    parts = group_by_workload(outcomes)
     several = len(parts) > 1
     bars: list[Figure] = []
     sections: list[Section] = []
@@ -147,7 +147,7 @@ def _facts(outcomes: Sequence[Outcome], parts: Mapping[str, Policies]) -> Iterat
     for workload, policies in parts.items():
         runs = next(iter(policies.values()), ())
         gangs = sorted({len(outcome.result.gangs) for outcome in runs})
-        span = duration(sum(map(arrivals_end, runs)) / max(1, len(runs)))
+        span = format_duration(sum(map(arrival_span_seconds, runs)) / max(1, len(runs)))
         count = f"{gangs[0]:,}" if len(gangs) == 1 else f"{gangs[0]:,} to {gangs[-1]:,}"
         yield "Workload", f"{workload}: {count} gangs arriving over {span} in the mean"
     yield "Policies", ", ".join(dict.fromkeys(outcome.policy for outcome in outcomes))
@@ -168,7 +168,7 @@ def _table(title: str, policies: Policies) -> Table:
         for measure, column in zip(shown, columns, strict=True)
     ]
     lines = [
-        Line(
+        TableRow(
             policy,
             tuple(_cell(column[row], row == 0, top) for column, top in zip(columns, best, strict=True)),
         )
@@ -178,10 +178,10 @@ def _table(title: str, policies: Policies) -> Table:
     return Table(title, "Policy", titles, tuple(lines), _SWEEP_NOTE.format(base=base))
 
 
-def _cell(comparison: PairedComparison, is_base: bool, best: float | None) -> Cell:
+def _cell(comparison: PairedComparison, is_base: bool, best: float | None) -> TableCell:
     measure = comparison.measure
     note = _interval(measure, comparison.other) if is_base else difference_text(comparison)
-    return Cell(measure.show(comparison.other.value), note, comparison.other.value == best)
+    return TableCell(measure.show(comparison.other.value), note, comparison.other.value == best)
 
 
 def _comparison_by(comparisons: Sequence[PairedComparison], measure: Measure) -> PairedComparison:
@@ -204,17 +204,17 @@ def _mean_bars(number: int, workload: str, policies: Policies) -> Iterator[Figur
 
 def _sections(number: int, workload: str, policies: Policies) -> tuple[Section, ...]:
     firsts = [runs[0] for runs in policies.values()]
-    drawn = trials([outcome.result for outcome in firsts])
+    drawn = build_trials([outcome.result for outcome in firsts])
     pooled = [_pool(policy, runs) for policy, runs in policies.items()]
-    span = max((arrivals_end(outcome) for outcome in firsts), default=0.0) or 1.0
+    span = max((arrival_span_seconds(outcome) for outcome in firsts), default=0.0) or 1.0
     stacks = tuple(
-        shares(policy, runs[0], span, f"shares-{index}")
+        draw_shares(policy, runs[0], span, f"shares-{index}")
         for index, (policy, runs) in enumerate(list(policies.items())[:SERIES])
     )
     prefix = f"{workload}: " if workload else ""
     of_seed = f" (seed {firsts[0].seed})" if any(len(runs) > 1 for runs in policies.values()) else ""
     sections = (
-        Section(f"{prefix}Fairness over time", (error_over_time(policies), jain_over_time(policies))),
+        Section(f"{prefix}Fairness over time", (draw_fairness_error(policies), draw_jain_index(policies))),
         Section(f"{prefix}Share against entitlement{of_seed}", stacks),
         Section(f"{prefix}Waits and slowdowns by queue", waits_and_slowdowns_by_queue(pooled)),
         Section(f"{prefix}Waits and slowdowns by size", waits_and_slowdowns_by_size(pooled)),
@@ -226,7 +226,7 @@ def _sections(number: int, workload: str, policies: Policies) -> tuple[Section, 
 def _pool(policy: str, outcomes: Sequence[Outcome]) -> Trial:
     """Return the gangs of all runs of a policy as one trial, for distributions; its times do not share a clock."""
     gangs = tuple(gang for outcome in outcomes for gang in outcome.result.gangs)
-    (trial,) = trials([replace(outcomes[0].result, policy=policy, gangs=gangs)])
+    (trial,) = build_trials([replace(outcomes[0].result, policy=policy, gangs=gangs)])
     return trial
 
 
@@ -240,8 +240,8 @@ def _with_suffix(section: Section, suffix: int) -> Section:
 
 
 def _over_time(drawn: Sequence[Trial]) -> tuple[Figure, ...]:
-    used = resources(drawn)[:_MOST_RESOURCES]
-    return (*(utilisation(drawn, resource) for resource in used), queue_length(drawn))
+    used = resources_in_use(drawn)[:_MOST_RESOURCES]
+    return (*(draw_utilisation(drawn, resource) for resource in used), draw_queue_length(drawn))
 
 
 def _bar_chart(

@@ -23,7 +23,7 @@ from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.plan import Run
 from batchsched.lab.scenario import Scenario
-from batchsched.lab.simulation import execute, outcome_of
+from batchsched.lab.simulation import map_runs, simulate_run
 from batchsched.lab.workers import Workers
 from batchsched.simulator.result import GangRecord, RunResult, Series
 from batchsched.simulator.run import Progress
@@ -60,7 +60,7 @@ _FAIRNESS: Final = {
 }
 
 
-def encode(outcome: Outcome) -> bytes:
+def encode_outcome(outcome: Outcome) -> bytes:
     """Return an outcome as the content of a Parquet file."""
     result, series = outcome.result, outcome.result.series
     moments = {"time": series.times, "waiting": series.waiting, "running": series.running}
@@ -88,7 +88,7 @@ def encode(outcome: Outcome) -> bytes:
     return content
 
 
-def decode(path: Path) -> Outcome:
+def read_outcome(path: Path) -> Outcome:
     """Read a result file and return its outcome.
 
     Raises:
@@ -179,21 +179,23 @@ def read_plan(folder: Path) -> dict[str, Any]:
     return plan
 
 
-def outcomes(folder: Path) -> tuple[Outcome, ...]:
+def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
     """Return the outcomes of a folder's finished runs, in the order and with the names of its plan.
 
     Raises:
       InvalidInput: The folder is not a result folder, or a file in it is not a result file.
     """
-    return finished_runs(folder, read_plan(folder), decode)
+    return read_finished_runs(folder, read_plan(folder), read_outcome)
 
 
-def finished_runs(
+def read_finished_runs(
     folder: Path, plan: Mapping[str, Any], read: Callable[[Path], Outcome]
 ) -> tuple[Outcome, ...]:
     """Return the outcomes of a plan's finished runs, with the names of the plan; `read` reads a result file."""
     paths = ((run, result_path(folder, str(run["key"]))) for run in plan["runs"])
-    return tuple(read(path).rename(run["workload"], run["policy"]) for run, path in paths if path.exists())
+    return tuple(
+        read(path).with_names(run["workload"], run["policy"]) for run, path in paths if path.exists()
+    )
 
 
 def _nested(columns: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
@@ -264,21 +266,23 @@ def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
     )
 
 
-def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None) -> int:
+def execute_missing_runs(
+    runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None
+) -> int:
     """Execute the runs that have no result yet; each result is written as soon as its run ends.
 
     Returns:
       The number of executed runs.
 
     Raises:
-      InvalidInput: As for `outcome_of`, for the first run that fails; finished results stay.
+      InvalidInput: As for `execute_run`, for the first run that fails; finished results stay.
       UnusableInput: A worker process died.
     """
     missing = missing_runs(runs, folder)
     done = len(runs) - len(missing)
     if progress is not None:
         progress(done, len(runs))
-    for index, content in execute(encoded_outcome, missing, workers):
+    for index, content in map_runs(execute_run, missing, workers):
         write_atomically(result_path(folder, missing[index].key), content)
         done += 1
         if progress is not None:
@@ -286,10 +290,10 @@ def sweep(runs: Sequence[Run], folder: Path, workers: Workers, progress: Progres
     return len(missing)
 
 
-def encoded_outcome(run: Run) -> bytes:
+def execute_run(run: Run) -> bytes:
     """Execute a run, and return its outcome as the content of a Parquet file.
 
     Raises:
-      InvalidInput: As for `outcome_of`.
+      InvalidInput: As for `simulate_run`.
     """
-    return encode(outcome_of(run))
+    return encode_outcome(simulate_run(run))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import field_errors
 from batchsched.config.load import parse_document, read_text
@@ -21,14 +21,14 @@ Count = Annotated[int, Field(ge=1)]
 ALL_NAMES: Final = "*"
 
 
-class Failures(SpecPart):
+class Failures(StrictModel):
     """The mean times between failures and until repair of nodes. The actual times are drawn from the seed."""
 
     hours_between: float = Field(gt=0, description="Mean hours from a node's repair to its next failure.")
     hours_to_repair: float = Field(default=2.0, gt=0, description="Mean hours until it is back.")
 
 
-class ClusterSpec(SpecPart):
+class ClusterSpec(StrictModel):
     """The simulated cluster for traces and generated workloads; manifests and recorded sessions have their own."""
 
     nodes: Count = Field(default=64, description="Equal nodes.")
@@ -36,7 +36,7 @@ class ClusterSpec(SpecPart):
     failures: Failures | None = Field(default=None, description="None: no node fails.")
 
 
-class Window(SpecPart):
+class TraceWindow(StrictModel):
     """The part of a trace that is simulated."""
 
     jobs: Count | None = Field(default=None, description="Rows in a run; None: all that follow the first.")
@@ -47,7 +47,7 @@ class Window(SpecPart):
     )
 
 
-class SwfSource(Window):
+class SwfSource(TraceWindow):
     """A trace in the Standard Workload Format."""
 
     trace: Path = Field(description="The file, possibly gzipped.")
@@ -56,7 +56,7 @@ class SwfSource(Window):
     )
 
 
-class PhillySource(Window):
+class PhillySource(TraceWindow):
     """Microsoft's Philly trace."""
 
     trace: Path = Field(description="CSV with timestamp, duration, num_gpus and cluster, possibly gzipped.")
@@ -69,7 +69,7 @@ class PhillySource(Window):
     )
 
 
-class GeneratedSource(SpecPart):
+class GeneratedSource(StrictModel):
     """A workload that is drawn from the seed and has the properties that published traces have in common."""
 
     gangs: Count = Field(default=1000, description="Gangs that arrive.")
@@ -85,7 +85,7 @@ class GeneratedSource(SpecPart):
     )
 
 
-class ManifestSource(SpecPart):
+class ManifestSource(StrictModel):
     """A cluster that is read from manifests. Its gangs run until all of them have finished."""
 
     files: tuple[Path, ...] = Field(min_length=1, description="Files and directories of manifests.")
@@ -93,14 +93,14 @@ class ManifestSource(SpecPart):
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
 
 
-class SessionSource(SpecPart):
+class SessionSource(StrictModel):
     """A cluster that starts in the state that a recorded session saw."""
 
     file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
 
 
-class WorkloadSpec(SpecPart):
+class WorkloadSpec(StrictModel):
     """A workload: exactly one source."""
 
     name: Name = Field(description="How results call it.")
@@ -121,7 +121,7 @@ class WorkloadSpec(SpecPart):
 SOURCES = ("swf", "philly", "generate", "manifests", "session")
 
 
-class PolicyCase(SpecPart):
+class PolicyCase(StrictModel):
     """A policy of the comparison: the fields of the profile and of the queues that it changes."""
 
     name: Name = Field(description="How results call it.")
@@ -134,7 +134,7 @@ class PolicyCase(SpecPart):
     )
 
 
-class Objective(SpecPart):
+class TuningObjective(StrictModel):
     """The measure that `lab tune` minimises or maximises. Exactly one of the two fields is set."""
 
     minimise: str | None = Field(default=None, description="Such as meanSlowdown.")
@@ -147,12 +147,12 @@ class Objective(SpecPart):
         return self
 
     @property
-    def measure(self) -> str:
+    def measure_name(self) -> str:
         """The name of the measure."""
         return self.minimise or self.maximise or ""
 
 
-class Parameter(SpecPart):
+class TuningParameter(StrictModel):
     """The values that a tuned parameter may take: a range or a list."""
 
     low: float | None = Field(default=None, description="The least value.")
@@ -173,12 +173,12 @@ class Parameter(SpecPart):
         return self
 
 
-class Tuning(SpecPart):
+class Tuning(StrictModel):
     """The settings of `lab tune`: a policy, its parameters and the objective."""
 
     policy: str = Field(description="Which of the policies is tuned, by name.")
-    objective: Objective = Field(description="What is searched for: the mean over workloads and seeds.")
-    parameters: dict[str, Parameter] = Field(
+    objective: TuningObjective = Field(description="What is searched for: the mean over workloads and seeds.")
+    parameters: dict[str, TuningParameter] = Field(
         min_length=1,
         description="By path inside the policy, such as profile.policy.args.share or queues.a.weight.",
     )
@@ -195,7 +195,7 @@ class Tuning(SpecPart):
     )
 
 
-class Scenario(SpecPart):
+class Scenario(StrictModel):
     """A scenario of the lab: every workload runs under every policy with every seed."""
 
     api_version: Literal["config.batchsched.dev/v1alpha1"] = "config.batchsched.dev/v1alpha1"
@@ -247,7 +247,7 @@ class Scenario(SpecPart):
         return self
 
 
-def load(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
+def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
     """Read a scenario. The paths of its workloads become absolute.
 
     Args:

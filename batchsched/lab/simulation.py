@@ -22,20 +22,19 @@ from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
-from batchsched.lab.fairness import measure
+from batchsched.lab.fairness import measure_fairness
 from batchsched.lab.measures import Outcome, measure_run
 from batchsched.lab.plan import Run
-from batchsched.lab.scenario import ALL_NAMES, PhillySource, Window, WorkloadSpec
+from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
 from batchsched.lab.workers import Workers
-from batchsched.manifests.reader import read as read_manifests
+from batchsched.manifests.reader import read_manifests
 from batchsched.queues.usage_history import UsageHistory
-from batchsched.record.file import read as read_session
+from batchsched.record.file import read_session_file as read_session
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
-from batchsched.simulator.generator import GeneratorSettings, generate
+from batchsched.simulator.generator import GeneratorSettings, generate_workload
 from batchsched.simulator.result import RunResult
-from batchsched.simulator.run import Progress, RunSettings
-from batchsched.simulator.run import run as run_workload
+from batchsched.simulator.run import Progress, RunSettings, simulate_workload
 from batchsched.simulator.workload import Workload, draw_outages, workload_of_snapshot
 
 HOUR: Final = 3600.0
@@ -45,7 +44,7 @@ Row = TypeVar("Row")
 Result = TypeVar("Result")
 
 
-def execute(
+def map_runs(
     function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
 ) -> Iterator[tuple[int, Result]]:
     """Call a function for each run on the workers; yield the index and the result of each run when it has finished.
@@ -78,7 +77,7 @@ def _take_finished(futures: dict[Future[Result], int]) -> Iterator[tuple[int, Re
             yield futures.pop(future), future.result()
 
 
-def outcome_of(run: Run) -> Outcome:
+def simulate_run(run: Run) -> Outcome:
     """Simulate a run, and return its outcome.
 
     Raises:
@@ -86,16 +85,18 @@ def outcome_of(run: Run) -> Outcome:
     """
     started = time.process_time()
     workload = workload_of(run)
-    settings = RunSettings(run.policy, run.seed, run.interval, window_of(run.profile))
-    with rare_collections():
+    settings = RunSettings(run.policy, run.seed, run.interval, max_gangs_per_session(run.profile))
+    with infrequent_garbage_collection():
         result = simulate(workload, run.profile, settings)
-    outcome = assess(result, workload.cluster.queues, run.seed, run.resource)
+    outcome = build_outcome(result, workload.cluster.queues, run.seed, run.resource)
     return replace(outcome, key=run.key, cpu_seconds=time.process_time() - started)
 
 
-def assess(result: RunResult, queues: Sequence[Queue], seed: int, resource: str | None = None) -> Outcome:
+def build_outcome(
+    result: RunResult, queues: Sequence[Queue], seed: int, resource: str | None = None
+) -> Outcome:
     """Return the outcome of a simulation, with its fairness and measures; its key is empty."""
-    fairness = measure(result, queues, resource)
+    fairness = measure_fairness(result, queues, resource)
     return Outcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
 
@@ -112,10 +113,10 @@ def simulate(
     def scheduler(snapshot: Snapshot) -> Session:
         return Session(snapshot, profile, past=past, brief=True)
 
-    return run_workload(workload, scheduler, settings, progress)
+    return simulate_workload(workload, scheduler, settings, progress)
 
 
-def window_of(profile: Profile) -> int | None:
+def max_gangs_per_session(profile: Profile) -> int | None:
     """Return the maximum number of gangs of one session under a profile, or None without such a limit.
 
     A session in strict order considers one window; a joint session divides the queue into windows by itself.
@@ -124,7 +125,7 @@ def window_of(profile: Profile) -> int | None:
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def infrequent_garbage_collection() -> Iterator[None]:
     """Run the `with` block with infrequent garbage collection."""
     before = gc.get_threshold()
     gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
@@ -144,7 +145,7 @@ def workload_of(run: Run) -> Workload:
       InvalidInput: A file cannot be used, or a window begins after the end of its trace.
     """
     made = run.prepared or _from_source(run)
-    cluster = replace(made.cluster, queues=run.change_queues(made.cluster.queues))
+    cluster = replace(made.cluster, queues=run.changed_queues(made.cluster.queues))
     made = replace(made, name=run.workload.name, cluster=cluster)
     failures = run.cluster.failures
     if failures is None or made.outages or not made.arrivals:
@@ -164,13 +165,13 @@ def _from_source(run: Run) -> Workload:
             raise InvalidInput(
                 "the trace does not state its processors; say processors", file=str(spec.swf.trace)
             )
-        return swf.workload(rows_in_window(trace.rows, spec.swf, run.seed), size, name)
+        return swf.create_workload(rows_in_window(trace.rows, spec.swf, run.seed), size, name)
     if spec.philly is not None:
         rows, queue_of = read_philly(spec.philly)
         window = rows_in_window(rows, spec.philly, run.seed)
         used = {row.queue for row in window}
         queues = {name: queue for name, queue in queue_of.items() if name in used}
-        return philly.workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
+        return philly.create_workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
     if spec.manifests is not None:
         snapshot = read_manifests(spec.manifests.files, scheduler_name=run.profile.scheduler_name).snapshot
         return workload_of_snapshot(snapshot, spec.manifests.now, spec.manifests.runtime, name)
@@ -192,7 +193,7 @@ def _generate(spec: WorkloadSpec, run: Run) -> Workload:
         overestimate=source.overestimate,
         shares=tuple(source.shares.items()),
     )
-    return generate(recipe, run.seed)
+    return generate_workload(recipe, run.seed)
 
 
 def read_philly(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
@@ -221,7 +222,7 @@ def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> di
     return {name: queue for name in clusters if (queue := queue_of.get(name, rest)) is not None}
 
 
-def rows_in_window(rows: Sequence[Row], window: Window, seed: int) -> Sequence[Row]:
+def rows_in_window(rows: Sequence[Row], window: TraceWindow, seed: int) -> Sequence[Row]:
     """Return the rows of the trace inside the window.
 
     Raises:
@@ -248,11 +249,11 @@ def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4)
-def read_swf(path: Path) -> swf.Swf:
+def read_swf(path: Path) -> swf.SwfTrace:
     """Return an SWF trace. The last traces are cached, so that the runs of a process share them."""
-    return swf.read(path)
+    return swf.read_trace(path)
 
 
 @lru_cache(maxsize=4)
 def _read_philly(path: Path, first: float, last: float) -> tuple[philly.PhillyRow, ...]:
-    return philly.read(path, first, last)
+    return philly.read_trace(path, first, last)

@@ -12,15 +12,15 @@ from batchsched.lab.figure import (
     SERIES,
     Figure,
     axis,
-    dash,
-    duration,
-    rounded,
+    format_duration,
+    line_dash,
+    round_significant,
     series_color,
     time_axis,
     time_unit,
 )
 from batchsched.lab.measures import Outcome
-from batchsched.lab.trial import Floats, Trial, end_of_events, resource_label
+from batchsched.lab.trial import Floats, Trial, resource_label, time_axis_end
 
 MAX_POINTS: Final = 600
 """Number of points of a line: more cannot be distinguished on a screen."""
@@ -29,7 +29,7 @@ MAX_FAIRNESS_POINTS: Final = 300
 OTHERS: Final = "other queues"
 
 
-def step_means(times: Floats, values: Floats, edges: Floats) -> Floats:
+def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
     """Average a step function over bins, weighted by time.
 
     Args:
@@ -48,7 +48,7 @@ def step_means(times: Floats, values: Floats, edges: Floats) -> Floats:
     return np.asarray(area / np.diff(edges), dtype=np.float64)
 
 
-def utilisation(trials: Sequence[Trial], resource: str) -> Figure:
+def draw_utilisation(trials: Sequence[Trial], resource: str) -> Figure:
     """Draw the utilization of a resource over time."""
     label, several = resource_label(resource), resource_label(resource, plural=True)
     return _lines(
@@ -64,7 +64,7 @@ def utilisation(trials: Sequence[Trial], resource: str) -> Figure:
     )
 
 
-def queue_length(trials: Sequence[Trial]) -> Figure:
+def draw_queue_length(trials: Sequence[Trial]) -> Figure:
     """Draw the number of pending gangs over time."""
     return _lines(
         trials,
@@ -87,7 +87,7 @@ def slug(text: str) -> str:
 def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) -> Figure:
     """Add a line for each policy to a figure."""
     end = max((trial.end for trial in trials), default=0.0)
-    shown = end_of_events(trials)
+    shown = time_axis_end(trials)
     unit = time_unit(shown)
     edges = np.linspace(0.0, shown, MAX_POINTS + 1)
     if shown < end:
@@ -95,13 +95,13 @@ def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) ->
     data = []
     for index, (trial, amounts) in enumerate(zip(trials, values, strict=True)):
         covered = edges[edges <= trial.end] if trial.end > edges[1] else edges[:2]
-        means = step_means(trial.times, amounts, covered)
-        times = rounded(covered[:-1] / unit.seconds)
-        data.append(_line(trial.policy, index, times, rounded(means), "%{y:.1f}"))
+        means = bin_means(trial.times, amounts, covered)
+        times = round_significant(covered[:-1] / unit.seconds)
+        data.append(_line(trial.policy, index, times, round_significant(means), "%{y:.1f}"))
     layout = {**figure.layout, "xaxis": time_axis(shown), "hovermode": "x unified"}
     caption = figure.caption
     if shown < end:
-        caption += f" The last gangs run until {duration(end)}: double-click to see all."
+        caption += f" The last gangs run until {format_duration(end)}: double-click to see all."
     return replace(figure, caption=caption, data=tuple(data), layout=layout)
 
 
@@ -114,12 +114,12 @@ def _line(
         "name": policy,
         "x": times,
         "y": values,
-        "line": {"color": series_color(index), "width": 2, "shape": "hv", "dash": dash(index)},
+        "line": {"color": series_color(index), "width": 2, "shape": "hv", "dash": line_dash(index)},
         "hovertemplate": f"{value_format}<extra>{policy}</extra>",
     }
 
 
-def error_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
+def draw_fairness_error(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
     """Draw the fairness error over time, one line for each policy."""
     figure = Figure(
         "fairness-error",
@@ -131,7 +131,7 @@ def error_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
     return _over_time(policies, lambda fairness: fairness.error * 100, figure)
 
 
-def jain_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
+def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
     """Draw Jain's index over time, one line for each policy."""
     figure = Figure(
         "jain",
@@ -140,14 +140,14 @@ def jain_over_time(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
         (),
         {},
     )
-    drawn = _over_time(policies, lambda fairness: fairness.jain, figure)
+    drawn = _over_time(policies, lambda fairness: fairness.jain_index, figure)
     # Most values are close to 1; on an axis from 0 the lines would coincide.
     lowest = min((value for line in drawn.data for value in line["y"]), default=0.0)
     scale = axis("Jain's index", range=[max(0.0, math.floor(lowest * 10 - 0.1) / 10), 1.02])
     return replace(drawn, layout={**drawn.layout, "yaxis": scale})
 
 
-def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
+def draw_shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
     """Draw the shares that queues held and, in a second plot below, their fair shares, as stacked areas over time.
 
     Args:
@@ -162,7 +162,7 @@ def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
     data: list[dict[str, Any]] = []
     for index, (name, columns) in enumerate(_largest_queues(fairness)):
         for row, values in enumerate((fairness.held, fairness.fair)):
-            means = step_means(_since_start(outcome), values[:, columns].sum(axis=1), edges) * 100
+            means = bin_means(_since_start(outcome), values[:, columns].sum(axis=1), edges) * 100
             data.append(_area(name, index, row, edges[:-1] / unit.seconds, means))
     label = resource_label(fairness.resource, plural=True)
     layout = {
@@ -182,7 +182,7 @@ def shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
     )
 
 
-def arrivals_end(outcome: Outcome) -> float:
+def arrival_span_seconds(outcome: Outcome) -> float:
     """Return the seconds from the first to the last arrival; afterwards the cluster drains."""
     submitted = [gang.submitted for gang in outcome.result.gangs]
     return float(max(submitted) - min(submitted)) if submitted else 0.0
@@ -191,10 +191,12 @@ def arrivals_end(outcome: Outcome) -> float:
 def _over_time(
     policies: Mapping[str, Sequence[Outcome]], values: Callable[[Fairness], Floats], figure: Figure
 ) -> Figure:
-    span = max((arrivals_end(run) for runs in policies.values() for run in runs), default=0.0) or 1.0
-    times = rounded(np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)[:-1] / time_unit(span).seconds, 4)
+    span = max((arrival_span_seconds(run) for runs in policies.values() for run in runs), default=0.0) or 1.0
+    times = round_significant(
+        np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)[:-1] / time_unit(span).seconds, 4
+    )
     data = [
-        _line(policy, index, times, rounded(_means(runs, values, span), 4), "%{y:.3g}")
+        _line(policy, index, times, round_significant(_means(runs, values, span), 4), "%{y:.3g}")
         for index, (policy, runs) in enumerate(policies.items())
     ]
     count = max((len(runs) for runs in policies.values()), default=0)
@@ -210,8 +212,8 @@ def _means(outcomes: Sequence[Outcome], values: Callable[[Fairness], Floats], sp
     edges = np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)
     rows = np.full((max(1, len(outcomes)), MAX_FAIRNESS_POINTS), np.nan)
     for row, outcome in enumerate(outcomes):
-        active = edges[:-1] < max(arrivals_end(outcome), edges[1])
-        rows[row, active] = step_means(_since_start(outcome), values(outcome.fairness), edges)[active]
+        active = edges[:-1] < max(arrival_span_seconds(outcome), edges[1])
+        rows[row, active] = bin_means(_since_start(outcome), values(outcome.fairness), edges)[active]
     defined = ~np.isnan(rows)
     return np.asarray(np.where(defined, rows, 0.0).sum(axis=0) / np.maximum(defined.sum(axis=0), 1))
 
@@ -242,8 +244,8 @@ def _area(name: str, index: int, row: int, times: Floats, values: Floats) -> dic
         "showlegend": row == 0,
         "stackgroup": kind,
         "yaxis": ("y", "y2")[row],
-        "x": rounded(times, 4),
-        "y": rounded(values, 4),
+        "x": round_significant(times, 4),
+        "y": round_significant(values, 4),
         "line": {"color": series_color(index), "width": 1, "shape": "hv"},
         "hovertemplate": f"%{{y:.1f}}<extra>{name}, {kind}</extra>",
     }

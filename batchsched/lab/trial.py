@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.simulator.result import GangRecord, Metrics, RunResult
+from batchsched.simulator.result import GangRecord, RunMetrics, RunResult
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class Trial:
 
     policy: str
     unit: str
-    metrics: Metrics
+    metrics: RunMetrics
     gangs: tuple[GangRecord, ...]
     units: NDArray[np.int64]
     submitted: Floats
@@ -53,7 +53,7 @@ class Trial:
     end: float
 
 
-def trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
+def build_trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
     """Convert run results to trials. All times are in seconds since the first event of any of the runs."""
     unit = GPUS if any(gang.gpus for result in results for gang in result.gangs) else PODS
     starts = [result.series.times[0] for result in results if result.series.times]
@@ -61,7 +61,7 @@ def trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
     return tuple(_trial(result, unit, min(starts, default=0)) for result in results)
 
 
-def resources(trials: Sequence[Trial]) -> tuple[str, ...]:
+def resources_in_use(trials: Sequence[Trial]) -> tuple[str, ...]:
     """Return the resources in use, GPUs first, then by utilization."""
     shares: dict[str, float] = {}
     for trial in trials:
@@ -78,7 +78,7 @@ def resource_label(resource: str, *, plural: bool = False) -> str:
     return f"{label}s" if label and plural else label or name
 
 
-def end_of_events(trials: Sequence[Trial]) -> float:
+def time_axis_end(trials: Sequence[Trial]) -> float:
     """Return the end of the time axis in seconds: shortly after the last start, without the long tail of the run."""
     end = max((trial.end for trial in trials), default=0.0)
     if any(np.isnan(trial.started).any() for trial in trials):
@@ -107,10 +107,12 @@ def _trial(result: RunResult, unit: str, origin: int) -> Trial:
         started=started,
         ended=ended,
         wait=started - submitted,
-        slowdown=np.array([gang.slowdown if gang.finished else np.nan for gang in gangs], dtype=np.float64),
+        slowdown=np.array(
+            [gang.slowdown if gang.is_finished else np.nan for gang in gangs], dtype=np.float64
+        ),
         times=times,
         used=used,
-        busy={name: mean_until(times, share, arrived) for name, share in used.items()},
+        busy={name: time_weighted_mean(times, share, arrived) for name, share in used.items()},
         waiting=np.array(result.series.waiting, dtype=np.float64),
         end=float(last),
     )
@@ -125,7 +127,7 @@ def _shares(used: Sequence[int], total: Sequence[int]) -> Floats:
     return np.array(used, dtype=np.float64) / np.maximum(offered, 1.0)
 
 
-def mean_until(times: Floats, values: Floats, end: float) -> float:
+def time_weighted_mean(times: Floats, values: Floats, end: float) -> float:
     """Return the time-weighted mean of a step function from its first time to `end`."""
     if len(times) == 0 or end <= times[0]:
         return 0.0

@@ -17,11 +17,11 @@ from statistics import fmean
 from typing import Any
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.measures import Measure, Outcome, measure_named
+from batchsched.lab.measures import Measure, Outcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import Run, runs_of
-from batchsched.lab.results import decode, result_path, sweep
-from batchsched.lab.scenario import Parameter, PolicyCase, Scenario, Tuning, with_value_at
+from batchsched.lab.results import execute_missing_runs, read_outcome, result_path
+from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter, with_value_at
 from batchsched.lab.workers import Workers
 
 Settings = Mapping[str, str | float | bool]
@@ -62,7 +62,7 @@ class TuningResult:
     outcomes: tuple[Outcome, ...]
 
     @property
-    def objective(self) -> PairedComparison:
+    def objective_comparison(self) -> PairedComparison:
         """The comparison of the best setting with the stated policy by the objective, on the held-out seeds."""
         return next(one for one in self.check if one.measure is self.measure)
 
@@ -72,22 +72,22 @@ class TuningResult:
         return self.best.value > self.base if self.maximised else self.best.value < self.base
 
     @property
-    def is_better_held_out(self) -> bool:
+    def is_better_on_held_out_seeds(self) -> bool:
         """True if the best setting is significantly better than the stated policy on the held-out seeds."""
-        return self._gain > 0 and self._gain >= self.objective.difference.half_width
+        return self._gain > 0 and self._gain >= self.objective_comparison.difference.half_width
 
     @property
     def seeds_to_detect_gain(self) -> int | None:
         """The number of held-out seeds needed to detect the gain; None if the gain is significant or not positive."""
-        difference = self.objective.difference
-        if self.is_better_held_out or not self._gain > 0 or not isfinite(difference.half_width):
+        difference = self.objective_comparison.difference
+        if self.is_better_on_held_out_seeds or not self._gain > 0 or not isfinite(difference.half_width):
             return None
         # The interval shrinks with the square root of the number of seeds.
         return ceil(difference.sample_count * (difference.half_width / self._gain) ** 2)
 
     @property
     def _gain(self) -> float:
-        difference = self.objective.difference.value
+        difference = self.objective_comparison.difference.value
         return difference if self.maximised else -difference
 
     @property
@@ -114,7 +114,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     tuning = scenario.tune
     if tuning is None:
         raise InvalidInput("says nothing of tune: policy, objective and parameters", object=scenario.name)
-    measure = measure_named(tuning.objective.measure, "tune.objective")
+    measure = find_measure(tuning.objective.measure_name, "tune.objective")
     stated_policy = next(policy for policy in scenario.policies if policy.name == tuning.policy)
     base = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     maximised = tuning.objective.maximise is not None
@@ -122,7 +122,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     tried = _search(scenario, tuning, base, resources)
     sign = -1.0 if maximised else 1.0
     best = min(tried, key=lambda setting: sign * setting.value)
-    seeds = held_out(scenario, tuning)
+    seeds = held_out_seeds(scenario, tuning)
     chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
     outcomes_by_policy = _outcomes(scenario, [base, chosen], seeds, resources)
     check = compare_pairs(*outcomes_by_policy)
@@ -130,7 +130,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     return TuningResult(stated_policy.name, measure, maximised, before, tried, best, seeds, check, outcomes)
 
 
-def held_out(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
+def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
     """Return the seeds on which the best setting is compared with the stated policy.
 
     Raises:
@@ -165,7 +165,7 @@ def _search(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    measure = measure_named(tuning.objective.measure, "tune.objective")
+    measure = find_measure(tuning.objective.measure_name, "tune.objective")
     study = optuna.create_study(
         direction="maximize" if tuning.objective.maximise is not None else "minimize",
         sampler=optuna.samplers.TPESampler(seed=scenario.seeds[0]),
@@ -183,7 +183,7 @@ def _search(
     return tuple(tried)
 
 
-def _distribution(optuna: Any, parameter: Parameter) -> Any:
+def _distribution(optuna: Any, parameter: TuningParameter) -> Any:
     if parameter.choices:
         return optuna.distributions.CategoricalDistribution(parameter.choices)
     low, high = parameter.low, parameter.high
@@ -205,9 +205,9 @@ def _outcomes(
 ) -> list[tuple[Outcome, ...]]:
     """Execute the missing runs, and return the outcomes by policy."""
     runs: list[list[Run]] = [list(runs_of(scenario, [policy], seeds)) for policy in policies]
-    sweep([run for mine in runs for run in mine], resources.folder, resources.workers)
+    execute_missing_runs([run for mine in runs for run in mine], resources.folder, resources.workers)
     return [tuple(_named(run, resources.folder) for run in mine) for mine in runs]
 
 
 def _named(run: Run, folder: Path) -> Outcome:
-    return decode(result_path(folder, run.key)).rename(run.workload.name, run.policy)
+    return read_outcome(result_path(folder, run.key)).with_names(run.workload.name, run.policy)

@@ -33,7 +33,7 @@ class Workers(Protocol):
 
 
 @contextmanager
-def workers(address: str | None, processes: int) -> Iterator[Workers]:
+def open_workers(address: str | None, processes: int) -> Iterator[Workers]:
     """Start the workers of a sweep, or connect to a cluster of workers; yield the workers.
 
     Args:
@@ -45,7 +45,7 @@ def workers(address: str | None, processes: int) -> Iterator[Workers]:
       Unreachable: The cluster does not answer.
     """
     if address is None and processes <= 1:
-        yield InProcess()
+        yield InProcessWorkers()
         return
     if address is None:
         with _processes(processes) as pool:
@@ -65,7 +65,7 @@ def workers(address: str | None, processes: int) -> Iterator[Workers]:
         )
 
 
-class InProcess:
+class InProcessWorkers:
     """Executes each function in this process, at submission."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":

@@ -24,7 +24,7 @@ from batchsched.api.core.pod import (
     Toleration,
     TopologySpreadConstraint,
 )
-from batchsched.api.core.quantity import base_units
+from batchsched.api.core.quantity import parse_amount
 from batchsched.api.core.selector import LabelSelector, NodeSelector, Requirement
 from batchsched.api.core.volume import StorageClass, Volume
 from batchsched.errors import InvalidInput, InvalidQuantity
@@ -117,7 +117,7 @@ def check_amount(resource: str, text: str | int | float, field: str) -> None:
       InvalidInput: it is not a quantity, is negative, or does not fit in 63 bits.
     """
     try:
-        amount = base_units(resource, text)
+        amount = parse_amount(resource, text)
     except InvalidQuantity as error:
         raise InvalidInput(error.message, field=field) from error
     if amount < 0:
@@ -138,7 +138,7 @@ def check_node(node: Node) -> None:
         _one_of(taint.effect, _EFFECTS[1:], f"spec.taints[{index}].effect")
 
 
-def check_spec(spec: PodSpec) -> None:
+def check_pod_spec(spec: PodSpec) -> None:
     """Check the spec of a pod.
 
     Raises:
@@ -160,7 +160,7 @@ def check_spec(spec: PodSpec) -> None:
         _check_pod_affinity(spec.affinity.pod_anti_affinity, "spec.affinity.podAntiAffinity")
 
 
-def check_status(status: PodStatus) -> None:
+def check_pod_status(status: PodStatus) -> None:
     """Check the resources in the status of a pod.
 
     Raises:

@@ -25,7 +25,7 @@ from batchsched.api.core.volume import (
 )
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError, field_errors
-from batchsched.api.external_podgroups import ForeignPodGroup, converted_pod_group
+from batchsched.api.external_podgroups import ExternalPodGroup, convert_pod_group
 from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server
@@ -43,7 +43,7 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 """Reference count of a spec that only the table refers to: the table's reference and that of the counting call."""
 
 
-class DecodeRefused(Exception):
+class ObjectDecodeError(Exception):
     """Raised for an invalid object; has an error for each invalid field. The reader then sets the object aside."""
 
     def __init__(self, field_errors: tuple[FieldError, ...]) -> None:
@@ -75,14 +75,14 @@ class Decoder:
         try:
             decoded = self._decoded(document, kind)
         except InvalidInput as error:
-            raise DecodeRefused((FieldError(error.field, error.message),)) from error
+            raise ObjectDecodeError((FieldError(error.field, error.message),)) from error
         except ValidationError as error:
             model = kind.type if issubclass(kind.type, BaseModel) else PodGroup
-            raise DecodeRefused(field_errors(error, model)) from error
+            raise ObjectDecodeError(field_errors(error, model)) from error
         except (msgspec.DecodeError, RecursionError) as error:
-            raise DecodeRefused((FieldError("", f"is not JSON: {error}"),)) from error
+            raise ObjectDecodeError((FieldError("", f"is not JSON: {error}"),)) from error
         if not _NAME.fullmatch(decoded.metadata.name):
-            raise DecodeRefused((FieldError("metadata.name", _name_problem(decoded.metadata.name)),))
+            raise ObjectDecodeError((FieldError("metadata.name", _name_problem(decoded.metadata.name)),))
         return decoded
 
     def _decoded(self, document: Document, kind: ObjectKind) -> Any:
@@ -92,8 +92,8 @@ class Decoder:
             return kind.type.model_validate(_without_nulls(msgspec.json.decode(document.raw)))
         decoded = self._read(document.raw, kind.type, "")
         _check(decoded)
-        if isinstance(decoded, ForeignPodGroup):
-            return converted_pod_group(decoded)
+        if isinstance(decoded, ExternalPodGroup):
+            return convert_pod_group(decoded)
         if isinstance(decoded, StorageClass) and not self._trusted:
             return with_binding_mode(decoded)
         return decoded
@@ -134,7 +134,7 @@ class Decoder:
         spec: PodSpec = self._read(raw, PodSpec, "spec")
         if not self._trusted:
             spec = with_defaults(spec)
-            api_server.check_spec(spec)
+            api_server.check_pod_spec(spec)
         return self._canonical.setdefault(hashlib.sha256(msgspec.json.encode(spec)).digest(), spec)
 
     def _status(self, raw: msgspec.Raw) -> PodStatus:
@@ -142,7 +142,7 @@ class Decoder:
         if key is not None and key in self._statuses:
             return self._statuses[key]
         status: PodStatus = self._read(raw, PodStatus, "status")
-        api_server.check_status(status)
+        api_server.check_pod_status(status)
         if key is not None:
             if len(self._statuses) >= _MAX_CACHED_STATUSES:
                 self._statuses.clear()
@@ -160,9 +160,9 @@ class Decoder:
                 # msgspec accepts null only for fields of a type that allows it.
                 return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
         except msgspec.DecodeError as error:
-            raise DecodeRefused((_complaint(error, field),)) from error
+            raise ObjectDecodeError((_complaint(error, field),)) from error
         except RecursionError as error:
-            raise DecodeRefused((FieldError(field, "is nested too deeply"),)) from error
+            raise ObjectDecodeError((FieldError(field, "is nested too deeply"),)) from error
 
 
 def _check(decoded: msgspec.Struct) -> None:

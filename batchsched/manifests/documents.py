@@ -162,7 +162,7 @@ _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def documents(data: bytes, file: str) -> Iterator[Found]:
+def split_documents(data: bytes, file: str) -> Iterator[Found]:
     """Yield every object of a file, with lists expanded; for an invalid part, yield its error."""
     text = data.removeprefix(_BOM).lstrip()
     try:

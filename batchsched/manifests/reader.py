@@ -25,10 +25,10 @@ from batchsched.api.crd.validation import (
     unknown_sub_group_warnings,
 )
 from batchsched.api.decision import SetAside
-from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, group_of
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, api_group
 from batchsched.errors import InvalidInput, UnusableInput
-from batchsched.manifests.decode import Decoder, DecodeRefused
-from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, documents
+from batchsched.manifests.decode import Decoder, ObjectDecodeError
+from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, split_documents
 from batchsched.ports.external import NoTelemetry, Telemetry
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson")
@@ -37,7 +37,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ManifestFile:
     """A file of manifests, or standard input if `path` is None."""
 
     name: str
@@ -61,19 +61,19 @@ class Source:
             raise InvalidInput(f"is a broken gzip file: {error}", file=self.name) from error
 
 
-def sources(paths: Sequence[Path | str]) -> Iterator[Source]:
+def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
     """Yield the files of these paths: for `-` standard input, for a directory all manifests below it."""
     for path in paths:
         if str(path) == STDIN:
-            yield Source("<stdin>", None)
+            yield ManifestFile("<stdin>", None)
             continue
         place = Path(path)
         if not place.is_dir():
-            yield Source(str(place), place)
+            yield ManifestFile(str(place), place)
             continue
         for file in sorted(place.rglob("*")):
             if file.is_file() and file.name.removesuffix(".gz").endswith(SUFFIXES):
-                yield Source(str(file), file)
+                yield ManifestFile(str(file), file)
 
 
 _MOST_SHOWN: Final = 20
@@ -84,7 +84,7 @@ _STEP: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadResult:
     """The snapshot that was read from manifests, with warnings.
 
     Args:
@@ -101,9 +101,9 @@ class Reading:
         return self.snapshot.set_aside
 
 
-def read(
+def read_manifests(
     paths: Sequence[Path | str], telemetry: Telemetry | None = None, *, scheduler_name: str = SCHEDULER_NAME
-) -> Reading:
+) -> ReadResult:
     """Read Kubernetes manifests from files and directories, and return the snapshot.
 
     The formats are YAML, JSON and JSON Lines, with or without lists and gzip compression.
@@ -118,16 +118,16 @@ def read(
     """
     listener = telemetry or NoTelemetry()
     cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)))
-    with listener.stage("read"):
-        for source in sources(paths):
+    with listener.measure_stage("read"):
+        for source in find_manifest_files(paths):
             try:
-                source_documents = documents(source.read(), source.name)
+                source_documents = split_documents(source.read(), source.name)
             except InvalidInput as error:
                 cluster.put(error)
                 continue
             while cluster.put_all(islice(source_documents, _STEP)):
-                listener.progress(cluster.seen, 0, f"objects of {source.name}")
-        return cluster.reading()
+                listener.report_progress(cluster.seen, 0, f"objects of {source.name}")
+        return cluster.build_result()
 
 
 @dataclass(slots=True)
@@ -159,14 +159,14 @@ class _Cluster:
             self.set_aside.append(SetAside(document.file, document.object, document.field, document.message))
             return
         envelope = document.envelope
-        name = (group_of(envelope.api_version), envelope.kind)
-        kind = KIND_BY_GROUP_AND_NAME.get(name) or foreign.FOREIGN_BY_GROUP_AND_NAME.get(name)
+        name = (api_group(envelope.api_version), envelope.kind)
+        kind = KIND_BY_GROUP_AND_NAME.get(name) or foreign.EXTERNAL_KIND_BY_GROUP_AND_NAME.get(name)
         if kind is None or not envelope.api_version:
             self._put_strange(document)
             return
         try:
             self._put_decoded(self.decoder.decode(document, kind), kind, document)
-        except DecodeRefused as refused:
+        except ObjectDecodeError as refused:
             object_name = _named(kind, document)
             self.set_aside += [
                 SetAside(document.file, object_name, complaint.field, complaint.message)
@@ -181,7 +181,7 @@ class _Cluster:
         if first is not None:
             where = "in this file" if first == document.file else f"in {first}"
             message = f"this name is taken: the first one, {where}, counts; rename or remove one of them"
-            raise DecodeRefused((FieldError("metadata.name", message),))
+            raise ObjectDecodeError((FieldError("metadata.name", message),))
         self.homes[key] = document.file
         self.usable += 1
         if kind.type is Pod:
@@ -208,14 +208,14 @@ class _Cluster:
             self.set_aside.append(
                 SetAside(document.file, f"({document.place})", missing, f"is required; {EXPECTED}")
             )
-        elif group_of(envelope.api_version) == GROUP:
+        elif api_group(envelope.api_version) == GROUP:
             known_kinds = [kind.name for kind in OBJECT_KINDS if kind.group == GROUP]
             message = f"there is no kind {envelope.kind!r} in {API_VERSION}; {suggest_name(envelope.kind, known_kinds)}"
             self.set_aside.append(SetAside(document.file, f"({document.place})", "kind", message))
         else:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
-    def reading(self) -> Reading:
+    def build_result(self) -> ReadResult:
         """Run the checks that need all objects, and return the result.
 
         Raises:
@@ -228,7 +228,7 @@ class _Cluster:
             **{name: tuple(objects) for name, objects in self.objects.items()},
             set_aside=tuple(self.set_aside),
         )
-        return Reading(snapshot, tuple(self._warnings(snapshot)))
+        return ReadResult(snapshot, tuple(self._warnings(snapshot)))
 
     def _set_queues_aside(self) -> None:
         reasons = misplaced_queues(self.objects["queues"])
@@ -241,7 +241,7 @@ class _Cluster:
     def _warnings(self, snapshot: Snapshot) -> Iterable[str]:
         for (api_version, kind), count in self.skipped.items():
             # A directory of manifests may contain scenarios: they are input of `batchsched lab`, not cluster objects.
-            if (group_of(api_version), kind) == SCENARIO:
+            if (api_group(api_version), kind) == SCENARIO:
                 continue
             yield f"{kind} of {api_version} is not read: {count} passed over"
         for name, count in self.foreign_pods.items():
@@ -267,7 +267,7 @@ def _named(kind: ObjectKind, document: Document) -> str:
 
 def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter[tuple[str, str]]) -> str:
     lines = ["there is nothing in the input that can be used"]
-    lines += [set_aside_line(invalid_object) for invalid_object in set_aside[:_MOST_SHOWN]]
+    lines += [format_set_aside(invalid_object) for invalid_object in set_aside[:_MOST_SHOWN]]
     if len(set_aside) > _MOST_SHOWN:
         lines.append(f"and {len(set_aside) - _MOST_SHOWN} more")
     lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
@@ -276,7 +276,7 @@ def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter
     return "\n".join(lines)
 
 
-def set_aside_line(invalid_object: SetAside) -> str:
+def format_set_aside(invalid_object: SetAside) -> str:
     """Return the entry of a set-aside object as one line: file, object, field, message."""
     return ": ".join(
         part

@@ -28,7 +28,7 @@ _WIDTH: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """A column of `kubectl get`.
 
     Args:
@@ -45,7 +45,7 @@ class Column:
     description: str
     wide: bool = False
 
-    def written(self) -> Json:
+    def as_manifest(self) -> Json:
         """Return the column as an entry of `additionalPrinterColumns`."""
         column: Json = {
             "name": self.name,
@@ -57,7 +57,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class CrdDefinition:
     """A CustomResourceDefinition: the model of its kind, its names, and its printer columns.
 
     Args:
@@ -71,7 +71,7 @@ class Definition:
     plural: str
     short: tuple[str, ...]
     namespaced: bool
-    columns: tuple[Column, ...]
+    columns: tuple[PrinterColumn, ...]
 
     @property
     def kind(self) -> str:
@@ -102,7 +102,7 @@ class Definition:
                         "name": "v1alpha1",
                         "served": True,
                         "storage": True,
-                        "additionalPrinterColumns": [column.written() for column in self.columns],
+                        "additionalPrinterColumns": [column.as_manifest() for column in self.columns],
                         **({"subresources": {"status": {}}} if status else {}),
                         "schema": {"openAPIV3Schema": schema},
                     }
@@ -111,78 +111,82 @@ class Definition:
         }
 
 
-_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date", "Time since it was made.")
+_AGE: Final = PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was made.")
 _REASON: Final = '.status.conditions[?(@.type=="Scheduled")].reason'
 _ACTIVE: Final = '.status.conditions[?(@.type=="Active")].status'
 DEFINITIONS: Final = (
-    Definition(
+    CrdDefinition(
         PodGroup,
         "podgroups",
         ("pg",),
         namespaced=True,
         columns=(
-            Column("Phase", ".status.phase", "string", "Where the gang is in its life."),
-            Column("MinMember", ".spec.minMember", "integer", "How many pods must run for any to run."),
-            Column("Placed", ".status.placed", "integer", "Pods that have a node."),
-            Column("Running", ".status.running", "integer", "Pods that run."),
-            Column("Queue", ".spec.queue", "string", "The Queue it waits in."),
-            Column("Reason", _REASON, "string", "Why it is, or is not, scheduled.", wide=True),
-            Column("Position", ".status.queuePosition", "integer", "Its position in its queue.", wide=True),
-            Column("Start", ".status.estimatedStartTime", "string", "The estimated start.", wide=True),
+            PrinterColumn("Phase", ".status.phase", "string", "Where the gang is in its life."),
+            PrinterColumn(
+                "MinMember", ".spec.minMember", "integer", "How many pods must run for any to run."
+            ),
+            PrinterColumn("Placed", ".status.placed", "integer", "Pods that have a node."),
+            PrinterColumn("Running", ".status.running", "integer", "Pods that run."),
+            PrinterColumn("Queue", ".spec.queue", "string", "The Queue it waits in."),
+            PrinterColumn("Reason", _REASON, "string", "Why it is, or is not, scheduled.", wide=True),
+            PrinterColumn(
+                "Position", ".status.queuePosition", "integer", "Its position in its queue.", wide=True
+            ),
+            PrinterColumn("Start", ".status.estimatedStartTime", "string", "The estimated start.", wide=True),
             _AGE,
         ),
     ),
-    Definition(
+    CrdDefinition(
         Queue,
         "queues",
         ("bq",),
         namespaced=False,
         columns=(
-            Column("Parent", ".spec.parent", "string", "The queue above it."),
-            Column("Weight", ".spec.weight", "number", "How surplus is divided between siblings."),
-            Column("CPU", ".status.allocated.cpu", "string", "CPU that its pods have."),
-            Column("Memory", ".status.allocated.memory", "string", "Memory that its pods have."),
-            Column("GPU", r".status.allocated.nvidia\.com/gpu", "string", "GPUs that its pods have."),
-            Column("Pending", ".status.pending", "integer", "PodGroups that wait."),
-            Column("Active", _ACTIVE, "string", "Whether it takes part.", wide=True),
+            PrinterColumn("Parent", ".spec.parent", "string", "The queue above it."),
+            PrinterColumn("Weight", ".spec.weight", "number", "How surplus is divided between siblings."),
+            PrinterColumn("CPU", ".status.allocated.cpu", "string", "CPU that its pods have."),
+            PrinterColumn("Memory", ".status.allocated.memory", "string", "Memory that its pods have."),
+            PrinterColumn("GPU", r".status.allocated.nvidia\.com/gpu", "string", "GPUs that its pods have."),
+            PrinterColumn("Pending", ".status.pending", "integer", "PodGroups that wait."),
+            PrinterColumn("Active", _ACTIVE, "string", "Whether it takes part.", wide=True),
             _AGE,
         ),
     ),
-    Definition(
+    CrdDefinition(
         Topology,
         "topologies",
         (),
         namespaced=False,
         columns=(
-            Column("Levels", ".spec.levels[*].name", "string", "From the widest to the narrowest."),
+            PrinterColumn("Levels", ".spec.levels[*].name", "string", "From the widest to the narrowest."),
             _AGE,
         ),
     ),
 )
 
 
-def definitions() -> Iterator[Json]:
+def crd_manifests() -> Iterator[Json]:
     """Yield the CustomResourceDefinitions of batchsched."""
     for definition in DEFINITIONS:
         yield definition.as_manifest()
 
 
-def pod_groups() -> str:
+def pod_group_crd() -> str:
     """Return the CustomResourceDefinition of PodGroup as YAML."""
     return _text(DEFINITIONS[0])
 
 
-def queues() -> str:
+def queue_crd() -> str:
     """Return the CustomResourceDefinition of Queue as YAML."""
     return _text(DEFINITIONS[1])
 
 
-def topologies() -> str:
+def topology_crd() -> str:
     """Return the CustomResourceDefinition of Topology as YAML."""
     return _text(DEFINITIONS[2])
 
 
-def _text(definition: Definition) -> str:
+def _text(definition: CrdDefinition) -> str:
     head = "# Generated from the models by `make generate`; edits are lost.\n"
     return head + yaml.safe_dump(definition.as_manifest(), sort_keys=False, width=_WIDTH, allow_unicode=True)
 

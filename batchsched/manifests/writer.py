@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 from pydantic import BaseModel
 
-from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, group_of
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, api_group
 from batchsched.errors import InvalidInput
-from batchsched.manifests.decode import Decoder, DecodeRefused
-from batchsched.manifests.documents import documents
+from batchsched.manifests.decode import Decoder, ObjectDecodeError
+from batchsched.manifests.documents import split_documents
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -34,20 +34,20 @@ def from_json(data: bytes, file: str = "") -> Snapshot:
     """
     decoder = Decoder(trusted=True)
     objects: dict[str, list[Any]] = {kind.field: [] for kind in OBJECT_KINDS}
-    for document in documents(data, file):
+    for document in split_documents(data, file):
         if isinstance(document, InvalidInput):
             raise document
         envelope = document.envelope
         if envelope.items is not None:
             continue  # an empty list
-        kind = KIND_BY_GROUP_AND_NAME.get((group_of(envelope.api_version), envelope.kind))
+        kind = KIND_BY_GROUP_AND_NAME.get((api_group(envelope.api_version), envelope.kind))
         if kind is None:
             raise InvalidInput(
                 f"{envelope.kind!r} has no place in a snapshot", file=file, object=document.place
             )
         try:
             objects[kind.field].append(decoder.decode(document, kind))
-        except DecodeRefused as refused:
+        except ObjectDecodeError as refused:
             raise InvalidInput(str(refused), file=file, object=f"{kind.name} ({document.place})") from refused
     return Snapshot(**{name: tuple(values) for name, values in objects.items()})
 

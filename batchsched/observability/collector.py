@@ -44,21 +44,21 @@ class MetricsCollector:
     reflectors: Sequence[Reflector]
     _counted: WeakKeyDictionary[object, LastTotals] = field(init=False, default_factory=WeakKeyDictionary)
 
-    def read(self, planners: Sequence[ProfileScheduler], now: float) -> None:
+    def update_gauges(self, planners: Sequence[ProfileScheduler], now: float) -> None:
         """Update all gauges; `now` is a time of the monotonic clock, in seconds."""
         self._read_cache()
         self._read_reflectors(now)
         self._read_queues(planners)
         self.metrics.queue_allocated.clear()
         self.metrics.queue_pending.clear()
-        for (queue, resource), (allocated, pending) in self.cache.queue_usage.by_resource().items():
+        for (queue, resource), (allocated, pending) in self.cache.queue_usage.to_table().items():
             unit = _MILLI if resource == "cpu" else 1
             self.metrics.queue_allocated.labels(queue, resource).set(allocated / unit)
             self.metrics.queue_pending.labels(queue, resource).set(pending / unit)
 
     def _read_cache(self) -> None:
-        sizes = {name: self.cache.size(fields) for name, fields in _CACHED.items()}
-        sizes["assumed_pods"] = len(self.cache.assumed())
+        sizes = {name: self.cache.count_objects(fields) for name, fields in _CACHED.items()}
+        sizes["assumed_pods"] = len(self.cache.assumed_pods())
         for name, size in sizes.items():
             self.metrics.cache_size.labels(name).set(size)
 
@@ -101,7 +101,7 @@ class MetricsCollector:
             metrics.unschedulable_pods.labels(plugin, profile).set(count)
         metrics.waiting_gangs.labels(profile).set(len(planner.held))
         metrics.overdue_plugins.labels(profile).set(len(planner.runner.overdue))
-        for (queue, event), moved in planner.queue.moved_pods().items():
+        for (queue, event), moved in planner.queue.moved_pod_counts().items():
             self._grown(planner, metrics.incoming_pods, moved, queue, event)
         for plugin, faults in planner.queue.hint_failures().items():
             self._grown(planner, metrics.hint_faults, faults, plugin)

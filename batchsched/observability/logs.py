@@ -18,7 +18,7 @@ _FIELDS: Final = "fields"
 _LETTERS: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
-def log_event(logger: logging.Logger, verbosity: int, message: str, /, **fields: Any) -> None:
+def log_info(logger: logging.Logger, verbosity: int, message: str, /, **fields: Any) -> None:
     """Log an informational message with structured fields.
 
     Args:
@@ -27,7 +27,7 @@ def log_event(logger: logging.Logger, verbosity: int, message: str, /, **fields:
       message: What happened; a constant text without values.
       fields: The values that belong to the event.
     """
-    logger.log(level(verbosity), message, extra={_FIELDS: fields}, stacklevel=2)
+    logger.log(logging_level(verbosity), message, extra={_FIELDS: fields}, stacklevel=2)
 
 
 def log_warning(logger: logging.Logger, message: str, /, **fields: Any) -> None:
@@ -35,7 +35,7 @@ def log_warning(logger: logging.Logger, message: str, /, **fields: Any) -> None:
     logger.warning(message, extra={_FIELDS: fields}, stacklevel=2)
 
 
-def level(verbosity: int) -> int:
+def logging_level(verbosity: int) -> int:
     """Return the level of the `logging` module for a verbosity."""
     return max(1, logging.INFO - verbosity)
 
@@ -43,17 +43,17 @@ def level(verbosity: int) -> int:
 def set_up_logging(form: Format, verbosity: int) -> None:
     """Configure the root logger: write messages up to a verbosity to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    handler.setFormatter(JsonLogFormat() if form == "json" else TextLogFormat())
     logging.getLogger().handlers[:] = [handler]
     set_verbosity(verbosity)
 
 
 def set_verbosity(verbosity: int) -> None:
     """Change the verbosity of the root logger."""
-    logging.getLogger().setLevel(level(verbosity))
+    logging.getLogger().setLevel(logging_level(verbosity))
 
 
-class TextLines(logging.Formatter):
+class TextLogFormat(logging.Formatter):
     """Formats messages as klog does: `I1121 12:00:00.000000 planner] "What happened" pod="team-a/x"`."""
 
     @override
@@ -65,7 +65,7 @@ class TextLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormat(logging.Formatter):
     """Formats each message as a JSON object: ts in milliseconds since 1970, caller, msg, v or err, and the fields."""
 
     @override

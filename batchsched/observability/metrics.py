@@ -56,7 +56,7 @@ class Metrics:
             child = self._children[key] = metric.labels(*labels)
         return child
 
-    def text(self) -> bytes:
+    def prometheus_text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 

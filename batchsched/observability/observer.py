@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from batchsched import __version__
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal
-from batchsched.api.gang import key_of
+from batchsched.api.gang import gang_key
 from batchsched.config.schema import Profile
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.logs import log_event, log_warning
+from batchsched.observability.logs import log_info, log_warning
 from batchsched.observability.metrics import Metrics
-from batchsched.observability.recorder import MetricsRecorder, TimedStage
+from batchsched.observability.recorder import MetricsRecorder, MetricsTelemetry
 from batchsched.ports.cluster import Clock
-from batchsched.record.answers import Answers
-from batchsched.record.file import Record, encode
+from batchsched.record.answers import ExternalAnswers
+from batchsched.record.file import SessionRecord, encode_session_file
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionInput
 from batchsched.scheduler.app import SchedulerApp
@@ -46,13 +46,13 @@ class RecordedSession:
     profile: Profile
     session_input: SessionInput
     decision: Decision
-    answers: Answers
+    answers: ExternalAnswers
 
-    def content(self) -> bytes:
+    def to_session_file(self) -> bytes:
         """Return the bytes of a session file with this session."""
         session_input = self.session_input
-        content, _ = encode(
-            Record(
+        content, _ = encode_session_file(
+            SessionRecord(
                 session_input.snapshot,
                 self.profile,
                 session_input.now,
@@ -93,7 +93,7 @@ class SessionHistory:
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
 
-    def keep(self, session: RecordedSession) -> None:
+    def add(self, session: RecordedSession) -> None:
         """Add a session; the oldest is dropped if the maximum is reached."""
         self._kept.append(session)
 
@@ -144,13 +144,13 @@ class Observer:
         """The latest refusal of each refused gang, by `namespace/name`."""
         self._clock = clock
         self._lease = lease
-        self._timed: dict[str, TimedStage] = {}
+        self._timed: dict[str, MetricsTelemetry] = {}
         self._number = 0
 
-    def telemetry(self, profile: Profile) -> TimedStage:
+    def telemetry(self, profile: Profile) -> MetricsTelemetry:
         """Return the telemetry of a profile, which times the stages of its sessions."""
         name = profile.scheduler_name
-        return self._timed.setdefault(name, TimedStage(self.metrics, name))
+        return self._timed.setdefault(name, MetricsTelemetry(self.metrics, name))
 
     def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Record a decision and its duration `took` in seconds. The loop calls this method after each session."""
@@ -158,7 +158,7 @@ class Observer:
         timed = self.telemetry(profile)
         timed.flush()
         stages = {name: round(seconds, _DIGITS) for name, seconds in timed.stages.items()}
-        timed.begin()
+        timed.start_session()
         begun = self._clock.now() - took
         self._number += 1
         self.counting.count_session(profile.scheduler_name, planner.taking_part, begun, decision, took)
@@ -168,14 +168,14 @@ class Observer:
         if session_input is not None:
             solver = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
             recorded = replace(decision, solver=solver)
-            self.sessions.keep(
+            self.sessions.add(
                 RecordedSession(self._number, profile, session_input, recorded, planner.runner.answers)
             )
         _log_session(self._number, profile, decision, took)
 
     def _remember(self, planner: ProfileScheduler, decision: Decision) -> None:
         for entity in planner.taking_part:
-            self.refusals.pop(key_of(entity.identity), None)
+            self.refusals.pop(gang_key(entity.identity), None)
         if len(self.refusals) > _MAX_REFUSALS:  # most entries are of gangs that no longer exist
             self.refusals.clear()
         self.refusals.update((refusal.pod_group, refusal) for refusal in decision.refusals)
@@ -186,21 +186,21 @@ class Observer:
         if problem:
             log_warning(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
         else:
-            log_event(_LOG, 2, "Successfully bound pod to node", pod=pod.key, node=node)
+            log_info(_LOG, 2, "Successfully bound pod to node", pod=pod.key, node=node)
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
         """Record an eviction. The evictor calls this method."""
-        log_event(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
+        log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
-    async def text(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
+    async def scrape_metrics(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
         """Update the gauges, and return all metrics in the text format of Prometheus."""
         self.metrics.leader.labels(self._lease).set(service.is_leading)
-        gauges.read(service.profile_schedulers, self._clock.monotonic())
-        return await asyncio.to_thread(self.metrics.text)
+        gauges.update_gauges(service.profile_schedulers, self._clock.monotonic())
+        return await asyncio.to_thread(self.metrics.prometheus_text)
 
 
 def _log_session(number: int, profile: Profile, decision: Decision, took: float) -> None:
-    log_event(
+    log_info(
         _LOG,
         1,
         "Session decided",
@@ -213,7 +213,7 @@ def _log_session(number: int, profile: Profile, decision: Decision, took: float)
         milliseconds=round(1000 * took, 1),
     )
     for refusal in decision.refusals:
-        log_event(
+        log_info(
             _LOG,
             3,
             "Unable to schedule",

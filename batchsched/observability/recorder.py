@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
-from batchsched.api.gang import key_of
+from batchsched.api.gang import gang_key
 from batchsched.observability.metrics import Metrics
 from batchsched.ports.external import Telemetry
 from batchsched.scheduling_queue.entity import Entity
@@ -26,7 +26,7 @@ _MAX_ATTEMPTS_LABEL: Final = 15
 """Attempts above this number share the label `15+`, as in kube-scheduler."""
 
 
-class TimedStage(Telemetry):
+class MetricsTelemetry(Telemetry):
     """Times the stages and plugin calls of the sessions of one profile. It is called in the session's thread.
 
     Args:
@@ -42,13 +42,13 @@ class TimedStage(Telemetry):
         self.stages: dict[str, float] = {}
         """Seconds by stage, of the running session or the last one."""
 
-    def begin(self) -> None:
+    def start_session(self) -> None:
         """Start a session: discard the stages of the session before."""
         self.stages = {}
 
     @override
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def measure_stage(self, name: str) -> Iterator[None]:
         begun = perf_counter()
         if name == ROUND_STAGE:
             self._metrics.solver_rounds.labels(self._profile).inc()
@@ -60,12 +60,12 @@ class TimedStage(Telemetry):
             self._metrics.stage_duration.labels(name).inc(spent)
 
     @override
-    def progress(self, done: int, total: int, unit: str) -> None:
+    def report_progress(self, done: int, total: int, unit: str) -> None:
         """Ignore progress: a live scheduler has no progress display."""
 
     @override
     @contextmanager
-    def call(self, plugin: str, point: str) -> Iterator[None]:
+    def measure_call(self, plugin: str, point: str) -> Iterator[None]:
         begun, status = perf_counter(), _ERROR
         try:
             yield
@@ -142,7 +142,7 @@ class MetricsRecorder:
         for pod in entity.popped:
             if pod.key in placed:
                 self._binding[pod.key] = (profile, begun, entity.first_attempt, entity.attempts)
-        if key_of(entity.identity) in waiting:
+        if gang_key(entity.identity) in waiting:
             return "waiting"
         if refused:
             duration = self._metrics.attempt_duration.labels("unschedulable", profile)

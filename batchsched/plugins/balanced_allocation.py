@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import request_fields
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.interface import PreScorePlugin, ScorePlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
@@ -17,8 +17,8 @@ from batchsched.framework.plugin_support.scores import (
     CPU_AND_MEMORY,
     ResourceSpec,
     ScoredResources,
-    asked_amounts,
-    multipoint_plugins,
+    all_positive,
+    requested_amounts,
     scored_resources,
 )
 from batchsched.framework.pod_class import PodClass
@@ -32,7 +32,7 @@ MIDDLE: Final = 50
 """Part of the score for the absolute balance. If the pod does not change a node's balance, the node scores 75."""
 
 
-class BalancedAllocationArgs(SpecPart):
+class BalancedAllocationArgs(StrictModel):
     """NodeResourcesBalancedAllocationArgs of kube-scheduler."""
 
     resources: tuple[ResourceSpec, ...] = Field(default=CPU_AND_MEMORY, min_length=1)
@@ -61,7 +61,9 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         state.write(SCORED, self._scored(pod, nodes))
         # A pod without requests changes no balance; a score would send all such pods to one node.
-        return SUCCESS if any(asked_amounts(pod, nodes.table, self.args.resources, nonzero=False)) else SKIP
+        return (
+            SUCCESS if any(requested_amounts(pod, nodes.table, self.args.resources, nonzero=False)) else SKIP
+        )
 
     def _scored(self, pod: PodClass, nodes: Nodes) -> ScoredResources:
         return scored_resources(pod, nodes.table, self.args.resources, nonzero=False)
@@ -71,25 +73,25 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
         resources = state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes)
         if not resources:
             return np.full(len(nodes), MIDDLE + MIDDLE // 2, np.int64)
-        before, after = balance(resources, nodes)
+        before, after = balance_scores(resources, nodes)
         gain: IntArray = after - before
         return MIDDLE + (MIDDLE + gain) // 2
 
 
-def balance(resources: ScoredResources, nodes: Nodes) -> IntArray:
+def balance_scores(resources: ScoredResources, nodes: Nodes) -> IntArray:
     """[2, n] Return 100 less the standard deviation of the used fractions in percent, without the pod and with it.
 
     The result is rounded down. Sums follow the order of the resources, so that they round like those of kube-
     scheduler.
     """
-    capacities = [one.capacity(nodes) for one in resources]
+    capacities = [one.allocatable(nodes) for one in resources]
     fractions = [
         np.minimum(
             (resource.requested(nodes) + resource.request * WITHOUT_AND_WITH) / np.maximum(capacity, 1), 1.0
         )
         for resource, capacity in zip(resources, capacities, strict=True)
     ]
-    if len(resources) == 2 and all(multipoint_plugins(capacity) for capacity in capacities):
+    if len(resources) == 2 and all(all_positive(capacity) for capacity in capacities):
         return _percent(np.abs(fractions[0] - fractions[1]) / 2)
     offered = np.stack([capacity > 0 for capacity in capacities])[:, np.newaxis]
     used = np.where(offered, np.stack(fractions), 0.0)

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.errors import PluginError
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.filter_result import FilterResult, fit_error
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
@@ -39,7 +39,7 @@ PRIORITY_OFFSET: Final = 2**31
 """Added to every priority before priorities are summed, so that each victim increases the sum."""
 
 
-class DefaultPreemptionArgs(SpecPart):
+class DefaultPreemptionArgs(StrictModel):
     """DefaultPreemptionArgs of kube-scheduler."""
 
     min_candidate_nodes_percentage: int = Field(
@@ -76,7 +76,7 @@ class PreemptionCandidate(NamedTuple):
 
 
 @dataclass(slots=True)
-class PreemptionSearch:
+class PreemptionSearchResult:
     """The nodes that the search found as candidates, in its order, and why the other nodes are no candidates."""
 
     candidates: list[PreemptionCandidate] = field(default_factory=list)
@@ -112,13 +112,13 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
 
     @override
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
-        why_not = ineligible(pod, scan, handle)
+        why_not = ineligibility_reason(pod, scan, handle)
         if why_not:
             return _no(why_not)
-        search = self.search(pod, scan, handle)
+        search = self.find_candidates(pod, scan, handle)
         if not search.candidates:
             return _no(search.fit_error(len(handle.table.nodes)), node="")
-        agreed = handle.agreed({one.node: (one.victims, one.violations) for one in search.candidates})
+        agreed = handle.call_extenders({one.node: (one.victims, one.violations) for one in search.candidates})
         if not agreed:
             return _no(NO_CANDIDATE)
         best = choose_candidate(
@@ -128,9 +128,11 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _victim_left),)
+        return (ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE, _victim_left),)
 
-    def search(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PreemptionSearch:
+    def find_candidates(
+        self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle
+    ) -> PreemptionSearchResult:
         """Try nodes on which evictions may help, until enough candidates are found; return the candidates.
 
         Raises:
@@ -138,8 +140,8 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
             candidate.
         """
         names = handle.table.names
-        places = scan.preemption_may_help()
-        result = PreemptionSearch()
+        places = scan.nodes_where_preemption_may_help()
+        result = PreemptionSearchResult()
         if not places:
             return result
         enough = min(
@@ -176,7 +178,7 @@ def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
     return Hint.queue_if(bool(pod.status.nominated_node_name) and old.node == pod.status.nominated_node_name)
 
 
-def ineligible(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> str:
+def ineligibility_reason(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> str:
     """Return why a pod must not preempt, "" if it may.
 
     Source: `PodEligibleToPreemptOthers` of kube-scheduler.
@@ -188,7 +190,7 @@ def ineligible(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> s
         return ""
     leaving = (
         handle.priority_of(existing) < pod.priority and terminating_by_preemption(existing)
-        for existing in handle.table.pods.on(node)
+        for existing in handle.table.pods.pods_on(node)
     )
     return TERMINATING if any(leaving) else ""
 
@@ -216,7 +218,7 @@ def _try_nodes(
     for start in range(0, len(places), step):
         batch = places[start : start + step]
         try:
-            rooms = _select_victims_together(handle.trials(batch), handle)
+            rooms = _select_victims_together(handle.start_multi_node_dry_run(batch), handle)
         except PluginError:  # The trial of each single node repeats the error.
             rooms = {}
         for node in batch:
@@ -234,10 +236,10 @@ def _select_victims(node: int, handle: PostFilterHandle) -> PreemptionCandidate 
 
     Source: `SelectVictimsOnNode` of kube-scheduler.
     """
-    lower = handle.lower_on(node)
+    lower = handle.potential_victims(node)
     if not lower:
         return Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
-    with handle.trial(node) as trial:
+    with handle.start_node_dry_run(node) as trial:
         return _reprieve_pods(handle.table.names[node], lower, trial, handle)
 
 
@@ -246,16 +248,16 @@ def _reprieve_pods(
 ) -> PreemptionCandidate | Status:
     for victim in lower:
         trial.remove(victim)
-    refusal = trial.refusal()
+    refusal = trial.run_filters()
     if not refusal.ok:
         return refusal
-    leaving = NodeVictimSelection.of(lower, handle)
+    leaving = NodeVictimSelection.from_removed(lower, handle)
     for index, victim in enumerate(leaving.order):
         trial.add(victim)
-        if not trial.refusal().ok:
+        if not trial.run_filters().ok:
             trial.remove(victim)
-            leaving.keep_removed(index)
-    return leaving.candidate(node)
+            leaving.mark_as_victim(index)
+    return leaving.to_candidate(node)
 
 
 def _select_victims_together(
@@ -263,20 +265,20 @@ def _select_victims_together(
 ) -> dict[int, PreemptionCandidate | Status]:
     """Do what `_select_victims` does for all nodes of a dry run at once."""
     names = handle.table.names
-    lower = [handle.lower_on(node) for node in trials.nodes]
+    lower = [handle.potential_victims(node) for node in trials.nodes]
     rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
     trials.remove(rows, [pod for some in lower for pod in some])
     results: dict[int, PreemptionCandidate | Status] = {}
     reprieves: dict[int, NodeVictimSelection] = {}
     for row, (node, lower_pods, refusal) in enumerate(
-        zip(trials.nodes, lower, trials.refusals(), strict=True)
+        zip(trials.nodes, lower, trials.run_filters(), strict=True)
     ):
         if not lower_pods:
             results[node] = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
         elif not refusal.ok:
             results[node] = refusal
         else:
-            reprieves[row] = NodeVictimSelection.of(lower_pods, handle)
+            reprieves[row] = NodeVictimSelection.from_removed(lower_pods, handle)
     for index in range(max((len(one.order) for one in reprieves.values()), default=0)):
         rows_left = [row for row, one in reprieves.items() if index < len(one.order)]
         trials.add(np.asarray(rows_left, np.int32), [reprieves[row].order[index] for row in rows_left])
@@ -284,9 +286,10 @@ def _select_victims_together(
         out = [row for row, fit in zip(rows_left, fits.tolist(), strict=True) if not fit]
         trials.remove(np.asarray(out, np.int32), [reprieves[row].order[index] for row in out])
         for row in out:
-            reprieves[row].keep_removed(index)
+            reprieves[row].mark_as_victim(index)
     return results | {
-        trials.nodes[row]: reprieve.candidate(names[trials.nodes[row]]) for row, reprieve in reprieves.items()
+        trials.nodes[row]: reprieve.to_candidate(names[trials.nodes[row]])
+        for row, reprieve in reprieves.items()
     }
 
 
@@ -309,29 +312,31 @@ class NodeVictimSelection:
     violations: int = 0
 
     @classmethod
-    def of(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
+    def from_removed(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
         """Return the selection for the removed pods of a node, sorted."""
-        ordered = sorted(lower, key=lambda removed: importance(removed, handle)) if len(lower) > 1 else lower
+        ordered = (
+            sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower
+        )
         violating, compliant = split_by_budget(ordered, handle.budgets)
         return cls(ordered, (*violating, *compliant), len(violating))
 
-    def keep_removed(self, index: int) -> None:
+    def mark_as_victim(self, index: int) -> None:
         """Record that the pod at this index of `order` cannot be added back."""
         self.away.add(self.order[index].key)
         self.violations += index < self.violating
 
-    def candidate(self, node: str) -> PreemptionCandidate:
+    def to_candidate(self, node: str) -> PreemptionCandidate:
         """Return the node as a candidate; its victims are the pods that cannot be added back."""
         victims = tuple(pod for pod in self.by_importance if pod.key in self.away)
         return PreemptionCandidate(node, victims, self.violations)
 
 
-def importance(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
+def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
     """Return a sort key, the most important pod first: higher priority, then earlier start.
 
     Source: `MoreImportantPod` of kube-scheduler's util; a pod that has not started counts as starting now.
     """
-    return -handle.priority_of(pod), seconds(pod.status.start_time, math.inf), pod.key
+    return -handle.priority_of(pod), parse_timestamp(pod.status.start_time, math.inf), pod.key
 
 
 def split_by_budget(
@@ -373,7 +378,7 @@ def candidate_harm(room: PreemptionCandidate, handle: PostFilterHandle) -> tuple
     priorities = [handle.priority_of(victim) for victim in room.victims]
     highest = max(priorities)
     earliest = min(
-        seconds(victim.status.start_time, math.inf)
+        parse_timestamp(victim.status.start_time, math.inf)
         for victim, priority in zip(room.victims, priorities, strict=True)
         if priority == highest
     )

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
@@ -32,7 +32,7 @@ NOT_FOUND: Final = "not found"
 ASKED: Final = StateKey[bool]("DynamicResources/asked")
 
 
-class DynamicResourcesArgs(SpecPart):
+class DynamicResourcesArgs(StrictModel):
     """DynamicResourcesArgs of kube-scheduler."""
 
     filter_timeout: str = Field(

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SKIP_FILTER, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status
@@ -34,7 +34,7 @@ class GangScheduling:
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         """Refuse a gang with fewer pods than its minimum. There is no Filter to prepare."""
         gang = nodes.table.gang_of(pod.pod)
-        if gang is None or gang.possible:
+        if gang is None or gang.has_enough_pods:
             return SKIP_FILTER
         if gang.existing < gang.minimum:
             reason = NOT_ENOUGH.format(existing=gang.existing, minimum=gang.minimum)
@@ -70,10 +70,12 @@ class GangScheduling:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the events that may complete a gang: a new pod of the gang, or a changed PodGroup."""
         return (
-            ClusterEventWithHint.on(Resource.UNSCHEDULED_POD, Action.ADD, _member_came),
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _member_came),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, when_own),
-            ClusterEventWithHint.on(Resource.POD_GROUP, Action.ADD | Action.UPDATE, _group_stated),
+            ClusterEventWithHint.for_events(EventResource.UNSCHEDULED_POD, Action.ADD, _member_came),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD, _member_came),
+            ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL, always_queue),
+            ClusterEventWithHint.for_events(
+                EventResource.POD_GROUP, Action.ADD | Action.UPDATE, _group_stated
+            ),
         )
 
 

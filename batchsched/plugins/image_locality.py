@@ -55,7 +55,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
             len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers or ())
         )
         key = ("image score", names, most)
-        return nodes.table.memo(key, lambda table: _score(table, names, most))[nodes.where]
+        return nodes.table.cached_value(key, lambda table: _score(table, names, most))[nodes.where]
 
 
 def images_of(pod: Pod) -> tuple[str, ...]:
@@ -63,16 +63,16 @@ def images_of(pod: Pod) -> tuple[str, ...]:
     spec = pod.spec
     names = [container.image for container in (*(spec.init_containers or ()), *spec.containers)]
     names += [volume.image.reference for volume in spec.volumes or () if volume.image]
-    return tuple(with_tag(name) for name in names)
+    return tuple(with_default_tag(name) for name in names)
 
 
-def with_tag(name: str) -> str:
+def with_default_tag(name: str) -> str:
     """Return an image name, with `:latest` if it has no tag. A colon before the last slash belongs to a port."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
 def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
-    images = table.amended("images", ImageTable, partial(ImageTable.with_changed_nodes, table=table))
+    images = table.incremental_value("images", ImageTable, partial(ImageTable.update_nodes, table=table))
     total = np.zeros(len(table.nodes), np.int64)
     for name in names:
         image = images.find(name)
@@ -90,9 +90,9 @@ class ImageTable:
         self._reported: list[tuple[ContainerImage, ...] | None] = [None] * len(table.nodes)
         self._sizes: dict[str, dict[int, int]] = {}
         self._images: dict[str, Image] = {}
-        self.with_changed_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
+        self.update_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
-    def with_changed_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
+    def update_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
         """Update this table after the nodes with the indexes `changed` [k] changed, and return it."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images

@@ -12,9 +12,9 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import NodeAffinity as Affinity
 from batchsched.api.core.pod import Pod, PreferredSchedulingTerm
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, Resource, when_node_begins_to_pass
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_node_begins_to_pass
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
@@ -60,7 +60,7 @@ def _as_affinity(value: Any) -> Any:
         raise ValueError(str(error)) from error
 
 
-class NodeAffinityArgs(SpecPart):
+class NodeAffinityArgs(StrictModel):
     """NodeAffinityArgs of kube-scheduler: an affinity that applies to every pod in addition to its own."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -134,7 +134,11 @@ class NodeAffinity(
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         matching_now = when_node_begins_to_pass(self._passes)
-        return (ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, matching_now),)
+        return (
+            ClusterEventWithHint.for_events(
+                EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, matching_now
+            ),
+        )
 
     def _passes(self, pod: Pod, node: Node) -> bool:
         enforced = self._enforced is None or self._enforced.matches(node.labels, node.name)

@@ -11,7 +11,7 @@ from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
-    Resource,
+    EventResource,
     when_changed,
     when_node_begins_to_pass,
 )
@@ -65,8 +65,10 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         declared = Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE
         return (
-            ClusterEventWithHint.on(Resource.NODE, declared, when_node_begins_to_pass(_has_all)),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE, when_changed(required_features)),
+            ClusterEventWithHint.for_events(EventResource.NODE, declared, when_node_begins_to_pass(_has_all)),
+            ClusterEventWithHint.for_events(
+                EventResource.TARGET_POD, Action.UPDATE, when_changed(required_features)
+            ),
         )
 
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, Resource, when_node_begins_to_pass
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_node_begins_to_pass
 from batchsched.framework.interface import EnqueueExtensionsPlugin, FilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
@@ -44,4 +44,4 @@ class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         named = when_node_begins_to_pass(lambda pod, node: pod.spec.node_name == node.name)
-        return (ClusterEventWithHint.on(Resource.NODE, Action.ADD, named),)
+        return (ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, named),)

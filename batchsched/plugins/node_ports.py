@@ -9,7 +9,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.framework.constrain import EVERY_NODE, CandidateSet, Row, counting_row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
@@ -19,7 +19,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.nodes.pod_table import EVERY_ADDRESS, HostPort, any_conflict, host_ports
+from batchsched.framework.nodes.pod_table import EVERY_ADDRESS, HostPort, any_port_conflict, host_ports
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -71,7 +71,7 @@ class NodePorts(
         requested = state.read(REQUESTED_PORTS)
         if len(nodes) > 1:
             return Verdict.refuse(_taken(nodes.table, requested)[nodes.where], TAKEN, unresolvable=False)
-        if not len(nodes) or not _taken_at(nodes.table, nodes.first, requested):
+        if not len(nodes) or not _taken_at(nodes.table, nodes.first_index, requested):
             return Verdict.accept(len(nodes))
         return Verdict.refuse(np.ones(1, np.bool_), TAKEN, unresolvable=False)
 
@@ -109,13 +109,13 @@ class NodePorts(
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint.on(Resource.NODE, Action.ADD),
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _freed),
+            ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE, _freed),
         )
 
 
 def _freed(pod: Pod, old: Pod, _new: None) -> Hint:
-    return Hint.queue_if(any_conflict(host_ports(pod), host_ports(old)))
+    return Hint.queue_if(any_port_conflict(host_ports(pod), host_ports(old)))
 
 
 def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int]]]:
@@ -149,4 +149,4 @@ def _taken(table: NodeTable, requested: tuple[HostPort, ...]) -> BoolArray:
 
 def _taken_at(table: NodeTable, node: int, requested: tuple[HostPort, ...]) -> bool:
     used = table.pods.ports_on.get(node)
-    return used is not None and any(any_conflict(requested, ports) for ports in used.values())
+    return used is not None and any(any_port_conflict(requested, ports) for ports in used.values())

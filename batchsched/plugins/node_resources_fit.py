@@ -11,10 +11,10 @@ from typing_extensions import override
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import request_fields, requests
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.core.requests import pod_requests, request_fields
+from batchsched.api.crd.base import StrictModel
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     EnqueueExtensionsPlugin,
@@ -31,11 +31,11 @@ from batchsched.framework.plugin_support.scores import (
     ResourceSpec,
     ScoredResources,
     UtilizationShapePoint,
-    broken_line,
-    check_rises,
+    all_positive,
+    check_increasing_utilization,
     is_extended,
-    multipoint_plugins,
     scored_resources,
+    scores_by_utilization,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -63,18 +63,18 @@ class StrategyType(StrEnum):
     REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
-class RequestedToCapacityRatio(SpecPart):
+class RequestedToCapacityRatio(StrictModel):
     """RequestedToCapacityRatioParam of kube-scheduler: score by utilization."""
 
     shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
-        check_rises(self.shape)
+        check_increasing_utilization(self.shape)
         return self
 
 
-class ScoringStrategy(SpecPart):
+class ScoringStrategy(StrictModel):
     """ScoringStrategy of kube-scheduler: the strategy, its resources, and its shape if it has one."""
 
     type: StrategyType = StrategyType.LEAST_ALLOCATED
@@ -88,7 +88,7 @@ class ScoringStrategy(SpecPart):
         return self
 
 
-class NodeResourcesFitArgs(SpecPart):
+class NodeResourcesFitArgs(StrictModel):
     """NodeResourcesFitArgs of kube-scheduler."""
 
     ignored_resources: frozenset[str] = frozenset()
@@ -133,7 +133,7 @@ class NodeResourcesFit(
         self.args = args or NodeResourcesFitArgs()
         self._strategy = self.args.scoring_strategy
         line = self._strategy.requested_to_capacity_ratio
-        self._line = broken_line(line.shape) if line else None
+        self._line = scores_by_utilization(line.shape) if line else None
         self._looked_at: tuple[tuple[str, ...], BoolArray] = (), np.zeros(0, np.bool_)
         """The resources of the last table, and which of them the Filter checks."""
 
@@ -209,8 +209,8 @@ class NodeResourcesFit(
         total = np.zeros(len(nodes), np.int64)
         weights: IntArray | int = 0
         for resource in state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes):
-            capacity, taken = resource.capacity(nodes), resource.requested(nodes) + resource.request
-            if self._line is None and multipoint_plugins(capacity):
+            capacity, taken = resource.allocatable(nodes), resource.requested(nodes) + resource.request
+            if self._line is None and all_positive(capacity):
                 total += self._score(taken, capacity) * resource.weight
                 weights += resource.weight
                 continue
@@ -237,19 +237,25 @@ class NodeResourcesFit(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         grown = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         return (
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE),
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN, self._left_over),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN, when_own),
-            ClusterEventWithHint.on(Resource.NODE, grown, self._has_grown),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE),
+            ClusterEventWithHint.for_events(
+                EventResource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN, self._left_over
+            ),
+            ClusterEventWithHint.for_events(
+                EventResource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN, always_queue
+            ),
+            ClusterEventWithHint.for_events(EventResource.NODE, grown, self._has_grown),
         )
 
     def _checked_requests(self, pod: Pod) -> dict[str, int]:
         """Return the requests that the Filter checks."""
-        checked = {name: amount for name, amount in requests(pod).items() if not self.ignores_resource(name)}
+        checked = {
+            name: amount for name, amount in pod_requests(pod).items() if not self.ignores_resource(name)
+        }
         return {**checked, PODS: 1}
 
     def _left_over(self, pod: Pod, old: Pod, new: Pod) -> Hint:
-        before, after = requests(old), requests(new)
+        before, after = pod_requests(old), pod_requests(new)
         return Hint.queue_if(
             any(
                 after.get(name, 0) < before.get(name, 0)

@@ -11,9 +11,9 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
-    Resource,
+    EventResource,
+    always_queue,
     when_node_begins_to_pass,
-    when_own,
 )
 from batchsched.framework.interface import EnqueueExtensionsPlugin, FilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
@@ -40,7 +40,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        cordoned = nodes.table.each("cordoned", _cordoned)[nodes.where]
+        cordoned = nodes.table.cached_array("cordoned", _cordoned)[nodes.where]
         if not cordoned.any() or _tolerates_cordon(pod.pod):
             return Verdict.accept(len(nodes))
         return Verdict.refuse(cordoned, UNSCHEDULABLE, unresolvable=True)
@@ -49,8 +49,12 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         opened = when_node_begins_to_pass(lambda _, node: not node.spec.unschedulable)
         return (
-            ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, opened),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own),
+            ClusterEventWithHint.for_events(
+                EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, opened
+            ),
+            ClusterEventWithHint.for_events(
+                EventResource.TARGET_POD, Action.UPDATE_POD_TOLERATION, always_queue
+            ),
         )
 
 

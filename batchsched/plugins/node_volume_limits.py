@@ -13,7 +13,7 @@ from batchsched.api.core.volume import CSINode, PersistentVolume, PersistentVolu
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import EVERY_NODE, Candidate, CandidateSet, Row, counting_row
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_changed
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
@@ -26,21 +26,21 @@ from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.csi_migration import (
     DRIVERS,
     NEVER,
-    inline_handle,
+    inline_volume_handle,
     migrated_kind,
     volume_handle,
 )
 from batchsched.framework.plugin_support.volume_listers import (
     VolumeLister,
-    claim_class,
-    claim_identity,
+    claim_key,
+    claim_signature,
+    claim_storage_class,
     claim_uses,
-    claims,
     is_rebound,
-    key_of,
-    may_back,
-    not_owner,
-    storage_of,
+    may_be_claimed_by,
+    not_owner_reason,
+    storage_objects,
+    uses_claim,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -92,8 +92,8 @@ class NodeVolumeLimits(
     def signature(self, pod: Pod) -> Hashable:
         inline = tuple(volume for volume in pod.spec.volumes or () if volume.is_in_tree)
         return (
-            claim_identity(pod),
-            tuple((migrated_kind(volume), inline_handle(volume)) for volume in inline),
+            claim_signature(pod),
+            tuple((migrated_kind(volume), inline_volume_handle(volume)) for volume in inline),
         )
 
     @override
@@ -113,7 +113,7 @@ class NodeVolumeLimits(
         return bool(self._judge(pod.pod, table.nodes_view(nodes[counts > 0])).feasible.all())
 
     def _judge(self, pod: Pod, nodes: Nodes) -> Verdict:
-        storage = storage_of(nodes.table)
+        storage = storage_objects(nodes.table)
         refused = np.zeros(len(nodes), np.bool_)
         wanted_volumes: dict[bool, Attached] = {}
         try:
@@ -138,7 +138,7 @@ class NodeVolumeLimits(
         return any(used[driver] + count > limits.get(driver, UNLIMITED) for driver, count in new.items())
 
     def _mounted(self, node: int, table: NodeTable) -> Attached:
-        storage = storage_of(table)
+        storage = storage_objects(table)
         migrated = table.names[node] in storage.csi_nodes
         volumes: Attached = {}
         for pod in table.pods.attaching_on.get(node, {}).values():
@@ -168,7 +168,7 @@ class NodeVolumeLimits(
         kind = migrated_kind(volume)
         if kind is None:
             return None
-        handle = inline_handle(volume)
+        handle = inline_volume_handle(volume)
         if handle is None:
             raise PluginError(self.name, "Filter", f"converting volume({volume.name}) from inline to csi")
         return kind.driver, handle
@@ -187,7 +187,7 @@ class NodeVolumeLimits(
                     f'looking up PVC {pod.namespace}/{name}: persistentvolumeclaim "{name}" not found'
                 )
             return None
-        stranger = None if source else not_owner(pod, claim)
+        stranger = None if source else not_owner_reason(pod, claim)
         if stranger is not None:
             raise PluginError(self.name, "Filter", stranger)
         return claim
@@ -226,7 +226,7 @@ class NodeVolumeLimits(
 
     def _brought(self, candidate: Candidate, table: NodeTable, *, migrated: bool) -> Attached:
         try:
-            return self._volumes(candidate.pod_class.pod, storage_of(table), migrated, new=False)
+            return self._volumes(candidate.pod_class.pod, storage_objects(table), migrated, new=False)
         except PluginError:  # Filter says so, of this pod alone
             return {}
 
@@ -241,7 +241,7 @@ class NodeVolumeLimits(
         free = {driver: np.full(len(table.nodes), UNLIMITED, np.int64) for driver in drivers}
         if not free:
             return free
-        storage = storage_of(table)
+        storage = storage_objects(table)
         for node, name in enumerate(table.names):
             limits = _limits(storage.csi_nodes.get(name))
             if not any(driver in free for driver in limits):
@@ -256,18 +256,20 @@ class NodeVolumeLimits(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         gone_or_changed = Action.DELETE | Action.UPDATE
         return (
-            ClusterEventWithHint.on(Resource.NODE, Action.ADD),
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _unmounted),
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _mounted_already),
-            ClusterEventWithHint.on(Resource.CSI_NODE, gone_or_changed, _limits_changed),
-            ClusterEventWithHint.on(
-                Resource.VOLUME_ATTACHMENT, gone_or_changed, when_changed(attrgetter("spec"))
+            ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE, _unmounted),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD, _mounted_already),
+            ClusterEventWithHint.for_events(EventResource.CSI_NODE, gone_or_changed, _limits_changed),
+            ClusterEventWithHint.for_events(
+                EventResource.VOLUME_ATTACHMENT, gone_or_changed, when_changed(attrgetter("spec"))
             ),
-            ClusterEventWithHint.on(Resource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
-            ClusterEventWithHint.on(Resource.CLAIM, Action.DELETE),
-            ClusterEventWithHint.on(Resource.VOLUME, Action.ADD | Action.UPDATE, _volume_changed),
-            ClusterEventWithHint.on(Resource.VOLUME, Action.DELETE),
-            ClusterEventWithHint.on(Resource.STORAGE_CLASS, gone_or_changed, _class_changed),
+            ClusterEventWithHint.for_events(EventResource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
+            ClusterEventWithHint.for_events(EventResource.CLAIM, Action.DELETE),
+            ClusterEventWithHint.for_events(
+                EventResource.VOLUME, Action.ADD | Action.UPDATE, _volume_changed
+            ),
+            ClusterEventWithHint.for_events(EventResource.VOLUME, Action.DELETE),
+            ClusterEventWithHint.for_events(EventResource.STORAGE_CLASS, gone_or_changed, _class_changed),
         )
 
 
@@ -282,7 +284,7 @@ def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
 
 def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
     """Return the claims and disks that a pod mounts, as (kind, name)."""
-    kinds = ((migrated_kind(volume), inline_handle(volume)) for volume in pod.spec.volumes or ())
+    kinds = ((migrated_kind(volume), inline_volume_handle(volume)) for volume in pod.spec.volumes or ())
     uses = (("claim", f"{pod.namespace}/{use.name}") for use in claim_uses(pod))
     return frozenset((*uses, *((kind.plugin, handle) for kind, handle in kinds if kind and handle)))
 
@@ -296,14 +298,14 @@ def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     """Return QUEUE if a claim of the pod was created, or got a volume or a class."""
-    return Hint.queue_if(is_rebound(old, new) and claims(pod, new))
+    return Hint.queue_if(is_rebound(old, new) and uses_claim(pod, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
     """Return QUEUE if the driver of a volume changed that counts for the pod."""
     if old is not None and old.spec == new.spec:
         return Hint.SKIP
-    return Hint.queue_if(may_back(new, pod))
+    return Hint.queue_if(may_be_claimed_by(new, pod))
 
 
 def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hint:
@@ -313,7 +315,7 @@ def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hin
 
 def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
     """Count a node's volumes by driver: those that pods mount, and other attached ones."""
-    storage = storage_of(table)
+    storage = storage_objects(table)
     used = Counter(mounted.values())
     attached_only = set()
     for attachment in storage.attachments.get(table.names[node], ()):
@@ -338,14 +340,14 @@ def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: boo
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         return _of_volume(volume, migrated)
-    storage_class = storage.classes.get(claim_class(claim))
+    storage_class = storage.classes.get(claim_storage_class(claim))
     if storage_class is None:
         return None
     provisioner = storage_class.provisioner
     if provisioner in DRIVERS or provisioner in NEVER:
         driver = DRIVERS.get(provisioner) if migrated else None
-        return (driver, UNBOUND + key_of(claim)) if driver else None
-    return provisioner, UNBOUND + key_of(claim)
+        return (driver, UNBOUND + claim_key(claim)) if driver else None
+    return provisioner, UNBOUND + claim_key(claim)
 
 
 def _of_volume(volume: PersistentVolume, migrated: bool) -> tuple[str, str] | None:

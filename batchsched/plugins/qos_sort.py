@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from typing_extensions import override
 
 from batchsched.api.core.pod import Amounts, Pod
-from batchsched.api.core.quantity import base_units
+from batchsched.api.core.quantity import parse_amount
 from batchsched.framework.interface import QueueSortPlugin, SignaturePlugin
 
 RESOURCES: Final = ("cpu", "memory")
@@ -70,7 +70,7 @@ def qos_class(pod: Pod) -> QosClass:
 
 
 def _positive(amounts: Amounts | None) -> dict[str, int]:
-    read = {name: base_units(name, text) for name, text in (amounts or {}).items() if name in RESOURCES}
+    read = {name: parse_amount(name, text) for name, text in (amounts or {}).items() if name in RESOURCES}
     return {name: amount for name, amount in read.items() if amount > 0}
 
 

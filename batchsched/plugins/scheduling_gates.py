@@ -6,7 +6,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.framework.events import Action, ClusterEventWithHint, Resource, when_own
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, always_queue
 from batchsched.framework.interface import EnqueueExtensionsPlugin, PreEnqueuePlugin, SignaturePlugin
 from batchsched.framework.status import SUCCESS, Code, Status
 from batchsched.framework.traits import PluginTraits
@@ -36,4 +36,4 @@ class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         eliminated = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-        return (ClusterEventWithHint.on(Resource.TARGET_POD, eliminated, when_own),)
+        return (ClusterEventWithHint.for_events(EventResource.TARGET_POD, eliminated, always_queue),)

@@ -82,7 +82,7 @@ class SelectorSpread(
         final = np.full(len(scores), HIGHEST)
         if most > 0:
             final = HIGHEST * ((most - scores) / most)
-        zones = zones_of(nodes.table)[nodes.where]
+        zones = zone_indexes(nodes.table)[nodes.where]
         inside = zones >= 0
         if inside.any():
             counts = np.bincount(zones[inside], weights=scores[inside])[zones[inside]]
@@ -94,7 +94,7 @@ class SelectorSpread(
         return final.astype(np.int64)
 
 
-def zones_of(table: NodeTable) -> IndexArray:
+def zone_indexes(table: NodeTable) -> IndexArray:
     """[N] Return an index for the region and zone of each node; -1 if the node has neither label.
 
     Source: `GetZoneKey` of k8s.io/component-helpers/node/topology.
@@ -109,7 +109,7 @@ def zones_of(table: NodeTable) -> IndexArray:
                 codes[index] = numbers.setdefault(zone, len(numbers))
         return codes
 
-    return table.memo("zones in their regions", build)
+    return table.cached_value("zones in their regions", build)
 
 
 def _first(node: Node, labels: tuple[str, ...]) -> str:

@@ -11,9 +11,9 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
-    Resource,
+    EventResource,
+    always_queue,
     when_node_begins_to_pass,
-    when_own,
 )
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
@@ -24,7 +24,10 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes
-from batchsched.framework.plugin_support.node_selection import count_untolerated, untolerated
+from batchsched.framework.plugin_support.node_selection import (
+    count_untolerated_taints,
+    untolerated_taint_counts,
+)
 from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, IntArray, Status, Verdict
@@ -57,7 +60,7 @@ class TaintToleration(
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        refused = untolerated(nodes.table, pod.pod.tolerations, REFUSING)[nodes.where] > 0
+        refused = untolerated_taint_counts(nodes.table, pod.pod.tolerations, REFUSING)[nodes.where] > 0
         return Verdict.refuse(refused, UNTOLERATED, unresolvable=True)
 
     @override
@@ -66,7 +69,7 @@ class TaintToleration(
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        return untolerated(nodes.table, pod.pod.tolerations, DISCOURAGING)[nodes.where]
+        return untolerated_taint_counts(nodes.table, pod.pod.tolerations, DISCOURAGING)[nodes.where]
 
     @override
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
@@ -76,10 +79,14 @@ class TaintToleration(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         welcome = when_node_begins_to_pass(_tolerated)
         return (
-            ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, welcome),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own),
+            ClusterEventWithHint.for_events(
+                EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, welcome
+            ),
+            ClusterEventWithHint.for_events(
+                EventResource.TARGET_POD, Action.UPDATE_POD_TOLERATION, always_queue
+            ),
         )
 
 
 def _tolerated(pod: Pod, node: Node) -> bool:
-    return not count_untolerated(node.taints, pod.tolerations, REFUSING)
+    return not count_untolerated_taints(node.taints, pod.tolerations, REFUSING)

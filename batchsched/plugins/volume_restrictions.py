@@ -11,7 +11,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolumeClaim
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, Row, counting_row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
@@ -24,7 +24,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.volume_listers import claim_names, key_of, storage_of
+from batchsched.framework.plugin_support.volume_listers import claim_key, claim_names, storage_objects
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -61,7 +61,7 @@ class Disk:
 
 
 @dataclass(slots=True)
-class DiskConflicts:
+class VolumeRestrictionState:
     """Disks of a pod class, and the number of other users of its ReadWriteOncePod claims.
 
     Args:
@@ -75,12 +75,12 @@ class DiskConflicts:
     claims: frozenset[str]
     uses: int
 
-    def clone(self) -> "DiskConflicts":
+    def clone(self) -> "VolumeRestrictionState":
         """Return an independent copy."""
         return replace(self)
 
 
-CONFLICTS: Final = StateKey[DiskConflicts]("VolumeRestrictions/conflicts")
+CONFLICTS: Final = StateKey[VolumeRestrictionState]("VolumeRestrictions/conflicts")
 
 
 class VolumeRestrictions(
@@ -116,14 +116,14 @@ class VolumeRestrictions(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
             return SKIP_FILTER
-        existing = storage_of(nodes.table).claims
+        existing = storage_objects(nodes.table).claims
         for name in claim_names(pod.pod):
             if f"{pod.pod.namespace}/{name}" not in existing:
                 reason = f'persistentvolumeclaim "{name}" not found'
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
         claims = _once_pod(pod.pod, nodes.table)
         uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
-        conflicts = DiskConflicts(
+        conflicts = VolumeRestrictionState(
             disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses
         )
         state.write(CONFLICTS, conflicts)
@@ -204,9 +204,9 @@ class VolumeRestrictions(
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _let_go),
-            ClusterEventWithHint.on(Resource.NODE, Action.ADD, _mounts_disks),
-            ClusterEventWithHint.on(Resource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE, _let_go),
+            ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, _mounts_disks),
+            ClusterEventWithHint.for_events(EventResource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
         )
 
 
@@ -222,7 +222,7 @@ def _mounts_disks(pod: Pod, _old: None, _new: object) -> Hint:
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     if old is not None and old.spec.access_modes == new.spec.access_modes:
         return Hint.SKIP
-    return Hint.queue_if(key_of(new) in _claim_keys(pod))
+    return Hint.queue_if(claim_key(new) in _claim_keys(pod))
 
 
 def disks_of(pod: Pod) -> tuple[Disk, ...]:
@@ -248,7 +248,7 @@ def _disks_in_use(nodes: Nodes, disks: Sequence[Disk]) -> BoolArray:
     if not disks or not disks_on:
         return np.zeros(len(nodes), np.bool_)
     if len(nodes) == 1:
-        return np.asarray([_in_use(disks, disks_on.get(nodes.first, {}).values())])
+        return np.asarray([_in_use(disks, disks_on.get(nodes.first_index, {}).values())])
     refused = np.zeros(len(nodes.table.nodes), np.bool_)
     for node, pods in disks_on.items():
         refused[node] = _in_use(disks, pods.values())
@@ -272,7 +272,7 @@ def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:
     """Return the ReadWriteOncePod claims of a pod."""
     if not pod.spec.volumes:
         return frozenset()
-    claims = storage_of(table).claims
+    claims = storage_objects(table).claims
     return frozenset(
         key
         for key in _claim_keys(pod)

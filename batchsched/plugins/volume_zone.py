@@ -12,7 +12,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_changed
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
@@ -23,12 +23,12 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     VolumeLister,
-    claim_class,
+    claim_key,
     claim_names,
+    claim_storage_class,
     is_rebound,
-    key_of,
-    may_back,
-    storage_of,
+    may_be_claimed_by,
+    storage_objects,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -91,7 +91,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
         names = claim_names(pod.pod)
         if not names:
             return SKIP_FILTER
-        storage = storage_of(nodes.table)
+        storage = storage_objects(nodes.table)
         try:
             for name in names:
                 claim = storage.claims.get(f"{pod.pod.namespace}/{name}")
@@ -106,7 +106,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         labelled = np.zeros(len(nodes), np.bool_)
         for key in SUCCESSOR:
-            labelled |= nodes.label(key)[0] >= 0
+            labelled |= nodes.label_values(key)[0] >= 0
         matching = np.ones(len(nodes), np.bool_)
         for requirement in state.read(REQUIREMENTS):
             matching &= _matching(requirement, nodes)
@@ -118,10 +118,10 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
         labelled = Action.ADD | Action.UPDATE_NODE_LABEL
         other_mode = when_changed(attrgetter("volume_binding_mode"))
         return (
-            ClusterEventWithHint.on(Resource.NODE, labelled, _node_moved),
-            ClusterEventWithHint.on(Resource.CLAIM, come_or_change, _claim_changed),
-            ClusterEventWithHint.on(Resource.VOLUME, come_or_change, _volume_changed),
-            ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, other_mode),
+            ClusterEventWithHint.for_events(EventResource.NODE, labelled, _node_moved),
+            ClusterEventWithHint.for_events(EventResource.CLAIM, come_or_change, _claim_changed),
+            ClusterEventWithHint.for_events(EventResource.VOLUME, come_or_change, _volume_changed),
+            ClusterEventWithHint.for_events(EventResource.STORAGE_CLASS, come_or_change, other_mode),
         )
 
 
@@ -130,14 +130,14 @@ def _node_moved(_pod: Pod, old: Node | None, new: Node) -> Hint:
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    named = key_of(new) in [f"{pod.namespace}/{name}" for name in claim_names(pod)]
+    named = claim_key(new) in [f"{pod.namespace}/{name}" for name in claim_names(pod)]
     return Hint.queue_if(named and is_rebound(old, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
     if old is not None and _requirements(old) == _requirements(new):
         return Hint.SKIP
-    return Hint.queue_if(may_back(new, pod))
+    return Hint.queue_if(may_be_claimed_by(new, pod))
 
 
 def _volume_of(
@@ -153,7 +153,7 @@ def _volume_of(
     if claim is None:
         raise _Refused(f'persistentvolumeclaim "{name}" not found')
     if not claim.spec.volume_name:
-        _check_waits(claim_class(claim), storage)
+        _check_waits(claim_storage_class(claim), storage)
         return None
     volume = storage.volumes.get(claim.spec.volume_name)
     if volume is None:
@@ -193,7 +193,7 @@ def _matching(requirement: ZoneRequirement, nodes: Nodes) -> BoolArray:
     own = _with_value(requirement.key, requirement.values, nodes)
     if SUCCESSOR[requirement.key] == requirement.key:
         return own
-    missing = nodes.label(requirement.key)[0] < 0
+    missing = nodes.label_values(requirement.key)[0] < 0
     matching: BoolArray = np.where(
         missing, _with_value(SUCCESSOR[requirement.key], requirement.values, nodes), own
     )
@@ -201,5 +201,5 @@ def _matching(requirement: ZoneRequirement, nodes: Nodes) -> BoolArray:
 
 
 def _with_value(key: str, permitted: frozenset[str], nodes: Nodes) -> BoolArray:
-    codes, values = nodes.label(key)
+    codes, values = nodes.label_values(key)
     return np.asarray([*(value in permitted for value in values), False], np.bool_)[codes]

@@ -17,21 +17,21 @@ from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import FOREIGN
+from batchsched.api.external_podgroups import EXTERNAL_KINDS
 from batchsched.api.snapshot import ObjectKind
-from batchsched.kube.connection import ApiResource, Connection, plural, resource
-from batchsched.kube.reflector import Reflector, ReflectorTimes
+from batchsched.kube.connection import ApiResource, Connection, api_resource, plural
+from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, GroupSink, PodGroupSources
+from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupSources, PodGroupStore
 from batchsched.podgrouper.owners import Owner, OwnerReferenceKey, Owners, OwnerSink, owner_of, read_owner
-from batchsched.podgrouper.rules import OWNERS, OwnerGang
+from batchsched.podgrouper.rules import OWNERS, PodGroupTemplate
 from batchsched.ports.cluster import Clock
-from batchsched.runner.event_handlers import EventHandlers, ObjectStore
+from batchsched.runner.event_handlers import EventHandler, ObjectStore
 from batchsched.state.cluster_state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class GangOfPod:
+class PodGang:
     """The gang that a pod belongs to because of its owner.
 
     Args:
@@ -59,10 +59,10 @@ class GangMember:
 
     pod: Pod
     ref: OwnerReferenceKey
-    gang: GangOfPod | None
+    gang: PodGang | None
 
 
-class GangMembership:
+class GangMemberStore:
     """Adds the labels of their gangs to pods, and passes the pods to the cluster state.
 
     Args:
@@ -143,7 +143,7 @@ class GangMembership:
             self.labels.pop(key, None)
         return _with_labels(pod, missing) if missing else pod
 
-    def _leave(self, key: str, gang: GangOfPod | None) -> None:
+    def _leave(self, key: str, gang: PodGang | None) -> None:
         """Remove a pod from its gang, unless that is still its gang."""
         member = self._members.get(key)
         before = member.gang if member is not None else None
@@ -175,7 +175,7 @@ class GangMembership:
         uid = group.metadata.labels.get(OWNER_LABEL, "")
         return self.owners.find(OwnerReferenceKey("", "", "", "", uid)) if uid else None
 
-    def _derive(self, gang: GangOfPod) -> None:
+    def _derive(self, gang: PodGang) -> None:
         """Add the PodGroup of a gang when its first pod arrives."""
         if gang.owner is None or gang.owner.grouping is None:
             return
@@ -223,26 +223,26 @@ def _anchor(ref: OwnerReferenceKey) -> str:
     return ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
-def _gang_of(pod: Pod, chain: tuple[tuple[OwnerReferenceKey, Owner | None], ...]) -> GangOfPod | None:
+def _gang_of(pod: Pod, chain: tuple[tuple[OwnerReferenceKey, Owner | None], ...]) -> PodGang | None:
     """Return the gang of a pod: that of the topmost owner that forms one, or that is still unknown."""
     for ref, owner in reversed(chain):
         if owner is None:
-            return GangOfPod(ref, ref.group_name())
+            return PodGang(ref, ref.pod_group_name())
         if owner.grouping is not None:
             index = pod.labels.get(owner.grouping.gang_label, "") if owner.grouping.gang_label else ""
-            return GangOfPod(ref, ref.group_name(index), index, owner)
+            return PodGang(ref, ref.pod_group_name(index), index, owner)
     return None
 
 
 def _is_derived(name: str, pod: Pod, ref: OwnerReferenceKey, owner: Owner | None) -> bool:
     """Return whether a pod's label names a PodGroup that is derived from an owner, now or before."""
-    if name == ref.group_name():
+    if name == ref.pod_group_name():
         return True
     label = owner.grouping.gang_label if owner is not None and owner.grouping is not None else ""
-    return bool(label) and name == ref.group_name(pod.labels.get(label, ""))
+    return bool(label) and name == ref.pod_group_name(pod.labels.get(label, ""))
 
 
-def _labels(pod: Pod, gang: GangOfPod | None) -> dict[str, str | None]:
+def _labels(pod: Pod, gang: PodGang | None) -> dict[str, str | None]:
     """Return the labels of a member of a gang; None: a label to remove."""
     if gang is None:
         return {POD_GROUP_LABEL: None} if pod.metadata.label(POD_GROUP_LABEL) else {}
@@ -261,7 +261,7 @@ def _with_labels(pod: Pod, changes: Mapping[str, str | None]) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, labels=kept))
 
 
-def _group(owner: Owner, grouping: OwnerGang, name: str) -> PodGroup:
+def _group(owner: Owner, grouping: PodGroupTemplate, name: str) -> PodGroup:
     meta = CustomMeta(
         name=name,
         namespace=owner.ref.namespace,
@@ -271,7 +271,7 @@ def _group(owner: Owner, grouping: OwnerGang, name: str) -> PodGroup:
     return PodGroup(metadata=meta, spec=grouping.spec)
 
 
-_TRANSLATED: Final = tuple(enumerate(FOREIGN))
+_TRANSLATED: Final = tuple(enumerate(EXTERNAL_KINDS))
 
 
 @dataclass(slots=True)
@@ -288,26 +288,28 @@ class PodGrouper:
     scheduler_names: Collection[str]
     changed: Callable[[], None]
     groups: PodGroupSources = field(init=False)
-    members: GangMembership = field(init=False)
+    members: GangMemberStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.groups = PodGroupSources(self.cache, len(FOREIGN))
-        self.members = GangMembership(self.cache, self.groups, self.scheduler_names)
+        self.groups = PodGroupSources(self.cache, len(EXTERNAL_KINDS))
+        self.members = GangMemberStore(self.cache, self.groups, self.scheduler_names)
 
-    def store(self, kind: ObjectKind) -> ObjectStore:
+    def store_for(self, kind: ObjectKind) -> ObjectStore:
         """Return the store that receives the objects of a kind."""
         if kind.type is Pod:
             return self.members
-        return GroupSink(self.groups) if kind.type is PodGroup else self.cache
+        return PodGroupStore(self.groups) if kind.type is PodGroup else self.cache
 
     def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
         """Yield the reflectors for owners and external PodGroups. Kinds that are not installed are retried rarely."""
         for number, kind in _TRANSLATED:
-            handlers = EventHandlers(kind, GroupSink(self.groups, number), decoder, self.changed)
-            terms = ReflectorTimes(without="pods that name one wait")
-            yield Reflector(connection, resource(kind), handlers, clock, terms=terms, read=handlers.read)
+            handlers = EventHandler(kind, PodGroupStore(self.groups, number), decoder, self.changed)
+            terms = ReflectorSettings(without="pods that name one wait")
+            yield Reflector(
+                connection, api_resource(kind), handlers, clock, terms=terms, read=handlers.decode
+            )
         for owner in OWNERS:
             collection = ApiResource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed)
-            terms = ReflectorTimes(without="pods that they own wait")
+            terms = ReflectorSettings(without="pods that they own wait")
             yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read_owner, owner))

@@ -37,7 +37,7 @@ class PodGroupSources:
         self.touched: set[str] = set()
         """Names, `namespace/name`, of changed PodGroups. `PodGroupWriter` writes them to the API and clears the set."""
 
-    def by_key(self, source: int) -> Mapping[str, PodGroup]:
+    def groups_of(self, source: int) -> Mapping[str, PodGroup]:
         """Return the PodGroups of a source by `namespace/name`."""
         return self._sources[source]
 
@@ -82,7 +82,7 @@ class PodGroupSources:
         return group.model_copy(update={"metadata": meta, "status": written.status})
 
 
-class GroupSink:
+class PodGroupStore:
     """Receives PodGroups from the API: those of batchsched, or those of one other scheduler.
 
     PodGroups of batchsched have two sources: users, and the grouper, which marks what it wrote with

@@ -10,7 +10,13 @@ import msgspec
 
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
-from batchsched.podgrouper.rules import GROUPED, LEADER_WORKER_SET, OwnerGang, OwnerKind, derive_gang
+from batchsched.podgrouper.rules import (
+    GROUPED,
+    LEADER_WORKER_SET,
+    OwnerKind,
+    PodGroupTemplate,
+    derive_pod_group_template,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_NAME_CHARACTERS: Final = 63
@@ -38,7 +44,7 @@ class OwnerReferenceKey:
         """Whether the pods of this kind of owner form gangs."""
         return (self.group, self.kind) in GROUPED
 
-    def group_name(self, index: str = "") -> str:
+    def pod_group_name(self, index: str = "") -> str:
         """Return the name of the PodGroup that is derived from the owner.
 
         A hash of the owner's uid prevents collisions with names of users.
@@ -64,7 +70,7 @@ class Owner:
     kind: OwnerKind
     created: str | None
     above: OwnerReferenceKey | None
-    grouping: OwnerGang | None
+    grouping: PodGroupTemplate | None
 
     def has_same_gangs(self, other: "Owner") -> bool:
         """Return whether pods belong to the same gangs under both versions of an owner."""
@@ -74,7 +80,7 @@ class Owner:
         return before is None or after is None or _labels_of(before) == _labels_of(after)
 
 
-def _labels_of(needs: OwnerGang) -> tuple[tuple[str, ...], str]:
+def _labels_of(needs: PodGroupTemplate) -> tuple[tuple[str, ...], str]:
     return needs.sub_group_labels, needs.gang_label
 
 
@@ -91,13 +97,13 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner | None:
         return None
     namespace = meta.namespace or "default"
     ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
-    needs = derive_gang(kind.rule, manifest)
+    needs = derive_pod_group_template(kind.rule, manifest)
     if needs is not None and needs.problem:
         _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, needs.problem)
-    return Owner(ref, kind, meta.creation_timestamp, controller(meta), needs)
+    return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs)
 
 
-def controller(meta: ObjectMeta) -> OwnerReferenceKey | None:
+def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
     """Return the owner reference with `controller: true` of an object, or None."""
     for owner in meta.owner_references or ():
         if owner.controller:
@@ -117,7 +123,7 @@ def owner_of(pod: Pod) -> OwnerReferenceKey | None:
     The workers of a LeaderWorkerSet belong to a StatefulSet that their leader pod owns. A label names the
     LeaderWorkerSet.
     """
-    owner = controller(pod.metadata)
+    owner = controller_reference(pod.metadata)
     if owner is None or not owner.forms_gangs:
         return None
     name = pod.metadata.label(LEADER_WORKER_SET)
@@ -209,7 +215,7 @@ class OwnerSink:
         self._changed = changed
         self._uids: set[str] = set()
 
-    def replaced(self, objects: Sequence[Owner]) -> None:
+    def on_replace(self, objects: Sequence[Owner]) -> None:
         """Replace all owners."""
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
@@ -219,13 +225,13 @@ class OwnerSink:
         self._uids = uids
         self._changed()
 
-    def changed(self, item: Owner) -> None:
+    def on_change(self, item: Owner) -> None:
         """Add or update an owner."""
         self._uids.add(item.ref.uid)
         self._owners.put(item)
         self._changed()
 
-    def deleted(self, item: Owner) -> None:
+    def on_delete(self, item: Owner) -> None:
         """Remove an owner."""
         self._uids.discard(item.ref.uid)
         self._owners.remove(item.ref.uid)

@@ -15,7 +15,7 @@ from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
-from batchsched.podgrouper.grouper import GangMembership
+from batchsched.podgrouper.grouper import GangMemberStore
 from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupSources
 from batchsched.podgrouper.owners import Owner
 from batchsched.ports.cluster import Clock
@@ -44,7 +44,7 @@ class PodGroupWriter:
     """
 
     def __init__(
-        self, groups: PodGroupSources, members: GangMembership, writer: Writer, clock: Clock
+        self, groups: PodGroupSources, members: GangMemberStore, writer: Writer, clock: Clock
     ) -> None:
         self._groups = groups
         self._members = members
@@ -55,7 +55,9 @@ class PodGroupWriter:
 
     async def run(self) -> None:
         """Write until cancelled. Start with everything, because a former leader may have left writes undone."""
-        self._groups.touched |= self._groups.by_key(DERIVED).keys() | self._groups.by_key(WRITTEN).keys()
+        self._groups.touched |= (
+            self._groups.groups_of(DERIVED).keys() | self._groups.groups_of(WRITTEN).keys()
+        )
         while True:
             await self.run_once(self._clock.monotonic())
             await self._clock.sleep(TURN_SECONDS)
@@ -82,8 +84,8 @@ class PodGroupWriter:
 
     async def _write_group(self, key: str, now: float) -> None:
         namespace, _, name = key.partition("/")
-        derived, written = self._groups.by_key(DERIVED).get(key), self._groups.by_key(WRITTEN).get(key)
-        if key in self._groups.by_key(FROM_USERS):
+        derived, written = self._groups.groups_of(DERIVED).get(key), self._groups.groups_of(WRITTEN).get(key)
+        if key in self._groups.groups_of(FROM_USERS):
             return  # a user created it
         try:
             if derived is not None and written is None:

@@ -45,7 +45,7 @@ class OwnerPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class OwnerShape:
     """The pods of one gang of an owner.
 
     Args:
@@ -61,12 +61,12 @@ class Shape:
     wishes: Manifest = field(default_factory=dict)
 
     @property
-    def pods(self) -> int:
+    def pod_count(self) -> int:
         """The number of pods of one gang."""
         return sum(part.pods for part in self.parts)
 
     @property
-    def unfinished(self) -> int:
+    def unfinished_count(self) -> int:
         """The number of pods of one gang that run or are still to be created."""
         return sum(part.pods - part.finished for part in self.parts)
 
@@ -76,17 +76,17 @@ def mapping_or_empty(value: object) -> Manifest:
     return value if isinstance(value, dict) else {}
 
 
-def list_of_mappings(value: object) -> list[Manifest]:
+def mappings_in(value: object) -> list[Manifest]:
     """Return the items of a list that are mappings; an empty list for any other value."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def pod_count_or(value: object, default: int = 0) -> int:
+def pod_count_or_default(value: object, default: int = 0) -> int:
     """Return the value as a number of pods, at least 0, if it is an integer; otherwise the default."""
     return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def text(value: object) -> str:
+def text_or_empty(value: object) -> str:
     """Return the value if it is a string, otherwise ""."""
     return value if isinstance(value, str) else ""
 
@@ -107,7 +107,7 @@ GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
-def job(manifest: Manifest) -> Shape | None:
+def job_shape(manifest: Manifest) -> OwnerShape | None:
     """Return the shape of a Job: the pods that run at the same time, without completed pods.
 
     A Job without `completions` creates no new pods after the first success. From then on its minimum is 1.
@@ -116,20 +116,22 @@ def job(manifest: Manifest) -> Shape | None:
     if spec.get("suspend") is True:
         return None
     pods = _pods_of_job(spec)
-    succeeded = pod_count_or(status.get("succeeded"))
+    succeeded = pod_count_or_default(status.get("succeeded"))
     if isinstance(spec.get("completions"), int):
         unfinished = (
-            pod_count_or(spec["completions"]) - succeeded - _indexes(text(status.get("failedIndexes")))
+            pod_count_or_default(spec["completions"])
+            - succeeded
+            - _indexes(text_or_empty(status.get("failedIndexes")))
         )
     else:
         unfinished = pods if not succeeded else 1
     needed = max(0, min(pods, unfinished))
-    return Shape((OwnerPart("", pods, needed, mapping_or_empty(spec.get("template")), pods - needed),))
+    return OwnerShape((OwnerPart("", pods, needed, mapping_or_empty(spec.get("template")), pods - needed),))
 
 
 def _pods_of_job(spec: Manifest) -> int:
-    parallelism = pod_count_or(spec.get("parallelism"), 1)
-    return min(parallelism, pod_count_or(spec.get("completions"), parallelism))
+    parallelism = pod_count_or_default(spec.get("parallelism"), 1)
+    return min(parallelism, pod_count_or_default(spec.get("completions"), parallelism))
 
 
 def _indexes(intervals: str) -> int:
@@ -142,53 +144,56 @@ def _indexes(intervals: str) -> int:
     return total
 
 
-def jobset(manifest: Manifest) -> Shape | None:
+def jobset_shape(manifest: Manifest) -> OwnerShape | None:
     """Return the shape of a JobSet: one part for each replicated job. A job that starts after others has minimum 0."""
     spec = spec_of(manifest)
     if spec.get("suspend") is True:
         return None
     in_order = mapping_or_empty(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
     done = {
-        text(status.get("name")): pod_count_or(status.get("succeeded"))
-        for status in list_of_mappings(status_of(manifest).get("replicatedJobsStatus"))
+        text_or_empty(status.get("name")): pod_count_or_default(status.get("succeeded"))
+        for status in mappings_in(status_of(manifest).get("replicatedJobsStatus"))
     }
     parts: list[OwnerPart] = []
-    for index, replicated in enumerate(list_of_mappings(spec.get("replicatedJobs"))):
-        name, jobs = text(replicated.get("name")), pod_count_or(replicated.get("replicas"), 1)
+    for index, replicated in enumerate(mappings_in(spec.get("replicatedJobs"))):
+        name, jobs = (
+            text_or_empty(replicated.get("name")),
+            pod_count_or_default(replicated.get("replicas"), 1),
+        )
         job_spec = spec_of(mapping_or_empty(replicated.get("template")))
         pods_per_job = _pods_of_job(job_spec)
-        later = (in_order and index > 0) or bool(list_of_mappings(replicated.get("dependsOn")))
+        later = (in_order and index > 0) or bool(mappings_in(replicated.get("dependsOn")))
         pods = jobs * pods_per_job
         unfinished = max(0, jobs - done.get(name, 0)) * pods_per_job
         template = mapping_or_empty(job_spec.get("template"))
         parts.append(OwnerPart(name, pods, 0 if later else unfinished, template, pods - unfinished))
-    return Shape(tuple(parts), (REPLICATED_JOB,)) if parts else None
+    return OwnerShape(tuple(parts), (REPLICATED_JOB,)) if parts else None
 
 
-def leader_worker_set(manifest: Manifest) -> Shape | None:
+def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
     """Return the shape of a group of a LeaderWorkerSet: a leader and its workers.
 
     The minimum is 1 if the workers are created after their leader.
     """
     spec = spec_of(manifest)
     template = mapping_or_empty(spec.get("leaderWorkerTemplate"))
-    size = pod_count_or(template.get("size"), 1)
+    size = pod_count_or_default(template.get("size"), 1)
     annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
     leader_first = spec.get("startupPolicy") == "LeaderReady" or EXCLUSIVE in annotations
     pods = mapping_or_empty(template.get("leaderTemplate")) or mapping_or_empty(
         template.get("workerTemplate")
     )
     needed = min(size, 1) if leader_first else size
-    return Shape((OwnerPart("", size, needed, pods),), gang_label=GROUP_INDEX)
+    return OwnerShape((OwnerPart("", size, needed, pods),), gang_label=GROUP_INDEX)
 
 
-def stateful_set(manifest: Manifest) -> Shape | None:
+def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
     """Return the shape of a StatefulSet: all replicas. It has none if its pods start one after the other."""
     spec = spec_of(manifest)
     if spec.get("podManagementPolicy") != "Parallel":
         return None
-    replicas = pod_count_or(spec.get("replicas"), 1)
-    return Shape((OwnerPart("", replicas, replicas, mapping_or_empty(spec.get("template"))),))
+    replicas = pod_count_or_default(spec.get("replicas"), 1)
+    return OwnerShape((OwnerPart("", replicas, replicas, mapping_or_empty(spec.get("template"))),))
 
 
 ROLES: Final = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
@@ -197,7 +202,7 @@ WORKER: Final = "worker"
 LAUNCHER: Final = "launcher"
 
 
-def training_job(manifest: Manifest, field: str) -> Shape | None:
+def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
     """Return the shape of a Kubeflow training job: one part for each role.
 
     Elastic workers count with their smallest number. The `schedulingPolicy` of the job takes precedence over all rules.
@@ -211,29 +216,29 @@ def training_job(manifest: Manifest, field: str) -> Shape | None:
     if run.get("suspend") is True:
         return None
     replicas = {
-        text(name).lower(): mapping_or_empty(replica)
+        text_or_empty(name).lower(): mapping_or_empty(replica)
         for name, replica in mapping_or_empty(spec.get(field)).items()
     }
     done = {
-        text(name).lower(): pod_count_or(mapping_or_empty(replica).get("succeeded"))
+        text_or_empty(name).lower(): pod_count_or_default(mapping_or_empty(replica).get("succeeded"))
         for name, replica in mapping_or_empty(status_of(manifest).get("replicaStatuses")).items()
     }
     parts: list[OwnerPart] = []
     for name in sorted(
         replicas, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)
     ):
-        pods = pod_count_or(replicas[name].get("replicas"), 1)
+        pods = pod_count_or_default(replicas[name].get("replicas"), 1)
         unfinished = max(0, pods - done.get(name, 0))
         needed = min(_needed(spec, name, pods), unfinished)
         parts.append(
             OwnerPart(name, pods, needed, mapping_or_empty(replicas[name].get("template")), pods - unfinished)
         )
-    return Shape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
+    return OwnerShape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
 
 
 def _needed(spec: Manifest, name: str, pods: int) -> int:
     if name == WORKER:
-        return pod_count_or(mapping_or_empty(spec.get("elasticPolicy")).get("minReplicas"), pods)
+        return pod_count_or_default(mapping_or_empty(spec.get("elasticPolicy")).get("minReplicas"), pods)
     if name == LAUNCHER and spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         return 0
     return pods
@@ -242,12 +247,12 @@ def _needed(spec: Manifest, name: str, pods: int) -> int:
 def _wishes(run: Manifest) -> dict[str, Any]:
     policy = mapping_or_empty(run.get("schedulingPolicy"))
     wishes: dict[str, Any] = {}
-    if pod_count_or(policy.get("minAvailable")):
+    if pod_count_or_default(policy.get("minAvailable")):
         wishes["minMember"] = policy["minAvailable"]
-    if pod_count_or(policy.get("scheduleTimeoutSeconds")):
+    if pod_count_or_default(policy.get("scheduleTimeoutSeconds")):
         wishes["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
     for policy_field, spec_field in (("queue", "queue"), ("priorityClass", "priorityClassName")):
-        if text(policy.get(policy_field)):
+        if text_or_empty(policy.get(policy_field)):
             wishes[spec_field] = policy[policy_field]
     return wishes
 
@@ -256,12 +261,12 @@ GROUP: Final = "ray.io/group"
 HEAD: Final = "headgroup"
 
 
-def ray_cluster(manifest: Manifest) -> Shape | None:
+def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
     """Return the shape of a RayCluster: the head, and each group of workers with its `minReplicas` as minimum."""
     return _cluster(spec_of(manifest))
 
 
-def ray_job(manifest: Manifest) -> Shape | None:
+def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
     """Return the shape of the cluster that a RayJob starts. Its submitter pod is created when the cluster runs."""
     spec = spec_of(manifest)
     if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):
@@ -269,19 +274,21 @@ def ray_job(manifest: Manifest) -> Shape | None:
     return _cluster(mapping_or_empty(spec.get("rayClusterSpec")))
 
 
-def _cluster(spec: Manifest) -> Shape | None:
+def _cluster(spec: Manifest) -> OwnerShape | None:
     if spec.get("suspend") is True or not mapping_or_empty(spec.get("headGroupSpec")):
         return None
     parts = [OwnerPart(HEAD, 1, 1, mapping_or_empty(mapping_or_empty(spec["headGroupSpec"]).get("template")))]
-    for group in list_of_mappings(spec.get("workerGroupSpecs")):
+    for group in mappings_in(spec.get("workerGroupSpecs")):
         if group.get("suspend") is True:
             continue
-        least = pod_count_or(group.get("minReplicas"))
-        replicas = max(least, pod_count_or(group.get("replicas"), least))
-        hosts = pod_count_or(group.get("numOfHosts"), 1)
+        least = pod_count_or_default(group.get("minReplicas"))
+        replicas = max(least, pod_count_or_default(group.get("replicas"), least))
+        hosts = pod_count_or_default(group.get("numOfHosts"), 1)
         template = mapping_or_empty(group.get("template"))
-        parts.append(OwnerPart(text(group.get("groupName")), replicas * hosts, least * hosts, template))
-    return Shape(tuple(parts), (GROUP,))
+        parts.append(
+            OwnerPart(text_or_empty(group.get("groupName")), replicas * hosts, least * hosts, template)
+        )
+    return OwnerShape(tuple(parts), (GROUP,))
 
 
 MIN_MEMBER: Final = "scheduling.batchsched.dev/min-member"
@@ -289,7 +296,7 @@ PRIORITY_CLASS: Final = "scheduling.batchsched.dev/priority-class"
 TOPOLOGY: Final = "scheduling.batchsched.dev/topology"
 REQUIRED: Final = "scheduling.batchsched.dev/required-topology"
 PREFERRED: Final = "scheduling.batchsched.dev/preferred-topology"
-Rule = Callable[[Manifest], Shape | None]
+Rule = Callable[[Manifest], OwnerShape | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,25 +318,25 @@ class OwnerKind:
         return self.api_version.partition("/")[0]
 
 
-_MPI_JOB: Final = partial(training_job, field="mpiReplicaSpecs")
+_MPI_JOB: Final = partial(training_job_shape, field="mpiReplicaSpecs")
 """The training operator and the MPI operator use the same fields."""
 OWNERS: Final = (
-    OwnerKind("Job", "batch/v1", job),
-    OwnerKind("StatefulSet", "apps/v1", stateful_set),
-    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset),
-    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set),
-    OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job, field="pytorchReplicaSpecs")),
-    OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job, field="tfReplicaSpecs")),
+    OwnerKind("Job", "batch/v1", job_shape),
+    OwnerKind("StatefulSet", "apps/v1", stateful_set_shape),
+    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset_shape),
+    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set_shape),
+    OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job_shape, field="pytorchReplicaSpecs")),
+    OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job_shape, field="tfReplicaSpecs")),
     OwnerKind("MPIJob", "kubeflow.org/v1", _MPI_JOB),
     OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
-    OwnerKind("RayCluster", "ray.io/v1", ray_cluster),
-    OwnerKind("RayJob", "ray.io/v1", ray_job),
+    OwnerKind("RayCluster", "ray.io/v1", ray_cluster_shape),
+    OwnerKind("RayJob", "ray.io/v1", ray_job_shape),
 )
 GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerGang:
+class PodGroupTemplate:
     """The spec of the PodGroups of one owner, and the labels by which its pods are divided into gangs.
 
     Args:
@@ -347,17 +354,17 @@ class OwnerGang:
     problem: str = ""
 
 
-def derive_gang(rule: Rule, manifest: Manifest) -> OwnerGang | None:
+def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplate | None:
     """Return the template of an owner's PodGroups, or None if its pods need none, such as a single pod."""
     shape = rule(manifest)
-    if shape is None or shape.pods == 0:
+    if shape is None or shape.pod_count == 0:
         return None
     annotated, problem = _annotated_fields(manifest)
     wishes = {**_queue_of_pods(shape.parts), **shape.wishes, **annotated}
-    if shape.pods == 1 and not wishes:
+    if shape.pod_count == 1 and not wishes:
         return None
     minimum = sum(part.minimum for part in shape.parts)
-    minimum = max(1, min(wishes.pop("minMember", minimum), shape.unfinished))
+    minimum = max(1, min(wishes.pop("minMember", minimum), shape.unfinished_count))
     fields = {"minMember": minimum, **wishes}
     subs = _sub_groups(shape, minimum)
     try:
@@ -367,10 +374,12 @@ def derive_gang(rule: Rule, manifest: Manifest) -> OwnerGang | None:
             f"{complaint.field}: {complaint.message}" for complaint in field_errors(error, PodGroupSpec)
         )
         spec, subs = PodGroupSpec(min_member=minimum), []
-    return OwnerGang(spec, shape.pods, shape.sub_group_labels if subs else (), shape.gang_label, problem)
+    return PodGroupTemplate(
+        spec, shape.pod_count, shape.sub_group_labels if subs else (), shape.gang_label, problem
+    )
 
 
-def _sub_groups(shape: Shape, minimum: int) -> list[dict[str, Any]]:
+def _sub_groups(shape: OwnerShape, minimum: int) -> list[dict[str, Any]]:
     """Return the parts as subGroups. If the gang needs fewer pods than they do, the last parts are reduced first."""
     if not shape.sub_group_labels or not 1 < len(shape.parts) <= MOST_SUBGROUPS:
         return []
@@ -389,23 +398,26 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
     marks = {**mapping_or_empty(meta.get("labels")), **mapping_or_empty(meta.get("annotations"))}
     fields: dict[str, Any] = {}
     problem = ""
-    if text(marks.get(QUEUE_LABEL)):
+    if text_or_empty(marks.get(QUEUE_LABEL)):
         fields["queue"] = marks[QUEUE_LABEL]
-    if text(marks.get(PRIORITY_CLASS)):
+    if text_or_empty(marks.get(PRIORITY_CLASS)):
         fields["priorityClassName"] = marks[PRIORITY_CLASS]
-    least = text(marks.get(MIN_MEMBER))
+    least = text_or_empty(marks.get(MIN_MEMBER))
     if least.isdecimal() and int(least) > 0:
         fields["minMember"] = int(least)
     elif least:
         problem = f"{MIN_MEMBER}: expected a whole number from 1 on, found {least!r}"
-    levels = {"required": text(marks.get(REQUIRED)), "preferred": text(marks.get(PREFERRED))}
+    levels = {
+        "required": text_or_empty(marks.get(REQUIRED)),
+        "preferred": text_or_empty(marks.get(PREFERRED)),
+    }
     if any(levels.values()):
-        name = text(marks.get(TOPOLOGY))
+        name = text_or_empty(marks.get(TOPOLOGY))
         fields["topology"] = {key: value for key, value in (("name", name), *levels.items()) if value}
     return fields, problem
 
 
 def _queue_of_pods(parts: Sequence[OwnerPart]) -> dict[str, str]:
-    named = (text(part.labels.get(QUEUE_LABEL)) for part in parts)
+    named = (text_or_empty(part.labels.get(QUEUE_LABEL)) for part in parts)
     queue = next((name for name in named if name), "")
     return {"queue": queue} if queue else {}

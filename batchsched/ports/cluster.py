@@ -38,15 +38,15 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class ObjectSink(Protocol[T_contra]):
     """Receives the objects of a reflector, as JSON of the API or decoded. An invalid object must not raise."""
 
-    def replaced(self, objects: Sequence[T_contra]) -> None:
+    def on_replace(self, objects: Sequence[T_contra]) -> None:
         """Replace all objects. An object that is not in the list was deleted."""
         ...
 
-    def changed(self, item: T_contra) -> None:
+    def on_change(self, item: T_contra) -> None:
         """Add or update an object."""
         ...
 
-    def deleted(self, item: T_contra) -> None:
+    def on_delete(self, item: T_contra) -> None:
         """Remove an object; its last known state is the argument."""
         ...
 
@@ -93,7 +93,7 @@ class VolumeBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSelection:
+class SelectedNode:
     """The node for which a claim's volume is provisioned: the annotation `volume.kubernetes.io/selected-node`.
 
     Args:
@@ -106,7 +106,7 @@ class NodeSelection:
     node: str
 
 
-def binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
+def volume_binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
     """Return the binding of a PersistentVolume to a claim."""
     return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
 
@@ -122,11 +122,11 @@ class Binder(Protocol):
         """Bind a PersistentVolume to its claim."""
         ...
 
-    async def select_node(self, selection: NodeSelection) -> None:
+    async def write_selected_node(self, selection: SelectedNode) -> None:
         """Write the selected node of a claim, so that its volume is provisioned within reach of that node."""
         ...
 
-    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         """Wait until all claims are bound and return True, or return False if the timeout expires first.
 
         Args:
@@ -164,7 +164,7 @@ class Scheduler(Protocol):
     Other objects, such as queues, are read from that Snapshot only: if one of them changes, make a new scheduler.
     """
 
-    def apply(self, changes: ClusterChanges) -> None:
+    def apply_changes(self, changes: ClusterChanges) -> None:
         """Apply changes of the cluster. Call it between two sessions only."""
         ...
 

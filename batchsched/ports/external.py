@@ -20,7 +20,7 @@ import msgspec
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class TlsSettings:
     """The TLS settings of a connection. Fields `*_file` are paths; fields `*_data` are PEM in base64."""
 
     insecure: bool = False
@@ -34,7 +34,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ExtenderEndpoint:
     """The address of an extender.
 
     Args:
@@ -47,10 +47,10 @@ class Endpoint:
     url: str
     timeout_seconds: float = 5.0
     https: bool = False
-    tls: Tls = Tls()
+    tls: TlsSettings = TlsSettings()
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExtenderReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """The response of an extender, or the reason why there is none.
 
     Args:
@@ -65,11 +65,11 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 class Extenders(Protocol):
     """Calls extenders. Implementations never raise: a failure is the `fault` of the reply."""
 
-    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Send a JSON request to one verb of an extender, block until the response arrives, and return it."""
         ...
 
-    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Send a request without blocking the event loop and return the response. Binding cycles use this method."""
         ...
 
@@ -77,13 +77,13 @@ class Extenders(Protocol):
 class NoExtenders:
     """The default implementation, which calls no extender."""
 
-    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Return a fault without a call."""
-        return Reply(fault=NOT_CALLED)
+        return ExtenderReply(fault=NOT_CALLED)
 
-    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Return a fault without a call."""
-        return Reply(fault=NOT_CALLED)
+        return ExtenderReply(fault=NOT_CALLED)
 
 
 NOT_CALLED: Final = "extenders are not asked here"
@@ -108,7 +108,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
     seconds: float
 
     @property
-    def problem(self) -> str:
+    def message(self) -> str:
         """The message about the exceeded deadline for the refusal of the pod."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
@@ -116,7 +116,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 class PluginDeadline(Protocol):
     """Calls plugins of other packages and enforces their deadline."""
 
-    def overdue(self, plugin: str) -> ExceededDeadline | None:
+    def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
         """Return the exceeded deadline that disables a plugin, or None if the plugin may be called."""
         ...
 
@@ -132,18 +132,18 @@ class PluginDeadline(Protocol):
 class Telemetry(Protocol):
     """Receives durations and progress. An implementation cannot change the decision."""
 
-    def stage(self, name: str) -> AbstractContextManager[None]:
+    def measure_stage(self, name: str) -> AbstractContextManager[None]:
         """Return a context manager that measures one stage of a session.
 
         Durations of equal names are added up; stages may nest.
         """
         ...
 
-    def progress(self, done: int, total: int, unit: str) -> None:
+    def report_progress(self, done: int, total: int, unit: str) -> None:
         """Report the progress of a long stage."""
         ...
 
-    def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def measure_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
         """Return a context manager that measures one call of a plugin. Only a sample of all calls is measured."""
         ...
 
@@ -152,15 +152,15 @@ class NoTelemetry:
     """The default implementation, which records nothing."""
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def measure_stage(self, name: str) -> Iterator[None]:
         """Do nothing around a stage."""
         yield
 
-    def progress(self, done: int, total: int, unit: str) -> None:
+    def report_progress(self, done: int, total: int, unit: str) -> None:
         """Do nothing with the progress."""
 
     @contextmanager
-    def call(self, plugin: str, point: str) -> Iterator[None]:
+    def measure_call(self, plugin: str, point: str) -> Iterator[None]:
         """Do nothing around a call."""
         yield
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.queue_table import Entitlements, QueueTable
-from batchsched.queues.sharing.policy import FairnessPolicy
+from batchsched.queues.sharing.policy import SharingPolicy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
 
 
-def entitlements(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> Entitlements:
+def compute_entitlements(shares: QueueTable, policies: Sequence[SharingPolicy]) -> Entitlements:
     """Return the entitlements of all rows of a queue table.
 
     Args:
@@ -43,13 +43,13 @@ def entitlements(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> Enti
             surplus = np.maximum(0, fair[row] - floor[below].sum(axis=0))
             part = np.minimum(ceiling[below] - floor[below], surplus)
             if end - begin > 1 and (part.sum(axis=0) > surplus).any():
-                division = policies[row].divide(siblings_of(shares, entitled, row), surplus)
+                division = policies[row].divide_surplus(children_of(shares, entitled, row), surplus)
                 part = np.clip(division, 0, part)
             fair[below] += part
     return entitled
 
 
-def siblings_of(
+def children_of(
     shares: QueueTable, entitled: Entitlements, parent: int, head: FloatArray | None = None
 ) -> SiblingQueues:
     """Return the children of a row as input of a sharing policy.

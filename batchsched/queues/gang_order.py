@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.errors import InvalidInput
 
@@ -53,7 +53,7 @@ class GangColumns:
         return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
 
 
-class Policy(Protocol):
+class GangOrderPolicy(Protocol):
     """A policy that orders gangs by a key. A policy class may have a pydantic model `Args` for its arguments."""
 
     name: ClassVar[str]
@@ -63,23 +63,23 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class HorizonPolicy(Protocol):
+class HeadroomPolicy(Protocol):
     """A policy that does not start a gang if too little capacity would remain free for later gangs."""
 
     @property
-    def horizon(self) -> float:
+    def horizon_seconds(self) -> float:
         """Time in seconds; capacity of running gangs that end within this time counts as free."""
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return [G] the share of the cluster that must remain free if the gang starts; 0 means no restriction."""
 
 
-def order(policy: Policy, gangs: GangColumns, now: float) -> IntArray:
+def order_gangs(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntArray:
     """Return [G] the indices of the gangs in the order of the policy, by key, then by arrival."""
     return np.lexsort((gangs.arrival, policy.key(gangs, now)))
 
 
-def make_gang_order(name: str, arguments: Mapping[str, Any]) -> Policy:
+def make_gang_order(name: str, arguments: Mapping[str, Any]) -> GangOrderPolicy:
     """Create a gang order by name.
 
     Raises:
@@ -90,7 +90,7 @@ def make_gang_order(name: str, arguments: Mapping[str, Any]) -> Policy:
         raise InvalidInput(
             f"no policy is named {name!r}; registered are {', '.join(sorted(POLICIES))}", field="policy.name"
         )
-    policy: Policy = construct_policy(chosen, name, arguments)
+    policy: GangOrderPolicy = construct_policy(chosen, name, arguments)
     return policy
 
 
@@ -127,7 +127,7 @@ MIN_RUNTIME_SECONDS: Final = 1.0
 """Minimum run time in seconds in formulas, which prevents division by zero."""
 
 
-def estimates(gangs: GangColumns) -> FloatArray:
+def expected_runtimes(gangs: GangColumns) -> FloatArray:
     """Return [G] expected run times in seconds, with the default for gangs that state none."""
     return np.maximum(
         np.where(np.isnan(gangs.estimate), DEFAULT_RUNTIME_SECONDS, gangs.estimate), MIN_RUNTIME_SECONDS
@@ -165,7 +165,7 @@ class SjfOrder:
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return keys that order by expected run time."""
-        return estimates(gangs)
+        return expected_runtimes(gangs)
 
 
 class SafOrder:
@@ -178,7 +178,7 @@ class SafOrder:
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return keys that order by area: expected run time times dominant share."""
-        return estimates(gangs) * gangs.share
+        return expected_runtimes(gangs) * gangs.share
 
 
 class Wfp3Order:
@@ -193,7 +193,7 @@ class Wfp3Order:
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return keys that order by relative wait, weighted by the dominant share."""
-        return -(((now - gangs.created) / estimates(gangs)) ** 3) * gangs.share
+        return -(((now - gangs.created) / expected_runtimes(gangs)) ** 3) * gangs.share
 
 
 class F1Order:
@@ -208,7 +208,7 @@ class F1Order:
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return the keys of the F1 formula. Submission times are counted from 1 s."""
         submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
-        return np.log10(estimates(gangs)) * gangs.size + 870.0 * submitted
+        return np.log10(expected_runtimes(gangs)) * gangs.size + 870.0 * submitted
 
 
 SLOWDOWN_BOUND_SECONDS = 10.0
@@ -217,7 +217,7 @@ AGE_LIMIT_KEY = -(2.0**60)
 """Smallest key of a gang past the age limit: such gangs precede all others, in order of arrival."""
 
 
-class HeadroomArgs(SpecPart):
+class HeadroomArgs(StrictModel):
     """Arguments of `headroom`, set under `policy.args`."""
 
     ageing: float = Field(
@@ -262,13 +262,13 @@ class HeadroomOrder:
         self.args = args or HeadroomArgs()
 
     @property
-    def horizon(self) -> float:
+    def horizon_seconds(self) -> float:
         """Time in seconds; capacity of running gangs that end within this time counts as free."""
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return keys that order by area, reduced by slowdown; gangs past the age limit come first, by arrival."""
-        area = gangs.share * estimates(gangs)
+        area = gangs.share * expected_runtimes(gangs)
         aged = now - gangs.created > self.args.age_limit_seconds
         return np.where(
             aged, AGE_LIMIT_KEY + gangs.arrival, area / (1.0 + self.args.ageing * self._slowdown(gangs, now))
@@ -277,13 +277,13 @@ class HeadroomOrder:
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return [G] the share of the cluster that must remain free if the gang starts."""
         patience = np.maximum(0.0, 1.0 - (self._slowdown(gangs, now) - 1.0) / self.args.patience)
-        kept = (estimates(gangs) > self.args.long_seconds) & (
+        kept = (expected_runtimes(gangs) > self.args.long_seconds) & (
             now - gangs.created <= self.args.age_limit_seconds
         )
         return np.where(kept, self.args.share * patience, 0.0)
 
     def _slowdown(self, gangs: GangColumns, now: float) -> FloatArray:
-        run = estimates(gangs)
+        run = expected_runtimes(gangs)
         return np.maximum(1.0, (now - gangs.created + run) / np.maximum(run, SLOWDOWN_BOUND_SECONDS))
 
 

@@ -23,11 +23,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.api.crd.base import in_base_units
+from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import QueueSpec
 from batchsched.queues.gang_order import FloatArray, IntArray
-from batchsched.queues.sharing.policy import FairnessPolicy
+from batchsched.queues.sharing.policy import SharingPolicy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, BoolArray
 from batchsched.queues.tree import QueueTree
 
@@ -94,7 +94,7 @@ class QueueTable:
             begin, end = end, int(np.searchsorted(self.parent, end, "left"))
         return levels
 
-    def own_row(self, queue: str) -> int:
+    def leaf_row(self, queue: str) -> int:
         """Return the row to which a queue's own PodGroups belong.
 
         Raises:
@@ -102,7 +102,7 @@ class QueueTable:
         """
         return self._rows.get(f"{queue}{OWN_PODGROUPS_SUFFIX}") or self._rows[queue]
 
-    def ancestors(self, row: int) -> IntArray:
+    def row_and_ancestors(self, row: int) -> IntArray:
         """Return [D] a row and its ancestors without the root."""
         rows = []
         while row > 0:
@@ -195,7 +195,7 @@ class _Rows:
         self.specs.append(spec)
 
 
-def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
+def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
     """Return the queue table of a queue tree.
 
     Args:
@@ -217,7 +217,7 @@ def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> Queu
         if spec is _PLAIN:
             continue
         for setting, into in amounts.items():
-            for resource, amount in in_base_units(getattr(spec, setting)).items():
+            for resource, amount in parse_amounts(getattr(spec, setting)).items():
                 if resource in column:
                     into[row, column[resource]] = min(amount, UNLIMITED)
                     configured[row, column[resource]] |= setting == "guarantee"
@@ -240,9 +240,9 @@ def lay_out(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> Queu
     return shares
 
 
-def policies_of(
-    shares: QueueTable, default: FairnessPolicy, chosen: Mapping[str, FairnessPolicy]
-) -> tuple[FairnessPolicy, ...]:
+def resolve_policies(
+    shares: QueueTable, default: SharingPolicy, chosen: Mapping[str, SharingPolicy]
+) -> tuple[SharingPolicy, ...]:
     """Return the policy of every row: the queue's own, or its parent's, or `default` at the root.
 
     Args:
@@ -250,7 +250,7 @@ def policies_of(
       default: the policy for queues without a parent.
       chosen: policy objects by the name of the queue that sets them.
     """
-    policies: list[FairnessPolicy] = []
+    policies: list[SharingPolicy] = []
     for row, name in enumerate(shares.names):
         inherited = policies[int(shares.parent[row])] if row else default
         policies.append(chosen.get(name, inherited))

@@ -15,15 +15,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.queues.entitlements import siblings_of
+from batchsched.queues.entitlements import children_of
 from batchsched.queues.gang_order import IntArray
 from batchsched.queues.queue_table import Entitlements, QueueTable
-from batchsched.queues.sharing.policy import FairnessPolicy
+from batchsched.queues.sharing.policy import SharingPolicy
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 
 
 def may_reclaim(
-    shares: QueueTable, entitled: Entitlements, policies: Sequence[FairnessPolicy], request: ReclaimRequest
+    shares: QueueTable, entitled: Entitlements, policies: Sequence[SharingPolicy], request: ReclaimRequest
 ) -> bool:
     """Return whether a workload of one queue may be evicted for a gang of another queue.
 
@@ -36,7 +36,7 @@ def may_reclaim(
     if pair is None:
         return False
     parent, gaining_row, path = pair
-    over = (shares.usage[path] > entitled.guarantee[path]) & request.touched
+    over = (shares.usage[path] > entitled.guarantee[path]) & request.affected_resources
     if not over.any(axis=1).all():
         return False
     after = shares.usage[gaining_row] + request.gains
@@ -46,24 +46,24 @@ def may_reclaim(
     if (
         (usage_after < entitled.guarantee[path])
         & (shares.usage[path] >= entitled.guarantee[path])
-        & request.touched
+        & request.affected_resources
     ).any():
         return False
     for row in path[:-1].tolist():
         above = int(shares.parent[row])
-        siblings = siblings_of(shares, entitled, above)
+        siblings = children_of(shares, entitled, above)
         first = int(np.searchsorted(shares.parent, above))
-        if not (policies[above].above(siblings, row - first) & request.touched).any():
+        if not (policies[above].exceeded_resources(siblings, row - first) & request.affected_resources).any():
             return False
     first = int(np.searchsorted(shares.parent, parent))
     claim = replace(request, reclaimer=gaining_row - first, victim=int(path[-1]) - first)
-    return policies[parent].may_reclaim(siblings_of(shares, entitled, parent), claim)
+    return policies[parent].may_reclaim(children_of(shares, entitled, parent), claim)
 
 
-def all_permitted(
+def may_reclaim_all(
     shares: QueueTable,
     entitled: Entitlements,
-    policies: Sequence[FairnessPolicy],
+    policies: Sequence[SharingPolicy],
     reclaimer: int,
     gains: IntArray,
     victims: Sequence[tuple[int, IntArray]],
@@ -80,10 +80,10 @@ def all_permitted(
     """
     remaining = shares.usage.copy()
     for row, loses in victims:
-        remaining[shares.ancestors(row)] -= loses
+        remaining[shares.row_and_ancestors(row)] -= loses
     for row, loses in victims:
         usage = remaining.copy()
-        usage[shares.ancestors(row)] += loses
+        usage[shares.row_and_ancestors(row)] += loses
         request = ReclaimRequest(reclaimer, row, gains, loses)
         if not may_reclaim(shares.with_usage(usage), entitled, policies, request):
             return False
@@ -94,7 +94,7 @@ def _pair(shares: QueueTable, reclaimer: int, victim: int) -> tuple[int, int, In
     """Return the lowest common ancestor, its child above the reclaimer, and the rows from the victim to its child."""
     if reclaimer == victim:
         return None
-    reclaimer_chain, victim_chain = shares.ancestors(reclaimer), shares.ancestors(victim)
+    reclaimer_chain, victim_chain = shares.row_and_ancestors(reclaimer), shares.row_and_ancestors(victim)
     common = np.isin(victim_chain, reclaimer_chain)
     path = victim_chain[~common]
     gaining_rows = reclaimer_chain[~np.isin(reclaimer_chain, victim_chain)]

@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
-from batchsched.api.crd.base import in_base_units
+from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import Queue, QueueSpec
 from batchsched.api.crd.validation import suggest_name
@@ -59,11 +59,11 @@ class QueueTree:
                 raise InvalidInput(
                     f"no queue is named {queue.spec.parent!r}", object=f"Queue {name}", field="spec.parent"
                 )
-        if cycles(self._queues.values()):
+        if find_cycles(self._queues.values()):
             raise InvalidInput("the queues form a cycle", object="Queue", field="spec.parent")
 
     @property
-    def entitles(self) -> bool:
+    def has_entitlements(self) -> bool:
         """True if some queue sets a field that divides capacity between queues."""
         return any(ENTITLING & queue.spec.model_fields_set for queue in self._queues.values())
 
@@ -76,7 +76,7 @@ class QueueTree:
         """Return whether a queue exists."""
         return name in self._queues or name == DEFAULT_QUEUE
 
-    def ancestry(self, name: str) -> tuple[str, ...]:
+    def queue_and_ancestors(self, name: str) -> tuple[str, ...]:
         """Return a queue and its ancestors, from the queue to the root."""
         chain = []
         current: str | None = name
@@ -103,17 +103,17 @@ class QueueTree:
     def _of_users(self, users: Iterable[tuple[str, str]]) -> Iterable[QueueLimit]:
         if not any(queue.spec.user_limits for queue in self._queues.values()):
             return
-        above = {(name, user) for queue, user in users if user for name in self.ancestry(queue)}
+        above = {(name, user) for queue, user in users if user for name in self.queue_and_ancestors(queue)}
         for name, user in sorted(above):
             queue = self._queues.get(name)
             if queue is not None and queue.spec.user_limits:
-                yield QueueLimit(name, in_base_units(queue.spec.user_limits), user=user)
+                yield QueueLimit(name, parse_amounts(queue.spec.user_limits), user=user)
 
     def _of_others(self) -> Iterable[QueueLimit]:
         kept = {name: unlent for name, queue in sorted(self._queues.items()) if (unlent := _kept(queue.spec))}
         for name, amounts in kept.items():
             yield QueueLimit(name, amounts, kept=(name,))
-        highest = tuple(name for name in kept if not kept.keys() & set(self.ancestry(name)[1:]))
+        highest = tuple(name for name in kept if not kept.keys() & set(self.queue_and_ancestors(name)[1:]))
         if len(highest) > 1:
             together: Counter[str] = Counter()
             for name in highest:
@@ -123,8 +123,8 @@ class QueueTree:
 
 def _at_most(spec: QueueSpec) -> dict[str, int]:
     """Return the maximum usage of a queue by resource: its limit, and its guarantee plus its borrowing limit."""
-    most, guarantee = dict(in_base_units(spec.limit)), in_base_units(spec.guarantee)
-    for resource, borrowed in in_base_units(spec.borrowing_limit).items():
+    most, guarantee = dict(parse_amounts(spec.limit)), parse_amounts(spec.guarantee)
+    for resource, borrowed in parse_amounts(spec.borrowing_limit).items():
         bound = guarantee.get(resource, 0) + borrowed
         most[resource] = min(most.get(resource, bound), bound)
     return most
@@ -132,12 +132,12 @@ def _at_most(spec: QueueSpec) -> dict[str, int]:
 
 def _kept(spec: QueueSpec) -> dict[str, int]:
     """Return the part of its guarantee that a queue does not lend, by resource, without zeros."""
-    guarantee = in_base_units(spec.guarantee)
-    lending = in_base_units(spec.lending_limit)
+    guarantee = parse_amounts(spec.guarantee)
+    lending = parse_amounts(spec.lending_limit)
     return {one: guarantee[one] - lent for one, lent in lending.items() if lent < guarantee[one]}
 
 
-def cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
+def find_cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
     """Return the cycles among the parents of queues, each as sorted names."""
     edges = [(queue.name, queue.spec.parent) for queue in queues if queue.spec.parent is not None]
     if not edges:
@@ -164,7 +164,7 @@ def invalid_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAs
     findings: list[SetAside] = []
     guarantees_by_parent: dict[str | None, dict[str, dict[str, int]]] = {}
     for name, queue in sorted(tree.queues.items()):
-        guarantees_by_parent.setdefault(queue.spec.parent, {})[name] = in_base_units(queue.spec.guarantee)
+        guarantees_by_parent.setdefault(queue.spec.parent, {})[name] = parse_amounts(queue.spec.guarantee)
     for name, queue in sorted(tree.queues.items()):
         findings += _above_the_parents(queue, guarantees_by_parent.get(name, {}))
         if resources:
@@ -174,7 +174,7 @@ def invalid_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAs
 
 def _above_the_parents(queue: Queue, children: Mapping[str, Mapping[str, int]]) -> Iterator[SetAside]:
     """Yield queues with children that are guaranteed more than the queue's own guarantee or limit."""
-    own, limit = in_base_units(queue.spec.guarantee), in_base_units(queue.spec.limit)
+    own, limit = parse_amounts(queue.spec.guarantee), parse_amounts(queue.spec.limit)
     for resource in sorted({resource for amounts in children.values() for resource in amounts}):
         claimed = sum(amounts.get(resource, 0) for amounts in children.values())
         field, bound = (

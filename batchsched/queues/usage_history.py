@@ -25,12 +25,14 @@ _FORGOTTEN: Final = 1e-6
 """Amounts below this value are dropped: a millionth of a device or of a milli-CPU."""
 
 
-def remaining_factor(elapsed: float, half_life: float) -> float:
+def decay_factor(elapsed: float, half_life: float) -> float:
     """Return the part of past usage that still counts after `elapsed` seconds: 0.5^(elapsed / half-life), or 0."""
     return 0.5 ** (max(0.0, elapsed) / half_life) if half_life > 0 else 0.0
 
 
-def decayed(usage: Usage, current: Current, elapsed: float, half_life: float) -> dict[str, dict[str, float]]:
+def decay_usage(
+    usage: Usage, current: Current, elapsed: float, half_life: float
+) -> dict[str, dict[str, float]]:
     """Return decayed usage after one more sample.
 
     Args:
@@ -39,7 +41,7 @@ def decayed(usage: Usage, current: Current, elapsed: float, half_life: float) ->
       elapsed: seconds since the previous sample; 0 or less changes nothing.
       half_life: half-life in seconds.
     """
-    part = remaining_factor(elapsed, half_life)
+    part = decay_factor(elapsed, half_life)
     result: dict[str, dict[str, float]] = {}
     for queue in sorted({*usage, *current}):
         past, now = usage.get(queue, {}), current.get(queue, {})
@@ -53,7 +55,7 @@ def decayed(usage: Usage, current: Current, elapsed: float, half_life: float) ->
     return result
 
 
-def by_queue(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
+def usage_from_entries(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
     """Return the usage entries of a snapshot by queue and resource."""
     usage_by_queue: dict[str, dict[str, float]] = {}
     for entry in usage_entries:
@@ -99,13 +101,13 @@ class UsageHistory:
                 }
                 for queue, held in self._held.items()
             }
-            seen = decayed(self.usage, self._held, blind, self._half_life)
-            self.usage = decayed(seen, stayed, elapsed - blind, self._half_life)
+            seen = decay_usage(self.usage, self._held, blind, self._half_life)
+            self.usage = decay_usage(seen, stayed, elapsed - blind, self._half_life)
             self._held = present
         self._last_time = now if self._last_time is None else max(self._last_time, now)
         return self.usage
 
-    def hold(self, current: Current) -> None:
+    def set_current_usage(self, current: Current) -> None:
         """Set the usage that counts for the time between the last call of `advance` and the next one."""
         self._held = current
 

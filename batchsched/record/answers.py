@@ -9,7 +9,13 @@ import msgspec
 from typing_extensions import override
 
 from batchsched.framework.runtime.deadline import PluginCallCounter
-from batchsched.ports.external import Endpoint, ExceededDeadline, Extenders, ExternalCalls, Reply
+from batchsched.ports.external import (
+    ExceededDeadline,
+    ExtenderEndpoint,
+    ExtenderReply,
+    Extenders,
+    ExternalCalls,
+)
 
 NOT_RECORDED: Final = "the recorded session did not ask this"
 
@@ -26,10 +32,10 @@ class ExtenderCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     url: str
     verb: str
     question: str
-    reply: Reply
+    reply: ExtenderReply
 
 
-class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The recorded results of all external calls of a session: responses of extenders and exceeded deadlines.
 
     Args:
@@ -40,12 +46,12 @@ class Answers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     extenders: tuple[ExtenderCall, ...] = ()
     overdue: tuple[ExceededDeadline, ...] = ()
 
-    def external_calls(self) -> ExternalCalls:
+    def to_external_calls(self) -> ExternalCalls:
         """Return external calls with these answers, for a replay. No extender is called, and no clock is read."""
         return ExternalCalls(Transcript(self.extenders), PluginCallCounter(self.overdue))
 
 
-NO_ANSWERS: Final = Answers()
+NO_ANSWERS: Final = ExternalAnswers()
 
 
 class Transcript(Extenders):
@@ -62,7 +68,7 @@ class Transcript(Extenders):
 
     def restart(self, recorded: Iterable[ExtenderCall] = ()) -> None:
         """Delete the recorded requests, and replay the responses of another recording from now on."""
-        self._recorded: dict[tuple[str, str, str], deque[Reply]] = {}
+        self._recorded: dict[tuple[str, str, str], deque[ExtenderReply]] = {}
         for call in recorded:
             self._recorded.setdefault((call.url, call.verb, call.question), deque()).append(call.reply)
         self._calls: list[ExtenderCall] = []
@@ -73,21 +79,21 @@ class Transcript(Extenders):
         return tuple(self._calls)
 
     @override
-    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         key = (endpoint.url, verb, hashlib.sha256(question).hexdigest())
         recorded = self._recorded.get(key)
         if recorded:
             reply = recorded.popleft()
         elif self._port is not None:
-            reply = self._port.ask(endpoint, verb, question)
+            reply = self._port.send(endpoint, verb, question)
         else:
-            reply = Reply(fault=NOT_RECORDED)
+            reply = ExtenderReply(fault=NOT_RECORDED)
         self._calls.append(ExtenderCall(*key, reply))
         return reply
 
     @override
-    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Pass on a Bind request. It belongs to the binding and not to the decision, so it is not recorded."""
         if self._port is None:
-            return Reply(fault=NOT_RECORDED)
-        return await self._port.put(endpoint, verb, question)
+            return ExtenderReply(fault=NOT_RECORDED)
+        return await self._port.send_async(endpoint, verb, question)

@@ -2,7 +2,7 @@
 
 The file is gzipped JSON: `{"digest": "sha256:…", "session": {…}}`. The digest is over the session as JSON with
 sorted keys and no blanks, so that it does not matter how the file was laid out. It guards against damage and
-careless edits; it is no signature. `differences` compares a recorded decision with that of a replay.
+careless edits; it is no signature. `compare_decisions` compares a recorded decision with that of a replay.
 """
 
 import gzip
@@ -22,9 +22,9 @@ from batchsched.api.decision import Decision, Reservation, SetAside, without_tel
 from batchsched.api.decision import to_json as decision_json
 from batchsched.api.snapshot import HeldGang, QueueUsage, Snapshot
 from batchsched.config.schema import Profile
-from batchsched.errors import InvalidInput, RecordTampered
+from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests.writer import from_json, to_json
-from batchsched.record.answers import NO_ANSWERS, Answers
+from batchsched.record.answers import NO_ANSWERS, ExternalAnswers
 
 FORMAT: Final = "batchsched.session/1"
 _GZIP_LEVEL: Final = 6
@@ -32,7 +32,7 @@ _GZIP_LEVEL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SessionRecord:
     """A recorded session.
 
     Args:
@@ -47,7 +47,7 @@ class Record:
     seed: int
     decision: Decision
     version: str = __version__
-    answers: Answers = NO_ANSWERS
+    answers: ExternalAnswers = NO_ANSWERS
 
 
 class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -60,7 +60,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     held: tuple[HeldGang, ...]
     set_aside: tuple[SetAside, ...]
     decision: Decision
-    answers: Answers = NO_ANSWERS
+    answers: ExternalAnswers = NO_ANSWERS
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -75,7 +75,7 @@ class _Format(msgspec.Struct, frozen=True):
     format: str = ""
 
 
-def encode(record: Record) -> tuple[bytes, str]:
+def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
     """Return the content of a session file and its digest. Equal sessions give equal bytes."""
     session = _Session(
         format=FORMAT,
@@ -98,13 +98,13 @@ def encode(record: Record) -> tuple[bytes, str]:
     return gzip.compress(content, compresslevel=_GZIP_LEVEL, mtime=0), digest
 
 
-def write(path: Path, record: Record) -> str:
+def write_session_file(path: Path, record: SessionRecord) -> str:
     """Write a session file and return its digest.
 
     Raises:
       InvalidInput: The file cannot be written.
     """
-    content, digest = encode(record)
+    content, digest = encode_session_file(record)
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -112,7 +112,7 @@ def write(path: Path, record: Record) -> str:
     return digest
 
 
-def read(path: Path) -> Record:
+def read_session_file(path: Path) -> SessionRecord:
     """Read a session file.
 
     Raises:
@@ -123,7 +123,7 @@ def read(path: Path) -> Record:
     sealed = _sealed(path)
     body = _canonical(sealed.session)
     if _digest(body) != sealed.digest:
-        raise RecordTampered(
+        raise DigestMismatch(
             f"{file}: the content does not match its digest {sealed.digest[:19]}…: it was changed after it was "
             "recorded; record the session anew"
         )
@@ -145,7 +145,7 @@ def read(path: Path) -> Record:
         reservations=session.reservations,
         set_aside=session.set_aside,
     )
-    return Record(
+    return SessionRecord(
         snapshot,
         profile,
         session.now,
@@ -210,7 +210,7 @@ class DecisionDifference:
     now: str
 
 
-def differences(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
+def compare_decisions(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
     """Return the differences between a recorded and a replayed decision; telemetry is ignored."""
     before, after = decision_json(without_telemetry(recorded)), decision_json(without_telemetry(now))
     if before == after:

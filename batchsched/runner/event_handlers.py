@@ -12,9 +12,9 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.external_podgroups import ForeignPodGroup
+from batchsched.api.external_podgroups import ExternalPodGroup
 from batchsched.api.snapshot import ObjectKind
-from batchsched.manifests.decode import Decoder, DecodeRefused
+from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import Document, Envelope
 
 _LOG: Final = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class InvalidObject:
     why: SetAside
 
 
-class EventHandlers:
+class EventHandler:
     """Passes the objects of one kind to a store: an `ObjectSink` for the objects that `decode` returns.
 
     Args:
@@ -96,21 +96,21 @@ class EventHandlers:
         self.set_aside: dict[str, SetAside] = {}
         """The invalid objects by key."""
 
-    def read(self, raw: bytes) -> Any:
+    def decode(self, raw: bytes) -> Any:
         """Return the object from the JSON of the API server, or an `InvalidObject` if it is invalid."""
         try:
             document = Document("", "", raw, _ENVELOPE.decode(raw))
             return self._decoder.decode(document, self._kind)
-        except DecodeRefused as refused:
+        except ObjectDecodeError as refused:
             return self._unusable(raw, refused.complaints[0].field, str(refused))
         except msgspec.DecodeError as error:
             return self._unusable(raw, "", str(error))
 
-    def handle(self, raw: bytes) -> None:
+    def handle_json(self, raw: bytes) -> None:
         """Decode an object from the JSON of the API server, and handle it as added or changed."""
-        self.changed(self.read(raw))
+        self.on_change(self.decode(raw))
 
-    def replaced(self, objects: Sequence[Any]) -> None:
+    def on_replace(self, objects: Sequence[Any]) -> None:
         """Replace all objects of the kind in the store."""
         before, self.set_aside = self.set_aside, {}
         for listed_object in objects:
@@ -122,7 +122,7 @@ class EventHandlers:
         )
         self._changed()
 
-    def changed(self, changed_object: Any) -> None:
+    def on_change(self, changed_object: Any) -> None:
         """Add or update an object in the store. An object that becomes invalid counts as deleted."""
         if isinstance(changed_object, InvalidObject):
             self._put_aside(changed_object, self.set_aside)
@@ -134,7 +134,7 @@ class EventHandlers:
             self._cache.put(changed_object)
         self._changed()
 
-    def deleted(self, deleted_object: Any) -> None:
+    def on_delete(self, deleted_object: Any) -> None:
         """Remove a deleted object from the store; the argument is its last known version."""
         last = (
             _bare(self._kind, deleted_object.meta, deleted_object.meta.uid)
@@ -174,7 +174,7 @@ def _meta(raw: bytes) -> _Meta:
 
 def _bare(kind: ObjectKind, meta: _Meta, uid: str) -> Any:
     """Return an object that has only metadata; PodGroups of other APIs become PodGroups."""
-    if issubclass(kind.type, BaseModel) or issubclass(kind.type, ForeignPodGroup):
+    if issubclass(kind.type, BaseModel) or issubclass(kind.type, ExternalPodGroup):
         custom = kind.type if issubclass(kind.type, BaseModel) else PodGroup
         named = CustomMeta.model_construct(name=meta.name, namespace=meta.namespace, uid=uid)
         return custom.model_construct(metadata=named)

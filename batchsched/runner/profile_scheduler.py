@@ -8,14 +8,14 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of
+from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable
-from batchsched.framework.runtime.binding_cycle import unreserve
+from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
@@ -34,7 +34,7 @@ Places = tuple[tuple[Pod, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlacement:
+class PlacedGang:
     """A gang that a session placed, with the pods that are to be bound.
 
     Args:
@@ -67,7 +67,7 @@ class ProfileScheduler:
     ) -> None:
         self.profile = profile
         self.runner = runner or SessionRunner(profile)
-        self.pipeline: Pipeline = standard_registry().pipeline(profile, self.runner.outside)
+        self.pipeline: Pipeline = standard_registry().create_pipeline(profile, self.runner.outside)
         self._surplus = _plugins_refusing_surplus(self.pipeline)
         self.taking_part: tuple[Entity, ...] = ()
         """The gangs of the last session."""
@@ -107,16 +107,16 @@ class ProfileScheduler:
     def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations)
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
-        self.table.assumed.copy_reserved(self._promised, self._cache.is_assumed)
-        self._promised = self.table.assumed
+        self.node_table.assumed.copy_reserved(self._promised, self._cache.is_assumed)
+        self._promised = self.node_table.assumed
         return self._scheduler
 
     @property
-    def table(self) -> NodeTable:
+    def node_table(self) -> NodeTable:
         """The nodes as the last session left them."""
         return self._scheduler.node_table
 
-    def sync(self, now: float) -> None:
+    def sync_queue(self, now: float) -> None:
         """Pass the changes of the cluster to the scheduling queue. Call it between sessions only."""
         changes = self._changes.read()
         if changes is None:
@@ -136,7 +136,7 @@ class ProfileScheduler:
             for held_pod in gang.pods:
                 pod = self._cache.get(PODS, held_pod.pod)
                 if pod is not None:
-                    unreserve(self.pipeline, pod, held_pod.node, self.table)
+                    unreserve_after_session(self.pipeline, pod, held_pod.node, self.node_table)
         self.queue, self.held, self._waiting, self._in_flight = self._empty_queue(), (), {}, {}
         snapshot = self._cache.snapshot()
         waiting = (pod for pod in snapshot.pods if not pod.node and self._concerns(pod))
@@ -150,7 +150,7 @@ class ProfileScheduler:
             or changed_object.spec.scheduler_name == self.profile.scheduler_name
         )
 
-    def begin(self, now: float) -> Callable[[], Decision] | None:
+    def begin_session(self, now: float) -> Callable[[], Decision] | None:
         """Begin a session: select the gangs that take part in it.
 
         Returns:
@@ -162,7 +162,7 @@ class ProfileScheduler:
             self._call_heads(now)
         if not self._in_flight and not self.held:
             return None
-        self._current.scheduler(self.held)
+        self._current.updated_scheduler(self.held)
         scheduler, runner = self._scheduler, self.runner
         self.taking_part = tuple(self._in_flight.values())
         taking_part = frozenset(identity for identity in self._in_flight if identity not in self._leaving)
@@ -204,16 +204,16 @@ class ProfileScheduler:
         self.reservations, self._promised = before.reservations, before._promised
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
-    def start_with_usage(self, past: UsageHistory) -> None:
+    def set_usage_history(self, past: UsageHistory) -> None:
         """Set the usage history from the time before this replica led. Call it before the first session only."""
         self._past = past
 
     def _seen(self, now: float) -> Snapshot:
-        usage = usage_entries(self._scheduler.usage(now))
+        usage = usage_entries(self._scheduler.decayed_usage(now))
         snapshot = self._cache.snapshot()
         return replace(snapshot, held=self.held, usage=usage, reservations=self.reservations)
 
-    def finish(self, decision: Decision, now: float) -> list[SessionPlacement]:
+    def apply_decision(self, decision: Decision, now: float) -> list[PlacedGang]:
         """Apply a decision: assume placed pods, and return refused gangs to the queue.
 
         Returns:
@@ -224,14 +224,14 @@ class ProfileScheduler:
         self.reservations = decision.reservations
         placed = _placed(decision, taking_part)
         refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
-        placements: list[SessionPlacement] = []
+        placements: list[PlacedGang] = []
         for identity, entity in taking_part.items():
             if identity in self._waiting:
                 continue
             places = placed.get(identity, ())
             overtaken = bool(places) and not self._assume(places, now)
             if places and not overtaken:
-                placements.append(SessionPlacement(entity, places))
+                placements.append(PlacedGang(entity, places))
             refusal = refused.get(_key(identity))
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
                 refused_by: tuple[str, ...] = ()  # it tries again soon
@@ -255,7 +255,7 @@ class ProfileScheduler:
         """Make pods pending again after their binding failed. Call it between sessions only."""
         unbound: list[Pod] = []
         for pod, node in places:
-            unreserve(self.pipeline, pod, node, self.table)
+            unreserve_after_session(self.pipeline, pod, node, self.node_table)
             self._cache.unassume(pod.key, node)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
@@ -282,7 +282,7 @@ class ProfileScheduler:
                 for assumed_pod, assumed_node in assumed:
                     self._cache.unassume(assumed_pod.key, assumed_node)
                 for assumed_pod, assumed_node in places:
-                    unreserve(self.pipeline, assumed_pod, assumed_node, self.table)
+                    unreserve_after_session(self.pipeline, assumed_pod, assumed_node, self.node_table)
                 return False
             assumed.append((pod, node))
         return True
@@ -297,7 +297,7 @@ class ProfileScheduler:
             if entity is not None:
                 waiting[entity.identity] = entity
                 pods = tuple(HeldPod(key, nodes[key]) for key in entity.pods if key in nodes)
-                held.append(HeldGang(entry.pod_group, entry.plugin, seconds(entry.until), pods))
+                held.append(HeldGang(entry.pod_group, entry.plugin, parse_timestamp(entry.until), pods))
         self._waiting, self.held = waiting, tuple(held)
 
 
@@ -313,7 +313,7 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
     for assignment in decision.assignments:
         pod = pods.get(f"{assignment.namespace}/{assignment.pod}")
         if pod is not None:
-            places_by_identity.setdefault(identity_of(pod), []).append((pod, assignment.node))
+            places_by_identity.setdefault(gang_identity(pod), []).append((pod, assignment.node))
     return {identity: tuple(places) for identity, places in places_by_identity.items()}
 
 

@@ -22,13 +22,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from batchsched.api.decision import Decision
-from batchsched.api.gang import identity_of
+from batchsched.api.gang import gang_identity
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import PluginCallCounter
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
-from batchsched.record.answers import NO_ANSWERS, Answers, Transcript
+from batchsched.record.answers import NO_ANSWERS, ExternalAnswers, Transcript
 from batchsched.session.session import decide
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class SessionInput:
     @cached_property
     def snapshot(self) -> Snapshot:
         """The Snapshot of the cluster, which also lists the gangs that did not take part; computed on first use."""
-        pending = {identity_of(pod) for pod in self.cluster.pods if not pod.node}
+        pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
 
@@ -117,7 +117,7 @@ class SessionRunner:
                 self.hung = True
                 return self.decide(session_input.snapshot, session_input.now, session_input.seed)
             decision = result
-        self.answers = Answers(self._transcript.calls, self.overdue)
+        self.answers = ExternalAnswers(self._transcript.calls, self.overdue)
         return decision
 
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
@@ -131,16 +131,16 @@ class SessionRunner:
 
         if self.has_external_plugins:
             seconds = self.profile.plugin_deadline_seconds
-            decision, overdue = run_with_deadline(attempt, seconds, self.overdue)
+            decision, overdue = run_with_retries(attempt, seconds, self.overdue)
         else:
             decision, overdue = attempt(None), self.overdue
-        self.answers = Answers(self._transcript.calls, overdue)
+        self.answers = ExternalAnswers(self._transcript.calls, overdue)
         # Later sessions number their calls again, so they need only the names of the plugins.
         self.overdue = tuple(msgspec.structs.replace(call, call=0) for call in overdue)
         return decision
 
 
-def run_with_deadline(
+def run_with_retries(
     work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
     """Run work that calls plugins; if a call exceeds its deadline, run the work again without that call.

@@ -7,23 +7,23 @@ from typing import Any
 
 from batchsched.config.schema import Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_eviction
-from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
+from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
-from batchsched.kube.connection import POD_RESOURCE, Connection, resources
-from batchsched.kube.reflector import Reflector, ReflectorTimes
+from batchsched.kube.connection import POD_RESOURCE, Connection, api_resources
+from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.kube.writer import ApiBinder, WriteFence, Writer
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.projection import PodGroupWriter
 from batchsched.ports.cluster import Clock
 from batchsched.ports.external import Telemetry
-from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandlers
+from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandler
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
-from batchsched.scheduler.binding import BindingCallback, BindingCycles, call_both, ignore_binding
+from batchsched.scheduler.binding import BindingCallback, BindingCycles, combine_callbacks, ignore_binding
 from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop, Wakeup
-from batchsched.scheduler.standby_usage import StandbyUsage, log_failure
+from batchsched.scheduler.standby_usage import StandbyUsageRecorder, log_sampling_failure
 from batchsched.state.cluster_state import ClusterState
 
 ASSUMED_POD_SECONDS = 60.0
@@ -64,34 +64,34 @@ class SchedulerApp:
     _leaving: Container[str] = field(init=False, default=frozenset())
     cache: ClusterState = field(init=False)
     alarm: Wakeup = field(init=False)
-    chronicle: StandbyUsage = field(init=False)
+    chronicle: StandbyUsageRecorder = field(init=False)
     grouper: PodGrouper = field(init=False)
     writer: Writer = field(init=False)
-    intakes: dict[str, EventHandlers] = field(init=False, default_factory=dict)
+    intakes: dict[str, EventHandler] = field(init=False, default_factory=dict)
     reflectors: list[Reflector] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.cache = ClusterState([profile.scheduler_name for profile in self.profiles], ASSUMED_POD_SECONDS)
         self.alarm = Wakeup(self.clock)
-        self.chronicle = StandbyUsage(
+        self.chronicle = StandbyUsageRecorder(
             self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
         )
         self.writer = Writer(self.connection, self.clock, self.fence)
         self.grouper = PodGrouper(self.cache, self.cache.scheduler_names, self.alarm.signal)
         decoder = Decoder()
-        for kind, resource in resources():
-            intake = EventHandlers(kind, self.grouper.store(kind), decoder, self.alarm.signal)
+        for kind, resource in api_resources():
+            intake = EventHandler(kind, self.grouper.store_for(kind), decoder, self.alarm.signal)
             self.intakes[kind.field] = intake
-            times = ReflectorTimes(without=OPTIONAL_KINDS.get(kind.field, ""))
+            times = ReflectorSettings(without=OPTIONAL_KINDS.get(kind.field, ""))
             self.reflectors.append(
-                Reflector(self.connection, resource, intake, self.clock, terms=times, read=intake.read)
+                Reflector(self.connection, resource, intake, self.clock, terms=times, read=intake.decode)
             )
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
-    async def follow(self) -> None:
+    async def follow_cluster(self) -> None:
         """Follow the cluster until cancelled. The leader and standby replicas do so."""
         sampling = asyncio.create_task(self.chronicle.run(), name="chronicle")
-        sampling.add_done_callback(log_failure)
+        sampling.add_done_callback(log_sampling_failure)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for reflector in self.reflectors:
@@ -105,7 +105,7 @@ class SchedulerApp:
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
-    async def catch_up(self) -> None:
+    async def wait_until_up_to_date(self) -> None:
         """Wait until the cache contains the last bindings of the previous leader.
 
         A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
@@ -113,9 +113,9 @@ class SchedulerApp:
         """
         await next(
             reflector for reflector in self.reflectors if reflector.resource == POD_RESOURCE
-        ).up_to_date()
+        ).wait_until_up_to_date()
 
-    async def lead(self) -> None:
+    async def run_as_leader(self) -> None:
         """Schedule until cancelled; then finish the bindings in flight. `flush_events` writes the remaining Events."""
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
@@ -123,24 +123,26 @@ class SchedulerApp:
         writers = (self.writer, Writer(self.connection, self.clock))
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)
         on_binding, on_eviction = (
-            call_both(self.on_binding, reporter.record_binding),
-            call_both(self.on_eviction, reporter.record_eviction),
+            combine_callbacks(self.on_binding, reporter.record_binding),
+            combine_callbacks(self.on_eviction, reporter.record_eviction),
         )
         cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.alarm.signal)
-        stale_gangs = StaleGangs(self.cache, self.connection, self.writer, cycles.is_binding, on_eviction)
-        assumed_pods = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].handle)
+        stale_gangs = StaleGangController(
+            self.cache, self.connection, self.writer, cycles.is_binding, on_eviction
+        )
+        assumed_pods = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].handle_json)
         evictor = Evictor(
             self.cache,
             self.writer,
             self.clock,
-            self.intakes["pods"].handle,
+            self.intakes["pods"].handle_json,
             self.alarm.signal,
             on_eviction,
         )
         self._leaving = stale_gangs.leaving
         planners = self._planners(self.profiles, self.recording)
         for planner in planners:
-            planner.start_with_usage(self.chronicle.usage_history(planner.profile))
+            planner.set_usage_history(self.chronicle.usage_history(planner.profile))
         on_decision = [
             evictor.apply_decision,
             reporter.record_decision,
@@ -158,7 +160,7 @@ class SchedulerApp:
         finally:
             group_writing.cancel()
             # Order matters: binding cycles report to the reporter, so it settles after they have ended.
-            await cycles.drain()
+            await cycles.wait_until_idle()
             await reporter.write_queued_status()
 
     async def flush_events(self) -> None:
@@ -174,7 +176,7 @@ class SchedulerApp:
     @property
     def is_leading(self) -> bool:
         """True while this replica schedules and its Lease is valid."""
-        return self.loop is not None and (self.fence is None or self.fence.remaining() > 0)
+        return self.loop is not None and (self.fence is None or self.fence.remaining_seconds() > 0)
 
     def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:
         """Replace the profiles from the next session on, and set whether sessions are recorded.

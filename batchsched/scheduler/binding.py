@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
-from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
+from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
 from batchsched.ports.cluster import Binder, Clock
-from batchsched.runner.profile_scheduler import Places, ProfileScheduler, SessionPlacement
+from batchsched.runner.profile_scheduler import PlacedGang, Places, ProfileScheduler
 from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def ignore_binding(pod: Pod, node: str, problem: str) -> None:
     """Do nothing after a binding: the default callback."""
 
 
-def call_both(first: BindingCallback, second: BindingCallback) -> BindingCallback:
+def combine_callbacks(first: BindingCallback, second: BindingCallback) -> BindingCallback:
     """Return a callback that calls both callbacks in order."""
 
     def call(pod: Pod, node: str, problem: str) -> None:
@@ -66,18 +66,18 @@ class BindingCycles:
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
         self._gangs: Counter[str] = Counter()
-        self._failed: list[tuple[ProfileScheduler, SessionPlacement]] = []
+        self._failed: list[tuple[ProfileScheduler, PlacedGang]] = []
 
-    async def start(self, planner: ProfileScheduler, placements: Iterable[SessionPlacement]) -> None:
+    async def start(self, planner: ProfileScheduler, placements: Iterable[PlacedGang]) -> None:
         """Start the binding cycles of placed gangs and single pods."""
         async for placement in _yielding_to_other_tasks(placements):
             self._start(planner, placement)
 
-    def _start(self, planner: ProfileScheduler, placement: SessionPlacement) -> None:
+    def _start(self, planner: ProfileScheduler, placement: PlacedGang) -> None:
         self._gangs[placement.entity.identity] += 1
         # The cycle must use the present table. The next session may start before this task does, and its table does not
         # contain the reservations of this session.
-        cycle = BindingCycle(planner.table, self._binder)
+        cycle = BindingCycle(planner.node_table, self._binder)
         task = asyncio.create_task(self._bind_placement(planner, placement, cycle))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -98,13 +98,13 @@ class BindingCycles:
             planner.requeue_unbound(placement.entity, placement.places, self._clock.now())
             self._end(placement)
 
-    async def drain(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until all binding cycles have ended."""
         while self._running:
             await asyncio.wait(self._running)
 
     async def _bind_placement(
-        self, planner: ProfileScheduler, placement: SessionPlacement, cycle: BindingCycle
+        self, planner: ProfileScheduler, placement: PlacedGang, cycle: BindingCycle
     ) -> None:
         # A single pod needs no task of its own: this halves the number of tasks for many single pods.
         if len(placement.places) == 1:
@@ -120,12 +120,12 @@ class BindingCycles:
         )
         if failed:
             # The gang stays in `_gangs`: until `take_back`, its pods count as assumed and the gang as busy.
-            self._failed.append((planner, SessionPlacement(placement.entity, failed)))
+            self._failed.append((planner, PlacedGang(placement.entity, failed)))
             self._changed()
         else:
             self._end(placement)
 
-    def _end(self, placement: SessionPlacement) -> None:
+    def _end(self, placement: PlacedGang) -> None:
         identity = placement.entity.identity
         self._gangs[identity] -= 1
         if not self._gangs[identity]:
@@ -133,7 +133,7 @@ class BindingCycles:
 
     async def _bind_pod(self, planner: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle) -> bool:
         try:
-            status = await bind(planner.pipeline, pod, node, cycle)
+            status = await run_binding_cycle(planner.pipeline, pod, node, cycle)
             problem = "" if status.ok else "; ".join(status.reasons) or f"{status.code.name}"
         except BatchschedError as error:
             problem = str(error)  # a refused or failed write affects this pod only

@@ -14,27 +14,27 @@ from typing import Any, Final
 
 import msgspec
 
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import identity_of
-from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, group_of
+from batchsched.api.gang import gang_identity
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, api_group
 from batchsched.config.schema import Profile
 from batchsched.errors import ApiError, InvalidInput, UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
-from batchsched.manifests.documents import Document, documents
-from batchsched.manifests.reader import sources
+from batchsched.manifests.documents import Document, split_documents
+from batchsched.manifests.reader import find_manifest_files
 from batchsched.podgrouper.owners import read_owner
 from batchsched.podgrouper.rules import (
     OWNERS,
     OwnerKind,
     OwnerPart,
     mapping_or_empty,
-    pod_count_or,
+    pod_count_or_default,
     spec_of,
-    text,
+    text_or_empty,
 )
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
@@ -59,12 +59,12 @@ async def list_cluster(connection: Connection, clock: Clock, profiles: Sequence[
     with contextlib.suppress(ApiError):
         await connection.request("GET", "/version")
     service = SchedulerApp(connection, clock, profiles)
-    following = asyncio.create_task(service.follow(), name="look")
+    following = asyncio.create_task(service.follow_cluster(), name="look")
     try:
         async with asyncio.timeout(LIST_TIMEOUT_SECONDS):
             while missing := [reflector for reflector in service.reflectors if not reflector.synced.is_set()]:
                 needed = [
-                    reflector for reflector in missing if reflector.needed
+                    reflector for reflector in missing if reflector.is_required
                 ]  # the rest is given up by itself
                 # A refused permission does not come back within seconds, so do not wait for it until the timeout.
                 if needed and all(reflector.failures >= MAX_LIST_FAILURES for reflector in needed):
@@ -84,7 +84,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
     return ", ".join(sorted({reflector.resource.plural for reflector in reflectors}))
 
 
-def set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
+def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
     """Return the entries of all invalid objects that the scheduler set aside, ordered by kind and name."""
     return tuple(
         intake.set_aside[key] for intake in service.intakes.values() for key in sorted(intake.set_aside)
@@ -113,14 +113,18 @@ class WhatIf:
     pods: set[str] = field(init=False, default_factory=set)
     groups: set[str] = field(init=False, default_factory=set)
 
-    def put(self, files: Sequence[Path]) -> None:
+    def add_files(self, files: Sequence[Path]) -> None:
         """Add all objects of the files.
 
         Raises:
           InvalidInput: An object is invalid.
           UnusableInput: The files contain nothing that adds pods or PodGroups.
         """
-        parsed = [document for source in sources(files) for document in documents(source.read(), source.name)]
+        parsed = [
+            document
+            for source in find_manifest_files(files)
+            for document in split_documents(source.read(), source.name)
+        ]
         # Pods come last: PodGroups and queues must exist before them, in whatever order the files name them.
         for document in sorted(parsed, key=_is_pod):
             if isinstance(document, InvalidInput):
@@ -129,16 +133,16 @@ class WhatIf:
         if not self.pods and not self.groups:
             raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
 
-    def gangs(self) -> list[str]:
+    def added_gangs(self) -> list[str]:
         """Return the names of the added gangs: PodGroups and single pods."""
         cache = self.service.cache
         waiting = (cache.get("pods", key) for key in sorted(self.pods))
-        members = {identity_of(pod).removeprefix("pod/") for pod in waiting if pod is not None}
+        members = {gang_identity(pod).removeprefix("pod/") for pod in waiting if pod is not None}
         return sorted(members | self.groups)
 
     def _put(self, document: Document) -> None:
         envelope = document.envelope
-        name = (group_of(envelope.api_version), envelope.kind)
+        name = (api_group(envelope.api_version), envelope.kind)
         manifest = msgspec.json.decode(document.raw)
         owner, kind = _OWNERS.get(name), KIND_BY_GROUP_AND_NAME.get(name)
         if owner is not None:
@@ -153,7 +157,7 @@ class WhatIf:
         if kind.type is Pod:
             self._make_pending(manifest)
         intake = self.service.intakes[kind.field]
-        intake.handle(msgspec.json.encode(manifest))
+        intake.handle_json(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         refused = intake.set_aside.get(key)
         if refused is not None:
@@ -174,7 +178,7 @@ class WhatIf:
             )
             return
         self.service.grouper.members.owners.put(owner)
-        gangs = pod_count_or(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
+        gangs = pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
         reference = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
@@ -197,20 +201,22 @@ class WhatIf:
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
         """Set the metadata that the API server would set: name, namespace, UID and creation time."""
         meta: dict[str, Any] = dict(mapping_or_empty(manifest.get("metadata")))
-        if not text(meta.get("name")):
-            prefix = text(meta.get("generateName")) or "unnamed-"
+        if not text_or_empty(meta.get("name")):
+            prefix = text_or_empty(meta.get("generateName")) or "unnamed-"
             meta["name"] = f"{prefix}{len(self.pods) + len(self.groups)}"
         if namespaced:
             meta.setdefault("namespace", self.namespace)
-        meta["uid"] = f"supposed-{text(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
-        meta["creationTimestamp"] = timestamp(self.now)
+        meta["uid"] = (
+            f"supposed-{text_or_empty(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
+        )
+        meta["creationTimestamp"] = format_timestamp(self.now)
         manifest["metadata"] = meta
         return meta
 
     def _make_pending(self, pod: dict[str, Any]) -> None:
         spec = dict(mapping_or_empty(pod.get("spec")))
         spec.pop("nodeName", None)
-        scheduler_name = text(spec.get("schedulerName")) or "default-scheduler"
+        scheduler_name = text_or_empty(spec.get("schedulerName")) or "default-scheduler"
         if scheduler_name != self.scheduler_name:
             line = f"pods of schedulerName {scheduler_name} are looked at as if they stated {self.scheduler_name}"
             if line not in self.warnings:

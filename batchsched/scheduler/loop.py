@@ -147,8 +147,8 @@ class SchedulerLoop:
     async def _session(self, planner: ProfileScheduler) -> None:
         now, begun = self._clock.now(), self._clock.monotonic()
         try:
-            planner.sync(now)
-            work = planner.begin(now)
+            planner.sync_queue(now)
+            work = planner.begin_session(now)
             if work is None:
                 return
             # `begin` took all input; the thread reads nothing that the event loop changes meanwhile.
@@ -158,9 +158,9 @@ class SchedulerLoop:
             planner.abandon_session(self._clock.now())
             raise
         now = self._clock.now()
-        await self._cycles.start(planner, planner.finish(decision, now))
+        await self._cycles.start(planner, planner.apply_decision(decision, now))
         # More gangs are active, beyond the window or moved by events: do not wait for the next event.
-        if planner.queue.pending()["active"]:
+        if planner.queue.pending_pod_counts()["active"]:
             self._alarm.signal()
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
         if planner.runner.hung:

@@ -22,7 +22,7 @@ SAMPLE_SECONDS: Final = 60.0
 """Seconds between two samples. Usage that starts and ends between two samples is missed."""
 
 
-class StandbyUsage:
+class StandbyUsageRecorder:
     """Records the usage of queues for each profile until this replica leads.
 
     Args:
@@ -67,11 +67,11 @@ class StandbyUsage:
             if policies is not None and policies.reads_past_usage:
                 history = self.usage_history(profile)
                 history.advance(now, allocated)
-                history.hold(allocated)
+                history.set_current_usage(allocated)
                 self._histories[profile.scheduler_name] = history
 
 
-def log_failure(running: asyncio.Task[None]) -> None:
+def log_sampling_failure(running: asyncio.Task[None]) -> None:
     """Log an error if sampling failed: a new leader then starts with an incomplete history."""
     if not running.cancelled() and running.exception() is not None:
         _LOG.error("the usage of queues is no longer sampled", exc_info=running.exception())

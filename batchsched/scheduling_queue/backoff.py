@@ -93,7 +93,7 @@ class BackoffQueue:
         self._refused.remove(entity)
         self._erred.remove(entity)
 
-    def first(self) -> Entity | None:
+    def first_refused(self) -> Entity | None:
         """Return the refused entity with the earliest end of backoff, or None; entities with errors are left out."""
         return self._refused.first()
 

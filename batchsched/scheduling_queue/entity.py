@@ -117,13 +117,13 @@ class Entity:
     """Pods by template, kept incrementally: a gang of thousands of pods is evaluated after each added pod."""
 
     @property
-    def refusing(self) -> tuple[str, ...]:
+    def blocking_plugins(self) -> tuple[str, ...]:
         """The plugins that gate the entity, or else those that refused it. Their hints are asked about events."""
         return self.gated_by or self.refused_by
 
-    def put(self, pod: Pod) -> None:
+    def put_pod(self, pod: Pod) -> None:
         """Add a pod, or replace it by a new version."""
-        key, template = pod.key, template_of(pod)
+        key, template = pod.key, template_digest(pod)
         before = self._template_of.get(key)
         if before is not None and before != template:
             # An empty template must disappear: `templates` returns one pod of each.
@@ -151,12 +151,12 @@ class Entity:
         if not equal:
             del self._equal[template]
 
-    def templates(self) -> dict[bytes, Pod]:
+    def pod_by_template(self) -> dict[bytes, Pod]:
         """Return one pod for each template digest. An event that helps one pod of a template helps all of them."""
         return {template: next(iter(equal.values())) for template, equal in self._equal.items()}
 
 
-def template_of(pod: Pod) -> bytes:
+def template_digest(pod: Pod) -> bytes:
     """Return the digest of a pod's template: of the pod without name, uid and times.
 
     A volume claim that is named after the pod is included.

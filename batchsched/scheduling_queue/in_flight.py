@@ -15,7 +15,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InFlightEvent:
+class ObjectEvent:
     """A cluster event with the old and the new object. If `identity` is set, it concerns only this entity."""
 
     event: ClusterEvent
@@ -29,7 +29,7 @@ class InFlightEntities:
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[Entity, int]] = {}
-        self._log: deque[InFlightEvent] = deque()
+        self._log: deque[ObjectEvent] = deque()
         self._dropped = 0
 
     def get(self, identity: str) -> Entity | None:
@@ -37,16 +37,16 @@ class InFlightEntities:
         entry = self._since.get(identity)
         return None if entry is None else entry[0]
 
-    def begin(self, entity: Entity) -> None:
+    def begin_cycle(self, entity: Entity) -> None:
         """Record that the cycle of an entity begins."""
         self._since[entity.identity] = (entity, self._dropped + len(self._log))
 
-    def record_event(self, occurrence: InFlightEvent) -> None:
+    def record_event(self, occurrence: ObjectEvent) -> None:
         """Record an event if it may concern an entity in flight."""
         if occurrence.identity in self._since if occurrence.identity else self._since:
             self._log.append(occurrence)
 
-    def end(self, entity: Entity) -> Sequence[InFlightEvent] | None:
+    def end_cycle(self, entity: Entity) -> Sequence[ObjectEvent] | None:
         """End the cycle of an entity and return the events that arrived during it; None if it is not in flight."""
         entry = self._since.get(entity.identity)
         # Another entity of the same gang may be in flight by now.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.gang import identity_of
+from batchsched.api.gang import gang_identity
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.errors import IllegalMove, PluginError
 from batchsched.framework.events import (
@@ -15,14 +15,14 @@ from batchsched.framework.events import (
     UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
-    Resource,
-    events_of,
+    EventResource,
+    events_of_change,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.scheduling_queue.backoff import BackoffQueue, EntityHeap, is_in_backoff
 from batchsched.scheduling_queue.entity import Entity, QueueState, check_move
-from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
+from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
 from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 from batchsched.state.cluster_state import POD_GROUPS, PODS
@@ -43,7 +43,9 @@ QUEUES: Final = {
 }
 """The queues of the metric `pending_pods`, by state."""
 _RESOURCES: Final = {
-    kind.field: Resource(kind.name) for kind in OBJECT_KINDS if kind.name in {item.value for item in Resource}
+    kind.field: EventResource(kind.name)
+    for kind in OBJECT_KINDS
+    if kind.name in {item.value for item in EventResource}
 }
 """The resource of each field of Snapshot, without kinds that have no events, such as PriorityClass."""
 POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
@@ -51,7 +53,7 @@ POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 
 def highest_pod_priority(entity: Entity) -> int:
     """Return the highest priority in the specs of an entity's pods."""
-    return max((pod.spec.priority or 0 for pod in entity.templates().values()), default=0)
+    return max((pod.spec.priority or 0 for pod in entity.pod_by_template().values()), default=0)
 
 
 class SchedulingQueue:
@@ -88,14 +90,14 @@ class SchedulingQueue:
         if pod.key in self._identity_of:
             self.update_pod(pod, now)
             return
-        event = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+        event = ClusterEvent(EventResource.UNSCHEDULED_POD, Action.ADD)
         self._add_to_entity(pod, event.label, now)
-        self._process_event(InFlightEvent(event, None, pod), now)
+        self._process_event(ObjectEvent(event, None, pod), now)
 
     def update_pod(self, pod: Pod, now: float) -> None:
         """Process a new version of a pending pod. Hints of the refusing plugins decide whether its entity moves."""
         identity = self._identity_of.get(pod.key)
-        if identity != identity_of(pod):
+        if identity != gang_identity(pod):
             if identity is not None:
                 self.delete_pod(pod.key, now)
             self.add_pod(pod, now)
@@ -103,15 +105,16 @@ class SchedulingQueue:
         entity = self._entities[identity]
         # The events are computed from the old version, which the entity drops with `put`.
         old = entity.pods[pod.key]
-        entity.put(pod)
+        entity.put_pod(pod)
         occurrences = [
-            InFlightEvent(event, old, pod, identity) for event in events_of(Resource.TARGET_POD, old, pod)
+            ObjectEvent(event, old, pod, identity)
+            for event in events_of_change(EventResource.TARGET_POD, old, pod)
         ]
         # Before the hints: a new template must be in the index, and a new priority in the key of the heap.
         self._update_keys(entity)
         for occurrence in occurrences:
             self._flights.record_event(occurrence)
-            if entity.place in POOLED and self._hints.helps(entity, occurrence, pod):
+            if entity.place in POOLED and self._hints.event_helps_entity(entity, occurrence, pod):
                 self._requeue(entity, occurrence.event.label, now)
 
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
@@ -132,7 +135,7 @@ class SchedulingQueue:
             self._drop(entity)
         if pod.status.nominated_node_name and not placed:
             self._process_event(
-                InFlightEvent(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), pod, None), now
+                ObjectEvent(ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE), pod, None), now
             )
 
     def put_group(self, group: PodGroup, now: float) -> None:
@@ -150,10 +153,10 @@ class SchedulingQueue:
         if old is not None:
             self._group_changed(key, old, None, now)
 
-    def cluster_changed(self, resource: Resource, old: Any, new: Any, now: float) -> None:
+    def process_object_change(self, resource: EventResource, old: Any, new: Any, now: float) -> None:
         """Process a change of an object other than pending pods and PodGroups. None stands for an absent object."""
-        for event in events_of(resource, old, new):
-            self._process_event(InFlightEvent(event, old, new), now)
+        for event in events_of_change(resource, old, new):
+            self._process_event(ObjectEvent(event, old, new), now)
 
     def apply_change(self, change: Change, now: float) -> None:
         """Process a change of the cluster state. An assumed pod counts as bound."""
@@ -165,7 +168,7 @@ class SchedulingQueue:
             else:
                 self.put_group(change.after, now)
         elif change.field in _RESOURCES:
-            self.cluster_changed(_RESOURCES[change.field], change.before, change.after, now)
+            self.process_object_change(_RESOURCES[change.field], change.before, change.after, now)
 
     def _apply_pod_change(self, change: Change, now: float) -> None:
         before, after = change.before, change.after
@@ -175,14 +178,14 @@ class SchedulingQueue:
             else:
                 self.add_pod(after, now)  # an update if it is in the queue
             if before is not None and before.node:  # its binding failed, and its capacity is free again
-                self.cluster_changed(Resource.ASSIGNED_POD, before, None, now)
+                self.process_object_change(EventResource.ASSIGNED_POD, before, None, now)
             return
         placed = after is not None
         if before is not None and not before.node:
             self.delete_pod(change.key, now, placed=placed)
             before = None
         if before is not None or placed:
-            self.cluster_changed(Resource.ASSIGNED_POD, before, after, now)
+            self.process_object_change(EventResource.ASSIGNED_POD, before, after, now)
 
     def add_all(self, groups: Iterable[PodGroup], pending: Iterable[Pod], now: float) -> None:
         """Add all PodGroups and all pending pods to an empty queue."""
@@ -203,7 +206,7 @@ class SchedulingQueue:
         if entity is None:
             # Source: `popFromBackoffQ` of kube-scheduler. Entities with errors keep their backoff: an error such as a
             # failing API server would repeat at once.
-            entity = self._backoff.first() if early else None
+            entity = self._backoff.first_refused() if early else None
             if entity is None:
                 return None
             self._count(QueueState.ACTIVE, POP_FROM_BACKOFF, len(entity.pods))
@@ -212,7 +215,7 @@ class SchedulingQueue:
         entity.popped = tuple(entity.pods.values())
         entity.first_attempt = now if entity.first_attempt is None else entity.first_attempt
         entity.refused_by, entity.gated_by = (), ()
-        self._flights.begin(entity)
+        self._flights.begin_cycle(entity)
         return entity
 
     def done(self, identity: str, now: float) -> None:
@@ -220,7 +223,7 @@ class SchedulingQueue:
         entity = self._flights.get(identity)
         if entity is None:
             return
-        self._flights.end(entity)
+        self._flights.end_cycle(entity)
         # Only the pods of the start of the cycle were placed. Pods that joined since then form a new entity.
         for pod in entity.popped:
             entity.remove_pod(pod.key)
@@ -228,7 +231,7 @@ class SchedulingQueue:
         late = tuple(entity.pods.values())
         self._drop(entity)
         for pod in late:
-            self._add_to_entity(pod, ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label, now)
+            self._add_to_entity(pod, ClusterEvent(EventResource.UNSCHEDULED_POD, Action.ADD).label, now)
 
     def add_unschedulable(
         self, entity: Entity, refused_by: tuple[str, ...], now: float, pods: Iterable[Pod] | None = None
@@ -248,7 +251,7 @@ class SchedulingQueue:
         Raises:
           IllegalMove: the entity is in the queue and not in flight, and no returning pods are given.
         """
-        events = self._flights.end(entity)
+        events = self._flights.end_cycle(entity)
         if events is None and pods is None and self._entities.get(entity.identity) is entity:
             raise IllegalMove(f"{entity.identity} is {entity.place} in the scheduling queue, not in flight")
         entity.queued, entity.refused_by = now, refused_by
@@ -271,7 +274,7 @@ class SchedulingQueue:
             if entity.place is QueueState.BACKOFF or entity.place in POOLED:
                 self._enter(entity, QueueState.ACTIVE, FORCE_ACTIVATE.label, now)
             # An entity in flight is retried after its cycle, because the event helps unconditionally.
-            self._flights.record_event(InFlightEvent(FORCE_ACTIVATE, identity=identity))
+            self._flights.record_event(ObjectEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
         """Requeue entities with expired backoff; every 30 s, also requeue those unschedulable for over 5 min."""
@@ -293,7 +296,7 @@ class SchedulingQueue:
         """Return all entities that are queued or in flight, in the order of arrival."""
         return self._entities.values()
 
-    def pending(self) -> dict[str, int]:
+    def pending_pod_counts(self) -> dict[str, int]:
         """Return the number of pods by queue: active, backoff, unschedulable, gated."""
         counts = dict.fromkeys(QUEUES.values(), 0)
         for entity in self._entities.values():
@@ -301,7 +304,7 @@ class SchedulingQueue:
                 counts[QUEUES[entity.place]] += len(entity.pods)
         return counts
 
-    def moved_pods(self) -> Mapping[tuple[str, str], int]:
+    def moved_pod_counts(self) -> Mapping[tuple[str, str], int]:
         """Return the number of pods that events moved to a queue, by (queue, label of the event)."""
         return dict(self._moved)
 
@@ -311,14 +314,14 @@ class SchedulingQueue:
 
     def _add_to_entity(self, pod: Pod, label: str, now: float) -> None:
         """Add a pod to its entity, which is created or moved."""
-        identity = identity_of(pod)
+        identity = gang_identity(pod)
         entity = self._entities.get(identity)
         if entity is None:
             self._arrivals += 1
             entity = Entity(identity, self._arrivals, now, self._groups.get(identity))
             self._entities[identity] = entity
         self._identity_of[pod.key] = identity
-        entity.put(pod)
+        entity.put_pod(pod)
         before = entity.place
         if before is QueueState.NEW:
             self._enter(entity, QueueState.ACTIVE, label, now)
@@ -330,33 +333,33 @@ class SchedulingQueue:
 
     def _group_changed(self, key: str, old: PodGroup | None, new: PodGroup | None, now: float) -> None:
         entity = self._entities.get(key)
-        for event in events_of(Resource.POD_GROUP, old, new):
+        for event in events_of_change(EventResource.POD_GROUP, old, new):
             if entity is not None:
                 entity.group = new
                 self._update_keys(entity)
                 self._requests_changed(entity, event.label, now)
-            self._process_event(InFlightEvent(event, old, new), now)
+            self._process_event(ObjectEvent(event, old, new), now)
 
     def _requests_changed(self, entity: Entity, label: str, now: float) -> None:
         """Move an entity after its own requests changed: the recorded rejection no longer applies."""
         self._flights.record_event(
-            InFlightEvent(ClusterEvent(Resource.ANY, Action.ALL, label), identity=entity.identity)
+            ObjectEvent(ClusterEvent(EventResource.ANY, Action.ALL, label), identity=entity.identity)
         )
         if entity.place in POOLED:
             self._requeue(entity, label, now)
 
-    def _process_event(self, occurrence: InFlightEvent, now: float) -> None:
+    def _process_event(self, occurrence: ObjectEvent, now: float) -> None:
         for entity in self._pool.entities_helped_by(occurrence):
             self._requeue(entity, occurrence.event.label, now)
         self._flights.record_event(occurrence)
 
-    def _is_helped_by_any(self, events: Iterable[InFlightEvent], entity: Entity) -> bool:
+    def _is_helped_by_any(self, events: Iterable[ObjectEvent], entity: Entity) -> bool:
         """Return whether an event that arrived during the cycle of an entity may help it."""
         for event in events:
-            changes_pod = event.event.resource is Resource.TARGET_POD
+            changes_pod = event.event.resource is EventResource.TARGET_POD
             pod = entity.pods.get(event.new.key) if changes_pod else None
             # The pod of the event may have left the entity since.
-            if (pod is not None or not changes_pod) and self._hints.helps(entity, event, pod):
+            if (pod is not None or not changes_pod) and self._hints.event_helps_entity(entity, event, pod):
                 return True
         return False
 
@@ -369,7 +372,7 @@ class SchedulingQueue:
             self._entities[entity.identity] = entity
         for pod in pods:
             self._identity_of[pod.key] = entity.identity
-            (other or entity).put(pod)
+            (other or entity).put_pod(pod)
         if other is not None:
             self._update_keys(other)
             self._requests_changed(other, ATTEMPT_FAILURE, now)
@@ -384,9 +387,7 @@ class SchedulingQueue:
 
     def _enter(self, entity: Entity, place: QueueState, label: str, now: float) -> None:
         """Move an entity to a queue if PreEnqueue admits it. Entities in backoff passed PreEnqueue before."""
-        entity.gated_by = (
-            () if entity.place is QueueState.BACKOFF else plugins_that_gate(entity, self._pipeline)
-        )
+        entity.gated_by = () if entity.place is QueueState.BACKOFF else gating_plugins(entity, self._pipeline)
         if not entity.gated_by and place is QueueState.ACTIVE and entity.first_attempt is None:
             entity.first_attempt = now
         self._move(entity, QueueState.GATED if entity.gated_by else place, label)
@@ -436,11 +437,11 @@ class SchedulingQueue:
             return (-priority, entity.queued)
         return min(
             call_plugin(sort, "QueueSort", sort.key, pod, priority, entity.queued)
-            for pod in entity.templates().values()
+            for pod in entity.pod_by_template().values()
         )
 
 
-def plugins_that_gate(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
+def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
     """Return the plugins that refuse all pods of an entity; empty if PreEnqueue admits at least one pod.
 
     A plugin that raises counts as refusing.

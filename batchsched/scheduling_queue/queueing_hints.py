@@ -16,35 +16,41 @@ from batchsched.framework.events import (
     Action,
     ClusterEvent,
     ClusterEventWithHint,
+    EventResource,
     Hint,
     HintFunction,
-    Resource,
 )
 from batchsched.framework.interface import EnqueueExtensionsPlugin
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.scheduling_queue.in_flight import InFlightEvent
+from batchsched.scheduling_queue.in_flight import ObjectEvent
 
 _CAME_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 
 HELPS: Final[Mapping[str, tuple[ClusterEventWithHint, ...]]] = {
-    "NoNodes": (ClusterEventWithHint.on(Resource.NODE, Action.ADD),),
+    "NoNodes": (ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD),),
     # Changes of its own PodGroup and additional pods move a gang without a hint.
     "PodGroupNotFound": (),
-    "NotEnoughPods": (ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),),
-    "QueueNotFound": (ClusterEventWithHint.on(Resource.QUEUE, _CAME_OR_CHANGED),),
-    "UnknownTopologyLevel": (ClusterEventWithHint.on(Resource.TOPOLOGY, _CAME_OR_CHANGED),),
-    "Gated": (ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),),
+    "NotEnoughPods": (ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),),
+    "QueueNotFound": (ClusterEventWithHint.for_events(EventResource.QUEUE, _CAME_OR_CHANGED),),
+    "UnknownTopologyLevel": (ClusterEventWithHint.for_events(EventResource.TOPOLOGY, _CAME_OR_CHANGED),),
+    "Gated": (
+        ClusterEventWithHint.for_events(
+            EventResource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        ),
+    ),
     "QueueLimit": (
-        ClusterEventWithHint.on(Resource.QUEUE, Action.ALL),
-        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
-        ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN),
-        ClusterEventWithHint.on(Resource.POD_GROUP, Action.DELETE | Action.UPDATE),
+        ClusterEventWithHint.for_events(EventResource.QUEUE, Action.ALL),
+        ClusterEventWithHint.for_events(
+            EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN
+        ),
+        ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN),
+        ClusterEventWithHint.for_events(EventResource.POD_GROUP, Action.DELETE | Action.UPDATE),
     ),
     "InsufficientTopologyCapacity": (
-        ClusterEventWithHint.on(Resource.TOPOLOGY, Action.ALL),
-        ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+        ClusterEventWithHint.for_events(EventResource.TOPOLOGY, Action.ALL),
+        ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
     ),
 }
 """Events that may help, by the reason with which the session itself refused."""
@@ -115,7 +121,9 @@ class QueueingHints:
             self._hints_by_event[plugin, event] = hints
         return hints
 
-    def helps_pod(self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: InFlightEvent) -> bool:
+    def event_helps_pod(
+        self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: ObjectEvent
+    ) -> bool:
         """Return whether an event may help a pod, according to one hint of a plugin."""
         if hint is None:
             return True
@@ -129,17 +137,17 @@ class QueueingHints:
         self.faults[plugin] += 1
         return True
 
-    def helps(self, entity: Entity, occurrence: InFlightEvent, pod: Pod | None = None) -> bool:
+    def event_helps_entity(self, entity: Entity, occurrence: ObjectEvent, pod: Pod | None = None) -> bool:
         """Return whether an event may help an entity; with `pod`, only this pod of the entity is considered.
 
         Source: `isPodWorthRequeuing` of kube-scheduler's scheduling queue.
         """
-        if not entity.refusing or occurrence.event.wildcard:
+        if not entity.blocking_plugins or occurrence.event.wildcard:
             return True
-        pods = tuple(entity.templates().values()) if pod is None else (pod,)
+        pods = tuple(entity.pod_by_template().values()) if pod is None else (pod,)
         return any(
-            self.helps_pod(plugin, hint, candidate, occurrence)
-            for plugin in entity.refusing
+            self.event_helps_pod(plugin, hint, candidate, occurrence)
+            for plugin in entity.blocking_plugins
             for hint in self.hints(plugin, occurrence.event)
             for candidate in pods
         )

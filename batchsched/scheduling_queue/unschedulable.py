@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from batchsched.api.core.pod import Pod
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.scheduling_queue.in_flight import InFlightEvent
+from batchsched.scheduling_queue.in_flight import ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
 
 
@@ -32,9 +32,9 @@ class UnschedulableEntities:
 
     def put(self, entity: Entity) -> None:
         """Add an entity. The plugins that refused it must not change while it is in the index."""
-        templates = entity.templates()
-        self._filed[entity.identity] = (entity, entity.refusing, tuple(templates))
-        for plugin in entity.refusing:
+        templates = entity.pod_by_template()
+        self._filed[entity.identity] = (entity, entity.blocking_plugins, tuple(templates))
+        for plugin in entity.blocking_plugins:
             by_template = self._refused.setdefault(plugin, {})
             for template, pod in templates.items():
                 by_template.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
@@ -51,13 +51,13 @@ class UnschedulableEntities:
             if not by_template:
                 del self._refused[plugin]
 
-    def entities_helped_by(self, occurrence: InFlightEvent) -> list[Entity]:
+    def entities_helped_by(self, occurrence: ObjectEvent) -> list[Entity]:
         """Return the entities that an event may help, in the order of arrival."""
         helped: dict[str, Entity] = {}
         for plugin, by_template in self._refused.items():
             hints = self._hints.hints(plugin, occurrence.event)
             for alike in by_template.values() if hints else ():
-                if any(self._hints.helps_pod(plugin, hint, alike.pod, occurrence) for hint in hints):
+                if any(self._hints.event_helps_pod(plugin, hint, alike.pod, occurrence) for hint in hints):
                     helped |= alike.entities
         return sorted(helped.values(), key=lambda entity: entity.arrival)
 

@@ -71,7 +71,7 @@ class Installation:
             spec["template"]["spec"]["containers"][0]["image"] = self.image
 
 
-async def apply(connection: Connection, manifest: Manifest) -> None:
+async def apply_manifest(connection: Connection, manifest: Manifest) -> None:
     """Create or update an object by server-side apply. Fields of other managers are kept.
 
     Raises:

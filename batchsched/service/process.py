@@ -1,6 +1,6 @@
 """The life of one process: follow the cluster, wait for the Lease, schedule, and shut down in order.
 
-`start` creates the process from the options of the command line. The HTTP server and the reloads of the configuration
+`run_scheduler` creates the process from the options of the command line. The HTTP server and the reloads of the configuration
 and of the certificate run in the background.
 
 On SIGTERM or SIGINT the loop stops, bindings in flight are finished, the Lease is released, and the remaining Events
@@ -29,9 +29,9 @@ from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.lease import Lease, LeaseTimes
+from batchsched.kube.lease import LeaseElection, LeaseTimes
 from batchsched.observability.http.server import reload_on_change
-from batchsched.observability.http.site import build_server, key_pair
+from batchsched.observability.http.site import build_server, configured_key_pair
 from batchsched.observability.logs import Format, log_warning, set_up_logging
 from batchsched.observability.observer import Observer
 from batchsched.ports.cluster import Clock
@@ -48,7 +48,7 @@ GC_THRESHOLD_OBJECTS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ReplicaProcess:
     """The process of one replica of the scheduler.
 
     Args:
@@ -62,7 +62,7 @@ class Process:
 
     connection: Connection
     clock: Clock
-    lease: Lease | None
+    lease: LeaseElection | None
     make: Callable[[], SchedulerApp]
     background: Callable[[SchedulerApp], AbstractAsyncContextManager[None]]
     patience: float = 20.0
@@ -82,7 +82,7 @@ class Process:
         # Sessions create few reference cycles: with the default threshold, the collector took 7 % of the time and found
         # nothing.
         gc.set_threshold(GC_THRESHOLD_OBJECTS, *gc.get_threshold()[1:])
-        follow = asyncio.create_task(service.follow(), name="follow")
+        follow = asyncio.create_task(service.follow_cluster(), name="follow")
         leaving = asyncio.create_task(leave.wait(), name="leave")
         try:
             await _first_ended(leaving, follow, asyncio.create_task(service.wait_until_synced(), name="sync"))
@@ -123,8 +123,8 @@ class Process:
 
     async def _begin(self, service: SchedulerApp) -> None:
         if self.lease is not None:
-            await service.catch_up()
-        await service.lead()
+            await service.wait_until_up_to_date()
+        await service.run_as_leader()
 
     async def _tell(self, service: SchedulerApp) -> None:
         with contextlib.suppress(TimeoutError):
@@ -155,7 +155,7 @@ async def _cancel(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SchedulerOptions:
     """The options of the command line. The configuration file applies where an option is None.
 
     Args:
@@ -176,7 +176,7 @@ class Options:
     log_format: Format = "text"
 
 
-def start(options: Options) -> int:
+def run_scheduler(options: SchedulerOptions) -> int:
     """Run a scheduler until a signal arrives or the Lease is lost, and return the exit code.
 
     Raises:
@@ -209,7 +209,7 @@ def _check_profiles(configuration: BatchSchedulerConfiguration, file: Path | Non
             raise InvalidInput(error.message, file=str(file or ""), field=field) from error
 
 
-async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> int:
+async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfiguration) -> int:
     clock = SystemClock()
     configured_kubeconfig = configuration.client_connection.kubeconfig
     kubeconfig = options.kubeconfig or (Path(configured_kubeconfig) if configured_kubeconfig else None)
@@ -234,12 +234,12 @@ async def _run(options: Options, configuration: BatchSchedulerConfiguration) -> 
             )
 
         background = BackgroundTasks(observation, configuration, options.config)
-        return await Process(connection, clock, lease, make, background.run).run()
+        return await ReplicaProcess(connection, clock, lease, make, background.run).run()
 
 
 def _lease(
-    options: Options, election: LeaderElection, connection: Connection, clock: SystemClock
-) -> Lease | None:
+    options: SchedulerOptions, election: LeaderElection, connection: Connection, clock: SystemClock
+) -> LeaseElection | None:
     """Return the Lease to wait for, None without leader election."""
     elected = election.leader_elect if options.leader_elect is None else options.leader_elect
     if not elected:
@@ -250,7 +250,7 @@ def _lease(
         renew=parse_duration(election.renew_deadline),
         retry=parse_duration(election.retry_period),
     )
-    return Lease(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
+    return LeaseElection(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
 
 
 def _identity() -> str:
@@ -290,13 +290,13 @@ class BackgroundTasks:
         running: list[asyncio.Task[None]] = []
         reload = self._reload(service)
         running.append(asyncio.create_task(reload.run(), name="reload"))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request_reload)
         serving = self.configuration.serving
         site = build_server(service, self.observation, serving, lambda: reload.configuration)
         try:
             if serving.secure_port:
                 await site.start()
-                pair = key_pair(serving)
+                pair = configured_key_pair(serving)
                 if pair is not None and site.tls is not None:
                     following = reload_on_change(site.tls, pair, service.clock)
                     running.append(asyncio.create_task(following, name="certificate"))

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from batchsched.config.load import load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import BatchschedError
-from batchsched.observability.logs import log_event, log_warning
+from batchsched.observability.logs import log_info, log_warning
 from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class ConfigReload:
         self._seen = () if file is None else _file_version(file)
         self._requested = asyncio.Event()
 
-    def request(self) -> None:
+    def request_reload(self) -> None:
         """Request a reload even if the file did not change. This method handles SIGHUP."""
         self._requested.set()
 
@@ -95,11 +95,11 @@ class ConfigReload:
             _LOG.error("the configuration is refused, and the old one kept: %s", error)
             self._on_reload(False)
             return
-        fixed = list(differences(in_force, loaded))
+        fixed = list(changed_fields(in_force, loaded))
         if fixed:
             log_warning(_LOG, "Takes effect at the next start", fields=fixed)
         self.configuration = in_force
-        log_event(_LOG, 0, "The configuration was read again", file=str(file))
+        log_info(_LOG, 0, "The configuration was read again", file=str(file))
         self._on_reload(True)
 
 
@@ -115,12 +115,12 @@ def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
     return now.model_copy(update=changed)
 
 
-def differences(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
+def changed_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
     """Yield the paths of the fields with different values, with the field names of the file."""
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
         if isinstance(value, BaseModel):
-            yield from differences(value, new, f"{path}.")
+            yield from changed_fields(value, new, f"{path}.")
         elif value != new:
             yield path
 

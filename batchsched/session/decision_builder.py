@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import (
     Assignment,
@@ -72,12 +72,12 @@ class DecisionBuilder:
             if any(placement.gang.members is self.head.gang.members for placement in placements):
                 self.head = None
 
-    def reserve_head(self) -> None:
+    def add_head_reservation(self) -> None:
         """Add the reservation of the head to the decision, unless its pods have nominated nodes already."""
         nominated = {pod.key for pod, _ in self.nominated}
         if self.head is None or nominated & self.head.gang.members.pending.keys():
             return
-        reservation = self.head.announce_start(self.placements)
+        reservation = self.head.announced_reservation(self.placements)
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
@@ -96,11 +96,11 @@ class DecisionBuilder:
             self.bound[name] = self.bound.get(name, 0.0) + float(bound[tier])
         self.guard |= outcome.solution.guard
 
-    def close_tiers(self) -> None:
+    def compute_tier_accounts(self) -> None:
         """Set `tiers` and `gap` from the objectives and bounds of all windows."""
         self.tiers = tuple(
             TierAccount(
-                share=tier[0].share,
+                share=tier[0].share_name,
                 priority=tier[1],
                 objective=self.objective[tier],
                 bound=self.bound[tier],
@@ -116,7 +116,7 @@ class DecisionBuilder:
         self.nominated += victims.nominated
         self.guard |= victims.guard
         # A gang for which pods are evicted is still refused: it starts once its victims have left.
-        self.refusals = [victims.add_eviction_count(refusal) for refusal in self.refusals]
+        self.refusals = [victims.with_eviction_count(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
         """Return the decision, with all of its parts sorted, so that equal sessions give equal bytes.
@@ -144,7 +144,9 @@ class DecisionBuilder:
             ),
             waiting=tuple(
                 Waiting(
-                    pod_group=placement.gang.key, plugin=placement.held_by, until=timestamp(placement.until)
+                    pod_group=placement.gang.key,
+                    plugin=placement.held_by,
+                    until=format_timestamp(placement.until),
                 )
                 for placement in sorted(held, key=lambda placement: placement.gang.key)
             ),
@@ -171,7 +173,7 @@ def _sorted_places(
 def _skipped_extensions(pipeline: Pipeline) -> list[SetAside]:
     """Return the plugins that were left out because they hung, and the ignorable extenders that failed."""
     plugins = [
-        SetAside("", f"plugin {skipped.plugin}", "", f"{skipped.point} {skipped.problem}")
+        SetAside("", f"plugin {skipped.plugin}", "", f"{skipped.point} {skipped.message}")
         for skipped in exceeded_deadlines(pipeline.plugins)
     ]
     extenders = [SetAside("", f"extender {url}", "", why) for why, url in pipeline.extenders.ignored.items()]

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from batchsched.api.decision import Decision
-from batchsched.api.gang import SINGLE_POD_PREFIX, identity_of
+from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
@@ -107,7 +107,7 @@ def report_feasibility(
       InvalidInput: the profile names a plugin that does not exist.
       PluginError: a plugin failed.
     """
-    tables = SessionTables(_afterwards(snapshot, decision, key), standard_registry().pipeline(profile))
+    tables = SessionTables(_afterwards(snapshot, decision, key), standard_registry().create_pipeline(profile))
     members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
     if members is None:
         return None
@@ -131,7 +131,7 @@ def _afterwards(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
             continue
         # The gang itself stays pending, so that the report says where it fits at all.
         node = nodes.get(pod.key)
-        if node is not None and identity_of(pod).removeprefix(SINGLE_POD_PREFIX) != key:
+        if node is not None and gang_identity(pod).removeprefix(SINGLE_POD_PREFIX) != key:
             spec = msgspec.structs.replace(pod.spec, node_name=node)
             pod = msgspec.structs.replace(pod, spec=spec)
         pods.append(pod)
@@ -140,7 +140,7 @@ def _afterwards(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
 
 def _part(tables: SessionTables, gang: PendingGang, part: GangPart) -> PartFeasibility:
     table, requests = tables.node_table, part.pod_class.requests
-    scan = tables.pipeline.scan(part.pod_class, table)
+    scan = tables.pipeline.run_filters(part.pod_class, table)
     free = table.allocatable - table.requested
     requested = np.flatnonzero(requests > 0)
     room = np.clip(

@@ -17,7 +17,7 @@ from batchsched.framework.status import IntArray
 from batchsched.queues.gang_order import make_gang_order
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
-from batchsched.queues.usage_history import UsageHistory, by_queue
+from batchsched.queues.usage_history import UsageHistory, usage_from_entries
 from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrders, total_requests
 from batchsched.session.gangs.order import QueuePolicies, measure_queues
 from batchsched.session.gangs.queue_limits import list_counted_pods
@@ -88,7 +88,7 @@ class QueueReport(QueueReportItem, frozen=True):
     longest_wait: float
 
 
-class QueuesReport(QueueReportItem, frozen=True):
+class QueueTreeReport(QueueReportItem, frozen=True):
     """All queues and pending gangs.
 
     Args:
@@ -102,7 +102,7 @@ class QueuesReport(QueueReportItem, frozen=True):
     waiting: tuple[PendingGangReport, ...]
 
 
-def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueuesReport:
+def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTreeReport:
     """Return a report on all queues and pending gangs, as the next session finds them.
 
     Args:
@@ -121,11 +121,11 @@ class _Tree:
 
     def __init__(self, snapshot: Snapshot, profile: Profile, now: float) -> None:
         self._now = now
-        self._tables = tables = SessionTables(snapshot, standard_registry().pipeline(profile))
+        self._tables = tables = SessionTables(snapshot, standard_registry().create_pipeline(profile))
         tables.refresh()
         self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
         chosen = QueuePolicies(tables.queues, profile.queue_policy)
-        past = UsageHistory(by_queue(snapshot.usage), profile.usage_half_life_seconds)
+        past = UsageHistory(usage_from_entries(snapshot.usage), profile.usage_half_life_seconds)
         self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = make_gang_order(profile.policy.name, profile.policy.args)
         line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
@@ -134,7 +134,7 @@ class _Tree:
         turns = FairShareOrder(self._standing, gangs, orders)
         # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
         self._turns = [gang for gang in turns if not gang.follows]
-        self._entitles = tables.queues.entitles or profile.queue_policy is not None
+        self._entitles = tables.queues.has_entitlements or profile.queue_policy is not None
         self._running: Counter[str] = Counter()
         for (queue, _), running in list_counted_pods(tables, profile.scheduler_name).items():
             self._running[queue] += len(running)
@@ -143,21 +143,21 @@ class _Tree:
         queues = self._tables.queues
         return (one for one in self._tables.gangs.values() if one.pending and one.queue in queues)
 
-    def view(self) -> QueuesReport:
+    def view(self) -> QueueTreeReport:
         shares = self._standing.shares
         rows = [
             row
             for row in self._depth_first(0)
             if row and not shares.names[row].endswith(OWN_PODGROUPS_SUFFIX)
         ]
-        return QueuesReport(
+        return QueueTreeReport(
             capacity=self._amounts(shares.capacity),
             queues=tuple(self._queue(row) for row in rows),
             waiting=tuple(
                 PendingGangReport(
                     pod_group=gang.key,
                     queue=gang.queue,
-                    share=gang.entitled.share if self._entitles else "all",
+                    share=gang.entitled.share_name if self._entitles else "all",
                     waited=self._since(gang.created),
                     requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
                 )
@@ -172,9 +172,11 @@ class _Tree:
     def _queue(self, row: int) -> QueueReport:
         shares, entitled = self._standing.shares, self._standing.entitled
         name, usage = shares.names[row], shares.usage[row]
-        chain = shares.ancestors(row)
+        chain = shares.row_and_ancestors(row)
         guarantee = entitled.guarantee[row]
-        waiting = [gang for gang in self._gangs if name in self._tables.queues.ancestry(gang.queue)]
+        waiting = [
+            gang for gang in self._gangs if name in self._tables.queues.queue_and_ancestors(gang.queue)
+        ]
         pending = sum((total_requests(gang) for gang in waiting), np.zeros_like(usage))
         return QueueReport(
             name=name,
@@ -190,7 +192,9 @@ class _Tree:
             borrowed=self._amounts(np.maximum(0, usage - guarantee)),
             pending=self._amounts(pending),
             running=sum(
-                count for queue, count in self._running.items() if name in self._tables.queues.ancestry(queue)
+                count
+                for queue, count in self._running.items()
+                if name in self._tables.queues.queue_and_ancestors(queue)
             ),
             waiting=len(waiting),
             longest_wait=max((self._since(gang.created) for gang in waiting), default=0.0),

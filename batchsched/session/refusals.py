@@ -12,7 +12,7 @@ from batchsched.config.schema import SolverSettings
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.joint.proposal import JointOutcome, budget_of
+from batchsched.session.joint.proposal import JointOutcome, solver_budget
 from batchsched.session.reservations import RESERVATION
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
@@ -84,7 +84,7 @@ class RefusalMessages:
                 return f"{fit}; rules between pods do not leave a way for the others"
         return f"{fit}; missing: {missing}" if missing else fit
 
-    def gathering(self, evidence: RefusalEvidence) -> str:
+    def single_domain_message(self, evidence: RefusalEvidence) -> str:
         """Return the message for a gang that a rule between its pods restricts to one domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
@@ -138,7 +138,7 @@ class RefusalMessages:
             f"{resource} {format_quantity(resource, amount)}" for resource, amount in amounts.items()
         )
 
-    def relaxation(self, change: Relaxation | None) -> str:
+    def relaxation_message(self, change: Relaxation | None) -> str:
         """Return the smallest change that admits the gang, in words; "" for none."""
         match change:
             case None:
@@ -158,7 +158,7 @@ class RefusalMessages:
             case PodChange(_, count):
                 return f"{count} more pods"
             case CombinedChange(parts):
-                return " and ".join(text for part in parts if (text := self.relaxation(part)))
+                return " and ".join(text for part in parts if (text := self.relaxation_message(part)))
 
     def _limit(self, quota: int, amounts: Sequence[int], gangs: int) -> str:
         """Return by how much the limits of a queue would have to rise, including present usage above them."""
@@ -222,7 +222,7 @@ def refuse_for_failure(gang: PendingGang, error: PluginError) -> Refusal:
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
-def refuse_at_permit(placement: GangPlacement, *, timed_out: bool) -> Refusal:
+def refuse_rolled_back(placement: GangPlacement, *, timed_out: bool) -> Refusal:
     """Return the refusal of a gang that was rolled back by a filter, Reserve, Permit or a plugin failure."""
     status = placement.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
@@ -272,10 +272,10 @@ def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
     """Return the refusal of one gang, while all other gangs stay on their nodes."""
     formulation = formulate(context, [gang], gang.created)
-    return explain_single_gang(context, formulation, solve_greedy(formulation.problem))
+    return explain_formulation(context, formulation, solve_greedy(formulation.problem))
 
 
-def explain_single_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
+def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
     """Return the refusal of the only gang of a formulation; relaxations are tested with the greedy solver."""
     explainer = RefusalExplainer(
         formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
@@ -309,7 +309,7 @@ def explain_refused_gangs(
     )
 
     def solve_again(changed_problem: Problem) -> Solution:
-        return solve(changed_problem, budget_of(settings), seed)
+        return solve(changed_problem, solver_budget(settings), seed)
 
     explainer = RefusalExplainer(
         problem,
@@ -319,7 +319,7 @@ def explain_refused_gangs(
     )
     return [
         # The statement's verdict is the true reason: the solver had found a place.
-        refuse_at_permit(rejected[number], timed_out=False)
+        refuse_rolled_back(rejected[number], timed_out=False)
         if number in rejected
         else _refusal(context, formulation, explainer, number)
         for number in numbers
@@ -368,13 +368,15 @@ def _refusal(
         and evidence.cause in ROOM_CAUSES
         and explainer.fits_unconstrained(number)
     ):
-        return Refusal(pod_group=gang.key, reason="PluginConstraint", message=wording.gathering(evidence))
+        return Refusal(
+            pod_group=gang.key, reason="PluginConstraint", message=wording.single_domain_message(evidence)
+        )
     return Refusal(
         pod_group=gang.key,
         reason=REASON_OF[evidence.cause],
         message=wording.message(evidence),
         missing=wording.missing_resources(evidence),
-        relaxation=wording.relaxation(evidence.relaxation),
+        relaxation=wording.relaxation_message(evidence.relaxation),
     )
 
 

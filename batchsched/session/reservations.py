@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.config.schema import Profile
@@ -43,7 +43,7 @@ class HeadReservation:
     problem: Problem
     needs: IntArray
 
-    def take(self, nodes: IndexArray, requests: IntArray) -> bool:
+    def try_deduct(self, nodes: IndexArray, requests: IntArray) -> bool:
         """Deduct a gang that still runs at the reserved start, if the head fits next to it; return whether it fits."""
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
@@ -81,7 +81,7 @@ def fits_single_gang(problem: Problem, free: IntArray) -> bool:
 
 def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
     """Return a reservation for a decision; the start is rounded up to seconds, so that it is never too early."""
-    return Reservation(pod_group=gang.key, start=timestamp(math.ceil(reservation.start)))
+    return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
 def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
@@ -109,7 +109,7 @@ def free_without_nominated(tables: SessionTables, held: Iterable[tuple[Pod, int]
     return free
 
 
-def reserve(
+def compute_reservation(
     context: SessionContext,
     gang: PendingGang,
     started: Iterable[GangPlacement],
@@ -146,7 +146,7 @@ def _run_of(tables: SessionTables, placement: GangPlacement, now: float) -> Runn
     """Return what a gang placed by this session uses, and its expected end."""
     gang = placement.gang
     end = math.inf if math.isnan(gang.estimate) else now + gang.estimate
-    return RunningGang.with_end(
+    return RunningGang.from_requests(
         end if gang.has_no_bound_pod else tables.running_gang(gang.members).end,
         [placed.node for placed in placement.placed],
         [tables.request_vectors(placed.pod)[0] for placed in placement.placed],
@@ -296,7 +296,7 @@ class ReservedHead:
     announced: bool = True
 
     @classmethod
-    def choose(
+    def find_head(
         cls,
         context: SessionContext,
         gangs: Iterable[PendingGang],
@@ -335,7 +335,9 @@ class ReservedHead:
                 break
             candidates += 1
             reservation = (
-                reserve(context, gang, started, now, held) if fits_empty_cluster(context, gang) else None
+                compute_reservation(context, gang, started, now, held)
+                if fits_empty_cluster(context, gang)
+                else None
             )
             if reservation is not None:
                 return cls(gang, context, reservation, now, held)
@@ -348,7 +350,7 @@ class ReservedHead:
         # Not `>`: an unknown end is NaN, and counts as later than the start.
         return not self._end(gang) <= self.reservation.start
 
-    def restrict(self, formulation: Formulation) -> Formulation:
+    def with_reservation_rows(self, formulation: Formulation) -> Formulation:
         """Return the formulation with rows that stop longer gangs from using resources reserved for the head."""
         bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts(gang)]
         problem = formulation.problem
@@ -394,21 +396,23 @@ class ReservedHead:
             return True
         nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
         freed_nodes, freed = self._places(leaving)
-        return self.reservation.take(np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed]))
+        return self.reservation.try_deduct(
+            np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed])
+        )
 
-    def outlasts(self, identity: str) -> bool:
+    def runs_beyond_start(self, identity: str) -> bool:
         """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown."""
         tables = self.context.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
-    def announce_start(self, started: Iterable[GangPlacement]) -> Reservation | None:
+    def announced_reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
         """Return the reservation for the decision after all placements; None if no start is announced."""
         if not self.announced:
             return None
         current = (
             self.reservation
             if self.strict
-            else reserve(self.context, self.gang, started, self.now, self.held)
+            else compute_reservation(self.context, self.gang, started, self.now, self.held)
         )
         return None if current is None else build_reservation(self.gang, current)
 

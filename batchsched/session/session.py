@@ -11,7 +11,7 @@ from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import PluginTimings
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls, NoTelemetry, Telemetry
@@ -55,7 +55,9 @@ class Session:
         brief: bool = False,
     ) -> None:
         self.profile = profile
-        self.tables = SessionTables(snapshot, pipeline or standard_registry().pipeline(profile, outside))
+        self.tables = SessionTables(
+            snapshot, pipeline or standard_registry().create_pipeline(profile, outside)
+        )
         self._brief = brief
         self._held: tuple[HeldGang, ...] = snapshot.held
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
@@ -70,11 +72,11 @@ class Session:
         """The nodes as the last session found them."""
         return self.tables.node_table
 
-    def usage(self, now: float) -> Usage:
+    def decayed_usage(self, now: float) -> Usage:
         """Return the decayed usage of the queues at `now`; empty if no queue policy reads it."""
-        return self._order.usage(now)
+        return self._order.decayed_usage(now)
 
-    def apply(self, changes: ClusterChanges) -> None:
+    def apply_changes(self, changes: ClusterChanges) -> None:
         """Apply the changes of the cluster since the last call. Call it between two sessions only."""
         self.tables.apply(changes)
         if changes.nodes is not None:
@@ -105,9 +107,9 @@ class Session:
         tables = self.tables
         tables.refresh()
         tables.pipeline.extenders.begin_session()
-        tables.pipeline.timings = PluginTimings(telemetry, seed)
+        tables.pipeline.timings = SampledPluginCalls(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.
-        self._order.usage(now)
+        self._order.decayed_usage(now)
         with Statement(tables, now) as statement:
             resting = self._resting_gangs(taking_part)
             run = self._new_run(statement, resting, now, seed, telemetry or NoTelemetry())
@@ -115,7 +117,7 @@ class Session:
             pending = tables.pending_gangs.order(self._policy, now, self._participants(taking_part, held))
             select_gangs(run, pending)
             # A plugin may reject a gang while later gangs are placed: ask again before anything is committed.
-            run.take_back_rejected()
+            run.remove_rejected_gangs()
             statement.commit()
             decision = run.builder.build(tables, self._order.set_aside)
         # After the statement's block: placed pods are off the tables again, so they are counted from the placements.

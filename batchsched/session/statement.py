@@ -75,7 +75,7 @@ class GangPlacement:
     until: float = 0.0
     state: GangPhase = GangPhase.PENDING
 
-    def total(self, resources: int) -> IntArray:
+    def total_requests(self, resources: int) -> IntArray:
         """Return [R] the sum of the requests of the placed pods."""
         total = np.zeros(resources, np.int64)
         for pod_class, count in Counter(map(_POD_CLASS, self.placed)).items():
@@ -118,12 +118,12 @@ class Statement:
         self.roll_back_to(self._committed)
         tables = self._tables
         # Without Unreserve: the plugins' reservations of committed pods last until PreBind or a failed bind.
-        tables.node_table.remove(
+        tables.node_table.remove_pods(
             [placed.pod for placement in self._placements for placed in placement.placed]
         )
         for placement in self._placements:
             identity = placement.gang.members.identity
-            tables.counts.forget(identity)
+            tables.counts.invalidate(identity)
             tables.node_table.waiting.remove_gang(identity)
 
     def checkpoint(self) -> int:
@@ -190,7 +190,7 @@ class Statement:
             self._failed[gang.members.identity] = placement
             self._roll_back(placement)
             return placement
-        self.finish_gang(placement)
+        self.keep_if_complete(placement)
         return placement
 
     def reserve_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
@@ -204,7 +204,7 @@ class Statement:
         if not status.ok:
             placement.refusal = status
 
-    def finish_gang(self, placement: GangPlacement) -> bool:
+    def keep_if_complete(self, placement: GangPlacement) -> bool:
         """Keep the gang if its placed pods reach its minimum, else roll it back; return whether the gang is kept."""
         rejection = self._tables.node_table.waiting.rejection(placement.gang.members.identity)
         if not rejection.ok:
@@ -230,7 +230,7 @@ class Statement:
             placement.state = phase_after(placement.state, PhaseChange.ALLOW)
             waiting.remove_gang(identity)
 
-    def apply_permit_verdicts(self) -> None:
+    def apply_permit_answers(self) -> None:
         """Release the waiting gangs that Permit plugins allowed meanwhile; roll back those that they rejected."""
         waiting = self._tables.node_table.waiting
         for placement in [placement for placement in self._placements if placement.held_by]:
@@ -241,12 +241,12 @@ class Statement:
                 self._placements = [other for other in self._placements if other is not placement]
                 self._roll_back(placement)
                 self.rejected.append(placement)
-            elif waiting.released(identity):
+            elif waiting.all_allowed(identity):
                 placement.state, placement.held_by = phase_after(placement.state, PhaseChange.ALLOW), ""
                 waiting.remove_gang(identity)
 
     def _is_complete(self, placement: GangPlacement) -> bool:
-        return self._tables.counts.of_members(placement.gang.members).complete
+        return self._tables.counts.count_for_gang(placement.gang.members).complete
 
     def _place_in_some_order(self, placement: GangPlacement, plans: Sequence[PlannedPods]) -> Status:
         """Place all plans; if one gets stuck behind the others, start again with that one, once for each plan.
@@ -323,7 +323,7 @@ class Statement:
                 filtered_class = pod_class.with_pod(pods[next_pod])
                 state, status = pipeline.run_prefilters(filtered_class, table)
             if status.ok:
-                status = pipeline.refusal_at(filtered_class, node, table, state)
+                status = pipeline.recheck_node(filtered_class, node, table, state)
             if not status.ok:
                 # The node may fit after the next pod landed elsewhere: back to the end of the queue.
                 nodes.append(node)
@@ -334,7 +334,7 @@ class Statement:
             if not status.ok:
                 nodes.appendleft(node)
                 break
-            pipeline.after_placement(filtered_class, pods[next_pod], node, table, state)
+            pipeline.run_add_pod(filtered_class, pods[next_pod], node, table, state)
             next_pod, refused_nodes = next_pod + 1, 0
         return status, list(zip(pods[next_pod:], nodes, strict=True))
 
@@ -378,10 +378,10 @@ class Statement:
         self, placement: GangPlacement, pod_nodes: _PodNodes, pod_class: PodClass, state: CycleState
     ) -> None:
         """Count reserved pods on their nodes and in their gang."""
-        tables, count = self._tables, self._tables.counts.of_members(placement.gang.members)
+        tables, count = self._tables, self._tables.counts.count_for_gang(placement.gang.members)
         for _, group in groupby(pod_nodes, key=lambda pod_node: id(pod_node[0].spec)):
             equal_pods = list(group)
-            tables.node_table.add(equal_pods, *tables.request_vectors(equal_pods[0][0]))
+            tables.node_table.add_pods(equal_pods, *tables.request_vectors(equal_pods[0][0]))
         for pod, node in pod_nodes:
             count.change_placed(pod, 1)
             placement.placed.append(PlacedPod(pod, node, pod_class, state))
@@ -415,8 +415,8 @@ class Statement:
         try:
             tables.pipeline.unreserve(placed.pod, placed.node, tables.node_table, placed.state)
         finally:
-            tables.node_table.remove([placed.pod])
-            tables.counts.of_pod(placed.pod).change_placed(placed.pod, -1)
+            tables.node_table.remove_pods([placed.pod])
+            tables.counts.count_for_pod(placed.pod).change_placed(placed.pod, -1)
 
     def _roll_back(self, placement: GangPlacement) -> None:
         """Unreserve all pods of a gang, the last one first, and take them off the tables."""

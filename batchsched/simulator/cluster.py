@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from batchsched.api.core.metadata import seconds, timestamp
+from batchsched.api.core.metadata import format_timestamp, parse_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.decision import Decision
@@ -22,7 +22,7 @@ from batchsched.simulator.workload import Arrival, Workload
 RUNNING: Final = "Running"
 
 
-class Kubelet:
+class SimulatedKubelet:
     """Creates running and recreated pods. Equal pods on one node share a spec; its requests are computed once."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Kubelet:
         self._bare: dict[int, tuple[PodSpec, PodSpec]] = {}
         self._status: tuple[int, PodStatus] = (-1, PodStatus())
 
-    def start(self, pod: Pod, node: str, now: int) -> Pod:
+    def running_pod(self, pod: Pod, node: str, now: int) -> Pod:
         """Return the pod in phase Running on a node, started at `now` (seconds since 1970)."""
         key = (id(pod.spec), node)
         cached = self._specs.get(key)
@@ -38,10 +38,10 @@ class Kubelet:
             cached = self._specs[key] = (pod.spec, msgspec.structs.replace(pod.spec, node_name=node))
             self._bare[id(cached[1])] = (cached[1], pod.spec)
         if self._status[0] != now:
-            self._status = (now, PodStatus(phase=RUNNING, start_time=timestamp(now)))
+            self._status = (now, PodStatus(phase=RUNNING, start_time=format_timestamp(now)))
         return Pod(metadata=pod.metadata, spec=cached[1], status=self._status[1])
 
-    def recreate(self, pod: Pod) -> Pod:
+    def recreated_pod(self, pod: Pod) -> Pod:
         """Return the pending pod that the owner creates in place of a killed one."""
         spec = self._bare.get(id(pod.spec))
         if spec is None:
@@ -79,14 +79,14 @@ class GangRun:
     evicted: int = 0
     placements: tuple[tuple[str, int], ...] = ()
 
-    def kill(self, now: int) -> None:
+    def record_kill(self, now: int) -> None:
         """Record that the gang was killed and lost its run time; the caller handles its pods."""
         if self.started is not None:
             self.lost += now - self.started
             self.started = None
             self.restarts += 1
 
-    def record(self) -> GangRecord:
+    def to_record(self) -> GangRecord:
         """Return the record of the gang so far."""
         arrival = self.arrival
         return GangRecord(
@@ -119,16 +119,16 @@ class SimulatedCluster:
         self.scheduler = scheduler(workload.cluster)
         self.recorder = UsageRecorder(self._nodes)
         self._permanent_pods = [pod for pod in workload.cluster.pods if pod.node]
-        self.recorder.use(self._permanent_pods)
+        self.recorder.count_usage(self._permanent_pods)
         self.gangs = tuple(
-            GangRun(number, arrival, self.recorder.gpus(arrival.pods))
+            GangRun(number, arrival, self.recorder.count_gpus(arrival.pods))
             for number, arrival in enumerate(workload.arrivals)
         )
         self.waiting = self.running = self.finished = self.failures = 0
         self._present: dict[int, GangRun] = {}
         self._gang_of_pending: dict[str, GangRun] = {}
         self._down: set[str] = set()
-        self._kubelet = Kubelet()
+        self._kubelet = SimulatedKubelet()
         self._held: tuple[HeldGang, ...] = ()
         self._nominated: set[str] = set()
 
@@ -137,7 +137,7 @@ class SimulatedCluster:
         """True if a pod is pending."""
         return bool(self._gang_of_pending)
 
-    def arrive(self, gang: GangRun, now: int) -> bool:
+    def add_gang(self, gang: GangRun, now: int) -> bool:
         """Add a gang; return True if it is running already."""
         arrival = gang.arrival
         gang.bound = {pod.key: pod for pod in arrival.pods if pod.node}
@@ -145,29 +145,31 @@ class SimulatedCluster:
         self._present[gang.number] = gang
         self._gang_of_pending |= dict.fromkeys(gang.pending, gang)
         groups = () if arrival.group is None else (arrival.group,)
-        self.scheduler.apply(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
-        self.recorder.allocate(arrival.queue, gang.bound.values())
-        self.recorder.request(arrival.queue, arrival.pods)
+        self.scheduler.apply_changes(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
+        self.recorder.count_queue_usage(arrival.queue, gang.bound.values())
+        self.recorder.count_queue_requests(arrival.queue, arrival.pods)
         self.waiting += 1
         return self._starts(gang, now)
 
-    def end(self, gang: GangRun, now: int) -> None:
+    def finish_gang(self, gang: GangRun, now: int) -> None:
         """Finish a gang: remove its pods and its PodGroup."""
         queue, group = gang.arrival.queue, gang.arrival.group
         ended_pods = (*gang.bound.values(), *gang.pending.values())
-        self.recorder.allocate(queue, gang.bound.values(), -1)
-        self.recorder.request(queue, ended_pods, -1)
+        self.recorder.count_queue_usage(queue, gang.bound.values(), -1)
+        self.recorder.count_queue_requests(queue, ended_pods, -1)
         for key in gang.pending:
             del self._gang_of_pending[key]
         gang.ended = now
         gang.bound, gang.pending = {}, {}
         removed_groups = () if group is None else (group.key,)
-        self.scheduler.apply(ClusterChanges(removed_pods=ended_pods, removed_pod_groups=removed_groups))
+        self.scheduler.apply_changes(
+            ClusterChanges(removed_pods=ended_pods, removed_pod_groups=removed_groups)
+        )
         del self._present[gang.number]
         self.running -= 1
         self.finished += 1
 
-    def bind(self, decision: Decision, now: int) -> list[GangRun]:
+    def apply_decision(self, decision: Decision, now: int) -> list[GangRun]:
         """Carry out a decision, and return the gangs that start."""
         self._evict(decision, now)
         if decision.waiting or self._held:
@@ -178,12 +180,12 @@ class SimulatedCluster:
         for assignment in decision.assignments:
             key = f"{assignment.namespace}/{assignment.pod}"
             gang = self._gang_of_pending.pop(key)
-            pod = self._kubelet.start(gang.pending.pop(key), assignment.node, now)
+            pod = self._kubelet.running_pod(gang.pending.pop(key), assignment.node, now)
             gang.bound[key] = pod
             changed.setdefault(gang.number, (gang, []))[1].append(pod)
         for gang, pods in changed.values():
-            self.recorder.allocate(gang.arrival.queue, pods)
-            self.scheduler.apply(ClusterChanges(bound_pods=pods))
+            self.recorder.count_queue_usage(gang.arrival.queue, pods)
+            self.scheduler.apply_changes(ClusterChanges(bound_pods=pods))
         return [gang for gang, _ in changed.values() if self._starts(gang, now)]
 
     def _starts(self, gang: GangRun, now: int) -> bool:
@@ -194,7 +196,7 @@ class SimulatedCluster:
             self.waiting -= 1
             self.running += 1
         if gang.started is not None:
-            gang.placements = self.recorder.units(gang.bound.values())
+            gang.placements = self.recorder.units_by_node(gang.bound.values())
         return starts
 
     def _evict(self, decision: Decision, now: int) -> None:
@@ -212,14 +214,14 @@ class SimulatedCluster:
             if gang.started is not None:
                 self.running -= 1
                 self.waiting += 1
-            gang.kill(now)
+            gang.record_kill(now)
         removed = [gang.bound.pop(key) for key in list(gang.bound) if key in keys]
-        self.recorder.allocate(gang.arrival.queue, removed, -1)
-        recreated = [self._kubelet.recreate(pod) for pod in removed]
+        self.recorder.count_queue_usage(gang.arrival.queue, removed, -1)
+        recreated = [self._kubelet.recreated_pod(pod) for pod in removed]
         for pod in recreated:
             gang.pending[pod.key] = pod
             self._gang_of_pending[pod.key] = gang
-        self.scheduler.apply(ClusterChanges(removed_pods=removed, added_pods=recreated))
+        self.scheduler.apply_changes(ClusterChanges(removed_pods=removed, added_pods=recreated))
         return len(removed)
 
     def _hold(self, decision: Decision) -> None:
@@ -231,7 +233,12 @@ class SimulatedCluster:
             if gang is not None:
                 places.setdefault(gang.arrival.key, []).append(HeldPod(key, nomination.node))
         self._held = tuple(
-            HeldGang(gang.pod_group, gang.plugin, seconds(gang.until), tuple(places.get(gang.pod_group, ())))
+            HeldGang(
+                gang.pod_group,
+                gang.plugin,
+                parse_timestamp(gang.until),
+                tuple(places.get(gang.pod_group, ())),
+            )
             for gang in decision.waiting
         )
         self.scheduler.set_held_gangs(self._held)
@@ -251,11 +258,11 @@ class SimulatedCluster:
                 after_pods.append(gang.pending[key])
         self._nominated = nodes.keys() - held
         if before_pods:
-            self.scheduler.apply(ClusterChanges(removed_pods=before_pods, added_pods=after_pods))
+            self.scheduler.apply_changes(ClusterChanges(removed_pods=before_pods, added_pods=after_pods))
 
     # Nodes
 
-    def fail(self, node: str, now: int) -> None:
+    def fail_node(self, node: str, now: int) -> None:
         """Take a node down: kill the gangs on it, which become pending again, and remove permanent pods."""
         if node in self._down:
             return
@@ -265,11 +272,11 @@ class SimulatedCluster:
             if any(pod.node == node for pod in gang.bound.values()):
                 self._lose(gang, gang.bound.keys(), now)
         lost = [pod for pod in self._permanent_pods if pod.node == node]
-        self.recorder.use(lost, -1)
+        self.recorder.count_usage(lost, -1)
         self._permanent_pods = [pod for pod in self._permanent_pods if pod.node != node]
         self._set_nodes(lost)
 
-    def repair(self, node: str) -> None:
+    def repair_node(self, node: str) -> None:
         """Bring a node back."""
         self._down.discard(node)
         self._set_nodes()
@@ -277,5 +284,5 @@ class SimulatedCluster:
     def _set_nodes(self, removed_pods: Sequence[Pod] = ()) -> None:
         """Report the nodes that are up, and the pods that were lost with a node."""
         nodes: tuple[Node, ...] = tuple(node for node in self._nodes if node.name not in self._down)
-        self.recorder.offer(nodes)
-        self.scheduler.apply(ClusterChanges(nodes=nodes, removed_pods=removed_pods))
+        self.recorder.set_nodes(nodes)
+        self.scheduler.apply_changes(ClusterChanges(nodes=nodes, removed_pods=removed_pods))

@@ -28,7 +28,14 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
 from batchsched.api.snapshot import Snapshot
-from batchsched.simulator.workload import TraceGang, Workload, nodes, pod_spec, pods_of_gang, rigid_arrival
+from batchsched.simulator.workload import (
+    TraceGang,
+    Workload,
+    create_nodes,
+    create_pod_spec,
+    create_rigid_arrival,
+    split_gpus_into_pods,
+)
 
 IntArray = NDArray[np.int64]
 
@@ -91,7 +98,7 @@ class GeneratorSettings:
     shares: tuple[tuple[str, float], ...] = zipf_shares(4)
 
 
-def generate(recipe: GeneratorSettings, seed: int) -> Workload:
+def generate_workload(recipe: GeneratorSettings, seed: int) -> Workload:
     """Generate a workload; equal parameters and seed give the same workload.
 
     Gangs are never larger than the cluster.
@@ -110,17 +117,17 @@ def generate(recipe: GeneratorSettings, seed: int) -> Workload:
     classes = draw.choice(len(PRIORITIES), recipe.gangs, p=[share for _, _, share in PRIORITIES])
     slack = 1.0 + draw.exponential(1.0, recipe.gangs) * recipe.overestimate
     estimates = np.ceil(runtimes * slack).astype(np.int64)
-    spec = cache(lambda size, rank: pod_spec(_resources(size), priority_class=rank))
+    spec = cache(lambda size, rank: create_pod_spec(_resources(size), priority_class=rank))
     arrivals = []
     columns = (column.tolist() for column in (times, gpus, runtimes, estimates, owners, classes))
     for number, (time, size, runtime, estimate, owner, rank) in enumerate(zip(*columns, strict=True)):
         priority = PRIORITIES[rank][0]
-        split = pods_of_gang(size, recipe.gpus_per_node)
+        split = split_gpus_into_pods(size, recipe.gpus_per_node)
         pods = tuple((spec(share, priority), count) for share, count in split)
         shape = TraceGang(f"g{number:05d}", pods, estimate, recipe.shares[owner][0], priority)
-        arrivals.append(rigid_arrival(shape, time, runtime))
+        arrivals.append(create_rigid_arrival(shape, time, runtime))
     cluster = Snapshot(
-        nodes=nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),
+        nodes=create_nodes(recipe.node_count, _resources(recipe.gpus_per_node, spare=True)),
         queues=tuple(Queue(metadata=CustomMeta(name=name)) for name, _ in recipe.shares),
         priority_classes=tuple(
             PriorityClass(metadata=ObjectMeta(name=name), value=value) for name, value, _ in PRIORITIES

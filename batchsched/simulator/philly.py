@@ -23,11 +23,11 @@ from batchsched.errors import InvalidInput
 from batchsched.simulator.workload import (
     TraceGang,
     Workload,
-    nodes,
+    create_nodes,
+    create_pod_spec,
+    create_rigid_arrival,
     open_text,
-    pod_spec,
-    pods_of_gang,
-    rigid_arrival,
+    split_gpus_into_pods,
 )
 
 GPU: Final = "nvidia.com/gpu"
@@ -44,7 +44,7 @@ class PhillyRow:
     queue: str
 
 
-def read(path: Path, first: float = -inf, last: float = inf) -> tuple[PhillyRow, ...]:
+def read_trace(path: Path, first: float = -inf, last: float = inf) -> tuple[PhillyRow, ...]:
     """Read a trace, sorted by submission, then duration, then size. The file itself is not sorted.
 
     Args:
@@ -95,7 +95,7 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
             yield row
 
 
-def workload(
+def create_workload(
     rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, queue_of: Mapping[str, str]
 ) -> Workload:
     """Create a workload of jobs on equal nodes; the run time of each job is also its estimate.
@@ -107,16 +107,16 @@ def workload(
       name: name of the workload in reports.
       queue_of: the queue of each virtual cluster in the rows.
     """
-    spec = cache(lambda gpus: pod_spec({GPU: str(gpus)}))
+    spec = cache(lambda gpus: create_pod_spec({GPU: str(gpus)}))
     # Names sort like rows, because they break ties between gangs of equal age.
     digits = len(str(max(0, len(rows) - 1)))
     arrivals = []
     for number, row in enumerate(rows):
-        pods = tuple((spec(gpus), count) for gpus, count in pods_of_gang(row.gpus, gpus_per_node))
+        pods = tuple((spec(gpus), count) for gpus, count in split_gpus_into_pods(row.gpus, gpus_per_node))
         shape = TraceGang(f"p{number:0{digits}d}", pods, row.duration, queue_of[row.queue])
-        arrivals.append(rigid_arrival(shape, row.submit, row.duration))
+        arrivals.append(create_rigid_arrival(shape, row.submit, row.duration))
     cluster = Snapshot(
-        nodes=nodes(node_count, {GPU: str(gpus_per_node)}),
+        nodes=create_nodes(node_count, {GPU: str(gpus_per_node)}),
         queues=tuple(Queue(metadata=CustomMeta(name=queue)) for queue in sorted({*queue_of.values()})),
     )
     return Workload(name, cluster, tuple(arrivals))

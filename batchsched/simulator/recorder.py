@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.simulator.result import QueueSeries, Series
 
 GPU_SUFFIX = "/gpu"
@@ -31,9 +31,9 @@ class UsageRecorder:
         # A dict keeps one row for each time: the last row of a second replaces earlier ones in place.
         self._rows: dict[int, tuple[int, ...]] = {}
         self._queue_rows: dict[tuple[int, str], tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        self.offer(nodes)
+        self.set_nodes(nodes)
 
-    def offer(self, nodes: Iterable[Node]) -> None:
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Set the nodes that are up."""
         offered = [node.allocatable() for node in nodes]
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
@@ -42,42 +42,42 @@ class UsageRecorder:
         """Return the requests [R] of a pod in base units."""
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
-            amounts = requests(pod)
+            amounts = pod_requests(pod)
             row = tuple(amounts.get(name, 0) for name in self.resources)
             # The spec is kept with its row, so that no other spec gets its identity.
             cached = self._requests_by_spec[id(pod.spec)] = (pod.spec, row)
         return cached[1]
 
-    def gpus(self, pods: Iterable[Pod]) -> int:
+    def count_gpus(self, pods: Iterable[Pod]) -> int:
         """Return the number of devices that pods request together."""
         return sum(self.requests(pod)[index] for pod in pods for index in self._devices)
 
-    def units(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
+    def units_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
         """Return (node, number of units) of bound pods: devices if the pods request any, otherwise pods."""
         devices: dict[str, int] = {}
         counts: dict[str, int] = {}
         for pod in pods:
             node = pod.node
-            devices[node] = devices.get(node, 0) + self.gpus((pod,))
+            devices[node] = devices.get(node, 0) + self.count_gpus((pod,))
             counts[node] = counts.get(node, 0) + 1
         chosen = devices if any(devices.values()) else counts
         return tuple((node, amount) for node, amount in chosen.items() if amount)
 
-    def use(self, pods: Iterable[Pod], sign: int = 1) -> None:
+    def count_usage(self, pods: Iterable[Pod], sign: int = 1) -> None:
         """Count pods that were bound; with sign -1, pods that were removed."""
         self._add(self._used, pods, sign)
 
-    def allocate(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+    def count_queue_usage(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
         """Count bound pods for a queue and for the cluster; with sign -1, pods that were removed."""
         bound = tuple(pods)
-        self.use(bound, sign)
+        self.count_usage(bound, sign)
         self._add_to_queue(self._allocated, queue, bound, sign)
 
-    def request(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+    def count_queue_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
         """Count created pods of a queue, pending or bound; with sign -1, deleted pods."""
         self._add_to_queue(self._requested, queue, pods, sign)
 
-    def sample(self, now: int, waiting: int, running: int) -> None:
+    def record_sample(self, now: int, waiting: int, running: int) -> None:
         """Record a row for the cluster, and one for each queue that changed since the last sample."""
         self._rows[now] = (waiting, running, *self._used, *self._total)
         nothing = [0] * len(self.resources)

@@ -48,12 +48,12 @@ class GangRecord:
     evicted: int = 0
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """True if the gang has finished."""
         return self.ended is not None
 
     @property
-    def wait(self) -> int:
+    def wait_seconds(self) -> int:
         """Seconds from arrival to the last start; 0 for a gang that never started."""
         return 0 if self.started is None else self.started - self.submitted
 
@@ -63,7 +63,7 @@ class GangRecord:
 
         Source: Feitelson et al., Theory and Practice in Parallel Job Scheduling, JSSPP 1997.
         """
-        return max(1.0, (self.wait + self.runtime) / max(self.runtime, MIN_RUNTIME_SECONDS))
+        return max(1.0, (self.wait_seconds + self.runtime) / max(self.runtime, MIN_RUNTIME_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class QueueSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class RunMetrics:
     """Summary metrics of a run. Waits and makespan are in seconds; utilisation by resource is a fraction of 1.
 
     Means and maxima are over finished gangs; `unfinished` counts the others. `utilisation` is the used amount ÷ the
@@ -150,14 +150,14 @@ class RunResult:
     failures: int = 0
     queues: QueueSeries = QueueSeries()
 
-    def metrics(self) -> Metrics:
+    def metrics(self) -> RunMetrics:
         """Return the summary metrics."""
-        done = [gang for gang in self.gangs if gang.finished]
-        waits = [gang.wait for gang in done]
+        done = [gang for gang in self.gangs if gang.is_finished]
+        waits = [gang.wait_seconds for gang in done]
         slowdowns = [gang.slowdown for gang in done]
         first = min((gang.submitted for gang in self.gangs), default=0)
         last = max((gang.ended for gang in done if gang.ended is not None), default=first)
-        return Metrics(
+        return RunMetrics(
             gangs=len(self.gangs),
             unfinished=len(self.gangs) - len(done),
             mean_wait=fmean(waits) if waits else 0.0,

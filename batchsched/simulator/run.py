@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.ports.cluster import SchedulerFactory
 from batchsched.simulator.cluster import GangRun, SimulatedCluster
 from batchsched.simulator.result import RunResult
@@ -60,7 +60,7 @@ class SimulationEvent:
     restarts: int = 0
 
 
-def run(
+def simulate_workload(
     workload: Workload,
     scheduler: SchedulerFactory,
     settings: RunSettings,
@@ -74,7 +74,7 @@ def run(
       settings: settings of the run.
       progress: receives the number of finished gangs.
     """
-    return _Run(workload, scheduler, settings, progress).play()
+    return _Run(workload, scheduler, settings, progress).process_events()
 
 
 class _Run:
@@ -99,20 +99,20 @@ class _Run:
         self._sessions = self._guards = 0
         self._gaps = self._worst_gap = 0.0
 
-    def play(self) -> RunResult:
+    def process_events(self) -> RunResult:
         """Process all events and return the result of the run."""
         cluster = self._cluster
         self._foresee_everything()
         for now, events in self._moments():
             self._process(now, events)
             self._schedule(now)
-            cluster.recorder.sample(now, cluster.waiting, cluster.running)
+            cluster.recorder.record_sample(now, cluster.waiting, cluster.running)
             if self._progress is not None:
                 self._progress(cluster.finished, len(cluster.gangs))
         return RunResult(
             workload=self._workload.name,
             policy=self._settings.policy,
-            gangs=tuple(gang.record() for gang in cluster.gangs),
+            gangs=tuple(gang.to_record() for gang in cluster.gangs),
             series=cluster.recorder.series(),
             sessions=self._sessions,
             mean_gap=self._gaps / max(1, self._sessions),
@@ -153,14 +153,14 @@ class _Run:
                     gang = cluster.gangs[event.number]
                     # A gang that was killed since runs again; its earlier end no longer holds.
                     if gang.restarts == event.restarts:
-                        cluster.end(gang, now)
+                        cluster.finish_gang(gang, now)
                 case SimulationEventKind.NODE_DOWN:
-                    cluster.fail(self._workload.outages[event.number].node, now)
+                    cluster.fail_node(self._workload.outages[event.number].node, now)
                 case SimulationEventKind.NODE_UP:
-                    cluster.repair(self._workload.outages[event.number].node)
+                    cluster.repair_node(self._workload.outages[event.number].node)
                 case SimulationEventKind.ARRIVAL:
                     gang = cluster.gangs[event.number]
-                    if cluster.arrive(gang, now):
+                    if cluster.add_gang(gang, now):
                         self._will_end(gang, now)
                 case SimulationEventKind.SESSION:
                     self._foreseen.discard(now)
@@ -185,14 +185,14 @@ class _Run:
             self._gaps += decision.solver.gap
             self._worst_gap = max(self._worst_gap, decision.solver.gap)
             self._guards += decision.solver.guard
-            started = cluster.bind(decision, now)
+            started = cluster.apply_decision(decision, now)
             for gang in started:
                 self._will_end(gang, now)
             repeat = settings.window is not None and len(started) >= settings.window
         if decision.evictions:  # the gangs that they make room for are placed after the evictions
             self._session_at(now + 1)
         for held in decision.waiting:
-            self._session_at(max(now + 1, ceil(seconds(held.until))))
+            self._session_at(max(now + 1, ceil(parse_timestamp(held.until))))
 
     def _session_at(self, time: int) -> None:
         if time not in self._foreseen:

@@ -13,7 +13,14 @@ from typing import Final
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
-from batchsched.simulator.workload import TraceGang, Workload, nodes, open_text, pod_spec, rigid_arrival
+from batchsched.simulator.workload import (
+    TraceGang,
+    Workload,
+    create_nodes,
+    create_pod_spec,
+    create_rigid_arrival,
+    open_text,
+)
 
 FIELDS: Final = 18
 CPU: Final = {"cpu": "1"}
@@ -31,14 +38,14 @@ class SwfRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Swf:
+class SwfTrace:
     """A trace: its rows in file order, and the number of processors in its header, or 0."""
 
     rows: tuple[SwfRow, ...]
     processors: int
 
 
-def read(path: Path) -> Swf:
+def read_trace(path: Path) -> SwfTrace:
     """Read a trace, optionally gzipped. Rows without run time or without processors are skipped.
 
     Raises:
@@ -55,7 +62,7 @@ def read(path: Path) -> Swf:
                 row = _row(text, f"{path}:{number}")
                 if row is not None:
                     rows.append(row)
-    return Swf(tuple(rows), processors)
+    return SwfTrace(tuple(rows), processors)
 
 
 def _processors_of(comment: str, processors: int) -> int:
@@ -83,7 +90,7 @@ def _row(text: str, place: str) -> SwfRow | None:
     return SwfRow(int(fields[0]), int(fields[1]), math.ceil(runtime), int(size), math.ceil(requested))
 
 
-def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
+def create_workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
     """Create a workload of jobs: each is a gang of equal pods that request one processor.
 
     Args:
@@ -99,14 +106,14 @@ def workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
         raise InvalidInput(
             f"asks for {wide.size} processors, the cluster has {processors}", object=f"row {wide.number}"
         )
-    spec = pod_spec(CPU)
+    spec = create_pod_spec(CPU)
     # Jobs of one second keep the order of their numbers, because names break ties between gangs of equal age.
     width = len(str(max((row.number for row in rows), default=0)))
     arrivals = tuple(
-        rigid_arrival(
+        create_rigid_arrival(
             TraceGang(f"j{row.number:0{width}d}", ((spec, row.size),), row.estimate), row.submit, row.runtime
         )
         for row in rows
     )
-    cluster = Snapshot(nodes=nodes(processors, CPU, prefix="slot"))
+    cluster = Snapshot(nodes=create_nodes(processors, CPU, prefix="slot"))
     return Workload(name, cluster, tuple(sorted(arrivals, key=lambda arrival: arrival.time)))

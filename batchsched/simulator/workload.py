@@ -16,7 +16,7 @@ from typing import Final, TextIO
 
 import numpy as np
 
-from batchsched.api.core.metadata import ObjectMeta, seconds, timestamp
+from batchsched.api.core.metadata import ObjectMeta, format_timestamp, parse_timestamp
 from batchsched.api.core.node import Node, NodeStatus
 from batchsched.api.core.pod import (
     POD_GROUP_LABEL,
@@ -98,7 +98,7 @@ class Workload:
     outages: tuple[Outage, ...] = ()
 
 
-def nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> tuple[Node, ...]:
+def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> tuple[Node, ...]:
     """Create equal nodes; their names sort by number."""
     width = len(str(max(0, count - 1)))
     status = NodeStatus(allocatable={"pods": str(DEFAULT_PODS_PER_NODE), **resources})
@@ -114,7 +114,7 @@ def nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> 
     )
 
 
-def pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -> PodSpec:
+def create_pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -> PodSpec:
     """Create the spec of a pod with one container. Requests are computed once for pods that share the object."""
     return PodSpec(
         scheduler_name=SCHEDULER_NAME,
@@ -141,9 +141,9 @@ class TraceGang:
     priority_class: str = ""
 
 
-def rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
+def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
     """Create the arrival of a gang that needs all of its pods."""
-    created = timestamp(time)
+    created = format_timestamp(time)
     size = sum(count for _, count in shape.pods)
     group = PodGroup(
         metadata=CustomMeta(name=shape.name, namespace=NAMESPACE, creation_timestamp=created),
@@ -168,7 +168,7 @@ def rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
     return Arrival(time, runtime, group, tuple(pods))
 
 
-def pods_of_gang(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
+def split_gpus_into_pods(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
     """Return (GPUs per pod, number of pods) for the pods that fill a whole node and for one pod with the remainder."""
     whole, rest = divmod(gpus, gpus_per_node)
     return tuple((size, count) for size, count in ((gpus_per_node, whole), (rest, 1)) if size and count)
@@ -214,10 +214,12 @@ def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: 
     whole = runtime if expected_runtime is None else expected_runtime
     bound = [pod for pod in pods if pod.node]
     if bound:
-        since = min(seconds(pod.status.start_time, float(begin)) for pod in bound)
+        since = min(parse_timestamp(pod.status.start_time, float(begin)) for pod in bound)
         remaining = max(0, ceil(since + whole - begin))
         return Arrival(begin, remaining, group, tuple(pods))
-    created = group.created if group is not None else seconds(pods[0].metadata.creation_timestamp)
+    created = (
+        group.creation_time if group is not None else parse_timestamp(pods[0].metadata.creation_timestamp)
+    )
     return Arrival(max(begin, ceil(created)), whole, group, tuple(pods))
 
 

@@ -84,7 +84,7 @@ def maximise(
     proto.objective.vars.extend(used.tolist())
     proto.objective.coeffs.extend((-weights[used]).tolist())
     if hint is not None:
-        proto.solution_hint.vars.extend(range(model.variables))
+        proto.solution_hint.vars.extend(range(model.variable_count))
         proto.solution_hint.values.extend(np.asarray(hint, np.int64).tolist())
     solver = cp_sat.SolveWrapper()
     solver.set_parameters(_parameters(effort))
@@ -166,7 +166,7 @@ class CpSatBudget:
         return answer
 
 
-def relax(model: LinearModel, objective: FloatArray) -> float:
+def relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
     """Return an upper bound of the maximum of Σ objective·x [V], from the linear relaxation that GLOP solves.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
@@ -180,15 +180,15 @@ def relax(model: LinearModel, objective: FloatArray) -> float:
     costs = np.asarray(objective, np.float64)
     vertex = LinearProgram(model, costs).solve()
     low, high = _row_sides(model)
-    duals = np.zeros(model.rows)
+    duals = np.zeros(model.row_count)
     if vertex is not None:
         # OR-Tools drops rows without any limit when it loads a model: their duals are 0.
         duals[np.isfinite(low) | np.isfinite(high)] = vertex.duals
     # A dual of the wrong sign is a rounding error; on an infinite side it would make the bound infinite.
     duals = np.where((duals > 0) & np.isinf(high) | (duals < 0) & np.isinf(low), 0.0, duals)
     starts, columns, coefficients = model.matrix()
-    of_row = np.repeat(np.arange(model.rows), np.diff(starts))
-    reduced = costs - np.bincount(columns, coefficients * duals[of_row], minlength=model.variables)
+    of_row = np.repeat(np.arange(model.row_count), np.diff(starts))
+    reduced = costs - np.bincount(columns, coefficients * duals[of_row], minlength=model.variable_count)
     sides = np.where(duals > 0, high, np.where(duals < 0, low, 0.0))
     lower, upper = (side.astype(np.float64) for side in model.bounds())
     return float(np.sum(np.maximum(reduced * lower, reduced * upper)) + duals @ sides)
@@ -196,7 +196,7 @@ def relax(model: LinearModel, objective: FloatArray) -> float:
 
 def _row_sides(model: LinearModel) -> tuple[FloatArray, FloatArray]:
     """Lower and upper sides of the rows [M] as floats: infinite without a limit, and for rows with a `when`."""
-    lower, upper, always = model.sides()
+    lower, upper, always = model.row_bounds()
     low = np.where((lower <= -HIGHEST) | ~always, -np.inf, lower)
     high = np.where((upper >= HIGHEST) | ~always, np.inf, upper)
     return low, high
@@ -251,7 +251,7 @@ def _write_variables(model: LinearModel, written: _Written) -> None:
     add = proto.variables.add
     for pair in np.stack([lower, upper], 1)[written.variables :].tolist():
         add().domain.extend(pair)
-    written.variables = model.variables
+    written.variables = model.variable_count
     model.moved_variables.clear()
 
 
@@ -266,7 +266,7 @@ def _write_rows(model: LinearModel, written: _Written) -> None:
     ends = (starts[written.rows :] - first).tolist()
     names, factors = columns[first:].tolist(), coefficients[first:].tolist()
     add = proto.constraints.add
-    for row, begin, end in zip(range(written.rows, model.rows), ends, ends[1:], strict=False):
+    for row, begin, end in zip(range(written.rows, model.row_count), ends, ends[1:], strict=False):
         constraint = add()
         linear = constraint.linear
         linear.vars.extend(names[begin:end])
@@ -274,12 +274,12 @@ def _write_rows(model: LinearModel, written: _Written) -> None:
         linear.domain.extend([model.row_lower[row], model.row_upper[row]])
         if row in model.when:
             constraint.enforcement_literal.append(model.when[row])
-    written.rows = model.rows
+    written.rows = model.row_count
     model.moved_rows.clear()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LpVertex:
+class LpOptimum:
     """A linear program's optimum: its value, values [V], and the rows' duals [M] (at most ≥ 0, at least ≤ 0)."""
 
     worth: float
@@ -316,10 +316,10 @@ class LinearProgram:
         for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
             self._variables[index].SetBounds(0.0, top)
 
-    def solve(self) -> LpVertex | None:
+    def solve(self) -> LpOptimum | None:
         """Return the optimum, or None if there is none."""
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
         duals = np.array([row.dual_value() for row in self._rows], np.float64)
         values = np.array([variable.solution_value() for variable in self._variables], np.float64)
-        return LpVertex(float(self._solver.Objective().Value()), values, duals)
+        return LpOptimum(float(self._solver.Objective().Value()), values, duals)

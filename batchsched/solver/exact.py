@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from batchsched.errors import SolverFault
-from batchsched.solver.cpsat import CpSatBudget, relax
+from batchsched.solver.cpsat import CpSatBudget, relaxation_bound
 from batchsched.solver.linear_model import scale_weights
 from batchsched.solver.node_model import NodeModel
-from batchsched.solver.objective import count_tiers, list_preferences, tier_values
+from batchsched.solver.objective import count_tiers, list_preferred_levels, tier_values
 from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
 
 _TIER_SHARE: Final = 0.8
@@ -38,7 +38,7 @@ class _Incumbent:
         """Return what may be spent now: a share of the remaining budget, at most `most`."""
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
-    def up(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
+    def improve(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
         """Improve the incumbent's Σ objective·x; return a proved upper bound, None if none was found."""
         now = int(objective @ self.values)
         if now >= ceiling:
@@ -51,7 +51,7 @@ class _Incumbent:
             now = answer.objective
         return max(now, answer.bound)
 
-    def fix(self, objective: IntArray, slack: int) -> None:
+    def fix_objective(self, objective: IntArray, slack: int) -> None:
         """Require Σ objective·x to be at least the incumbent's value, less the slack, from now on."""
         used = np.flatnonzero(objective)
         if len(used):
@@ -79,10 +79,10 @@ def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | No
 def _first(model: NodeModel, hint: Solution | None) -> IntArray:
     if hint is not None:
         triples = zip(hint.classes.tolist(), hint.nodes.tolist(), hint.counts.tolist(), strict=True)
-        values = model.assignment(triples)
+        values = model.values_of_placements(triples)
         if values is not None and model.admits(values):
             return values
-    nothing = model.assignment(())
+    nothing = model.values_of_placements(())
     if nothing is None or not model.admits(nothing):
         raise SolverFault("placing nothing breaks a row: a row refuses what the pipeline allows")
     return nothing
@@ -93,35 +93,35 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     problem, model = climb.model.problem, climb.model
     weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
     integers, scale, slack = scale_weights(weights, problem.classes.count)
-    objective = np.zeros(model.variables, np.int64)
+    objective = np.zeros(model.variable_count, np.int64)
     objective[: len(model.classes)] = integers[model.classes]
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
     # No proof is needed when every pod that fits by itself is placed.
     ceiling = int(integers @ np.minimum(fit, problem.classes.count))
     # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
     allowance = climb.allowance(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
-    bound = climb.up(objective, ceiling, allowance)
+    bound = climb.improve(objective, ceiling, allowance)
     worth = float(tier_values(problem, model.classes, climb.values[: len(model.classes)])[tier])
     # The next tiers may not cost this one anything, apart from the rounding of its weights.
-    climb.fix(objective, slack)
+    climb.fix_objective(objective, slack)
     if bound is not None and bound <= int(objective @ climb.values):
         return worth
-    relaxed = np.zeros(model.variables)
+    relaxed = np.zeros(model.variable_count)
     relaxed[: len(model.classes)] = weights[model.classes]
-    loose = relax(model, relaxed)
+    loose = relaxation_bound(model, relaxed)
     return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
 
 
 def polish(climb: _Incumbent) -> None:
     """Improve the incumbent at equal value: most gangs, then preferred topology levels, then scores and packing."""
-    climb.values, objective, slack = add_preferences(climb.model, climb.values)
+    climb.values, objective, slack = add_preference_objective(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.
-    climb.up(objective, ceiling, climb.allowance(0.75))
-    climb.fix(objective, slack)
-    climb.values, objective = place_by_score(climb.model, climb.values)
+    climb.improve(objective, ceiling, climb.allowance(0.75))
+    climb.fix_objective(objective, slack)
+    climb.values, objective = add_packing_objective(climb.model, climb.values)
     _, upper = climb.model.bounds()
-    climb.up(objective, int(np.maximum(objective, 0) @ upper), climb.allowance(1.0, _MAX_SCORE_EFFORT))
+    climb.improve(objective, int(np.maximum(objective, 0) @ upper), climb.allowance(1.0, _MAX_SCORE_EFFORT))
 
 
 def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:
@@ -151,21 +151,21 @@ _EMPTINESS_PRICE: Final = 100
 """Maximum part of a node's packing cost that depends on how empty it was; using the node costs as much again."""
 
 
-def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
+def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
     """Add an objective to the model: the most gangs taken, then the least cost of preferred levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).
     """
     problem = model.problem
-    wishes = list_preferences(problem)
+    wishes = list_preferred_levels(problem)
     domains = np.array(
         [problem.nodes.levels[level].max(initial=-1) + 2 for _, _, level, _, _ in wishes], np.int64
     )
     weights = np.array([weight for _, _, _, weight, _ in wishes], np.float64)
     gangs = len(problem.gangs.need)
     costs, _, slack = scale_weights(weights, domains, _MAX_OBJECTIVE // (gangs + 1))
-    objective = np.zeros(model.variables, np.int64)
+    objective = np.zeros(model.variable_count, np.int64)
     objective[model.taken[model.taken >= 0]] = int(costs @ domains) + 1
     parts, extended = [objective], [values]
     for (gang, sub, level, _, used), cost in zip(wishes, costs.tolist(), strict=True):
@@ -179,7 +179,9 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
         for domain, variable in zip(candidates.tolist(), opened.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
-                model.at_most(inside & (model.classes == index), int(problem.classes.count[index]), variable)
+                model.add_at_most(
+                    inside & (model.classes == index), int(problem.classes.count[index]), variable
+                )
         parts.append(np.full(len(opened), -cost))
         extended.append(np.isin(candidates, present).astype(np.int64))
         if not used and len(opened):
@@ -190,7 +192,7 @@ def add_preferences(model: NodeModel, values: IntArray) -> tuple[IntArray, IntAr
     return np.concatenate(extended), np.concatenate(parts), slack
 
 
-def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
+def add_packing_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
     """Add an objective to the model: few full nodes, or many empty ones to spread; then the highest Σ node score.
 
     Returns the values and the objective over all V variables, old and new.
@@ -215,7 +217,7 @@ def place_by_score(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArr
         for column in columns.tolist():
             model.add_row(np.array([column, variable]), np.array([1, -int(model.upper[column])]), upper=0)
     score = problem.kinds.score[problem.classes.kind[model.classes], model.nodes].astype(np.int64)
-    objective = np.zeros(model.variables, np.int64)
+    objective = np.zeros(model.variable_count, np.int64)
     objective[:counts] = score
     # One node more or fewer outweighs every sum of scores: scores only break ties.
     price *= int(score.max(axis=0, initial=0)) * int(problem.classes.count.sum()) + 1

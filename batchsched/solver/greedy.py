@@ -41,7 +41,7 @@ def fill_packing(packing: Packing) -> None:
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
     problem = packing.problem
-    kinds = number_equal_gangs(packing.room)
+    kinds = group_equal_gangs(packing.room)
     order = np.lexsort((problem.gangs.rank, problem.gangs.tier)).tolist()
     tier = problem.gangs.tier.tolist()
     start = 0
@@ -52,17 +52,17 @@ def fill_packing(packing: Packing) -> None:
         for kind, gangs in groupby(order[start:end], key=kinds.__getitem__):
             run = list(gangs)
             if kind >= 0 and len(run) > 1:
-                packing.try_equal_gangs(run)
+                packing.place_equal_gangs(run)
                 continue
             for gang in run:
-                packing.try_gang(gang)
+                packing.place_gang(gang)
         # Surplus comes after all minimums of the tier, so that it takes no minimum its place.
         for gang in order[start:end]:
-            packing.add_surplus(gang)
+            packing.place_surplus(gang)
         start = end
 
 
-def number_equal_gangs(room: FreeCapacity) -> list[int]:
+def group_equal_gangs(room: FreeCapacity) -> list[int]:
     """Return a group number for each gang [G]: gangs of a group can be placed in one operation; -1 for no group.
 
     These are gangs of one pod with equal demand and kind, which no level, row, cut or quota concerns. Placing them

@@ -42,12 +42,12 @@ class LinearModel:
         self.written: object = None
 
     @property
-    def variables(self) -> int:
+    def variable_count(self) -> int:
         """V, the number of variables."""
         return self._variables
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """M, the number of rows."""
         return len(self.row_lower)
 
@@ -92,7 +92,7 @@ class LinearModel:
 
         With `when` the row only holds if that 0/1 variable is 1 (~v: if variable v is 0).
         """
-        row = self.rows
+        row = self.row_count
         self.add_rows(
             np.array([0, len(columns)], np.int64), columns, coefficients, np.array([lower]), np.array([upper])
         )
@@ -132,7 +132,7 @@ class LinearModel:
         self._lower, self._upper = [low], [high]
         self.moved_variables.update(np.asarray(indices).tolist())
 
-    def set_row(self, row: int, lower: int, upper: int) -> None:
+    def set_row_bounds(self, row: int, lower: int, upper: int) -> None:
         """Set the lower and upper side of one row."""
         self.row_lower[row] = max(int(lower), -HIGHEST)
         self.row_upper[row] = min(int(upper), HIGHEST)
@@ -158,9 +158,9 @@ class LinearModel:
             return starts, empty, empty
         return starts, self._columns[0], self._coefficients[0]
 
-    def sides(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+    def row_bounds(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
         """Return the rows' lower and upper bounds [M], and which rows apply unconditionally [M]."""
-        always = np.ones(self.rows, np.bool_)
+        always = np.ones(self.row_count, np.bool_)
         always[list(self.when)] = False
         return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
 
@@ -172,7 +172,7 @@ class LinearModel:
         starts, columns, coefficients = self.matrix()
         # Sums of rows by differences of one running sum: rows may be empty, which `reduceat` cannot express.
         sums = np.diff(np.concatenate([[0], np.cumsum(coefficients * values[columns])])[starts])
-        row_lower, row_upper, always = self.sides()
+        row_lower, row_upper, always = self.row_bounds()
         for row, switch in self.when.items():
             always[row] = values[switch] == 1 if switch >= 0 else values[~switch] == 0
         return not np.any(always & ((sums < row_lower) | (sums > row_upper)))

@@ -98,9 +98,9 @@ class PlacedPods:
         self.by_group: IndexArray = np.zeros((len(distinct), len(problem.nodes.free)), np.int32)
         """[H, N] pods of each group on each node."""
         self._holders: dict[int, IntArray] = {}
-        room.cut_back_listeners.append(self.truncate)
+        room.cut_back_listeners.append(self.invalidate_after)
 
-    def truncate(self, length: int) -> None:
+    def invalidate_after(self, length: int) -> None:
         """Invalidate what was read of the trail after its first `length` entries."""
         self._stale |= length < self._read
 
@@ -125,7 +125,7 @@ class PlacedPods:
                 self._holders.pop(group, None)
         self._read = len(trail)
 
-    def holders(self, group: int) -> IntArray:
+    def nodes_with_group(self, group: int) -> IntArray:
         """Return the nodes that hold pods of a group, ascending."""
         if group not in self._holders:
             self._holders[group] = np.flatnonzero(self.by_group[group] > 0)
@@ -197,14 +197,14 @@ class RelocationNeighbourhood:
         sources = np.sort(sources[:moves])
         fit[sources] = 0
         targets = np.flatnonzero(fit)
-        room.put(other, sources, np.full(moves, -each, np.int64))
+        room.place_unchecked(other, sources, np.full(moves, -each, np.int64))
         # `fit` ignores rows and quotas of the other class; only placing tells whether all pods find a node.
         if (
             int(room.count_fitting(other, targets).sum()) < moves * each
             or room.place(other, moves * each, targets) < moves * each
         ):
             return None
-        room.put(request.class_index, sources, np.ones(moves, np.int64))
+        room.place_unchecked(request.class_index, sources, np.ones(moves, np.int64))
         return moves
 
     def _movable(self, class_index: int) -> list[int]:
@@ -229,7 +229,7 @@ class RelocationNeighbourhood:
             if nodes is None
             else nodes[counts[nodes] >= move.pods_per_node]
         )
-        sources = sources[room.usable(class_index)[sources]]
+        sources = sources[room.usable_nodes(class_index)[sources]]
         demand = room.slots.demand[class_index]
         gain = room.slots.demand[move.class_index] * move.pods_per_node
         for resource, amount in room.slots.needs[class_index]:
@@ -260,7 +260,7 @@ class ClearingNeighbourhood:
             return
         self._placed.refresh()
         goal = request.missing_pods - _admitted(self._packing, request)
-        usable = room.usable(class_index)
+        usable = room.usable_nodes(class_index)
         if request.nodes is not None:
             usable = usable & np.isin(np.arange(len(problem.nodes.free)), request.nodes)
         nodes = np.flatnonzero(usable)
@@ -284,10 +284,10 @@ class ClearingNeighbourhood:
         # The largest pods first: they are the hardest to place elsewhere.
         leaving = [(c, int(move.pods[c])) for c in self._small_first[::-1].tolist() if move.pods[c] > 0]
         for other, count in leaving:
-            room.put(other, node, np.array([-count]))
+            room.place_unchecked(other, node, np.array([-count]))
         if not room.count_fitting(class_index, node)[0]:
             return None
-        room.put(class_index, node, np.ones(1, np.int64))
+        room.place_unchecked(class_index, node, np.ones(1, np.int64))
         for other, count in leaving:
             if room.place(other, count, _allowed_nodes(self._packing, other), whole=True) < count:
                 return None
@@ -356,7 +356,7 @@ class SwapNeighbourhood:
         """Yield exchanges of every pair of groups, pass by pass, until a pass changes nothing."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
-        usable = room.usable(class_index)
+        usable = room.usable_nodes(class_index)
         nodes = np.flatnonzero(usable) if request.nodes is None else request.nodes[usable[request.nodes]]
         for partial in PASSES:
             mark = room.mark()
@@ -391,7 +391,7 @@ class SwapNeighbourhood:
         targets = self._givers((leaving, entering), gain)
         if not targets.size:
             return None
-        sources = sources[room.usable(int(placed.members[entering][0]))[sources]]
+        sources = sources[room.usable_nodes(int(placed.members[entering][0]))[sources]]
         self._marked[sources] = True
         targets = targets[~self._marked[targets]]
         self._marked[sources] = False
@@ -410,7 +410,7 @@ class SwapNeighbourhood:
         self._move_group(entering, targets, sources)
         into = sources[enough[:pairs]]
         if into.size:
-            room.put(class_index, into, np.ones(len(into), np.int64))
+            room.place_unchecked(class_index, into, np.ones(len(into), np.int64))
             placed.refresh()
         return len(into)
 
@@ -461,7 +461,7 @@ class SwapNeighbourhood:
             if not givers.size:
                 self._exhausted[pair] = len(trail)
                 return none
-        givers = self._able(pair, gain, self._placed.holders(pair[1]))
+        givers = self._able(pair, gain, self._placed.nodes_with_group(pair[1]))
         if givers.size:
             self._exhausted.pop(pair, None)
         else:
@@ -471,7 +471,7 @@ class SwapNeighbourhood:
     def _able(self, pair: tuple[int, int], gain: IntArray, nodes: IntArray) -> IntArray:
         """Those of `nodes`, holders of the second group, that have room for a pod of the first in its place."""
         room = self._packing.room
-        nodes = nodes[room.usable(int(self._placed.members[pair[0]][0]))[nodes]]
+        nodes = nodes[room.usable_nodes(int(self._placed.members[pair[0]][0]))[nodes]]
         for resource in np.flatnonzero(gain > 0).tolist():
             nodes = nodes[room.free[resource][nodes] >= gain[resource]]
         return nodes
@@ -484,7 +484,7 @@ class SwapNeighbourhood:
         for class_index in np.unique(movers).tolist():
             own = movers == class_index
             nodes = np.concatenate([leave[own], enter[own]])
-            self._packing.room.put(class_index, nodes, np.concatenate([-step[own], step[own]]))
+            self._packing.room.place_unchecked(class_index, nodes, np.concatenate([-step[own], step[own]]))
         self._placed.refresh()
 
 
@@ -501,7 +501,7 @@ class LocalSearch:
             SwapNeighbourhood(packing, placed),
         )
 
-    def make_room(self, class_index: int, want: int, nodes: IntArray | None) -> int:
+    def place_by_moving(self, class_index: int, want: int, nodes: IntArray | None) -> int:
         """Place up to `want` pods of a class by moving others.
 
         Args:

@@ -107,7 +107,7 @@ class NodeModel(LinearModel):
         for index in range(len(problem.classes.gang)):
             gang, count = int(problem.classes.gang[index]), int(problem.classes.count[index])
             whole = self.needs[gang] == totals[gang]
-            self.at_most(self.classes == index, count, int(taken[gang]), exactly=bool(whole))
+            self.add_at_most(self.classes == index, count, int(taken[gang]), exactly=bool(whole))
         for gang in fresh.tolist():
             self._at_least(self.gangs == gang, int(self.needs[gang]), int(taken[gang]))
         for sub in range(len(problem.subgroups.gang)):
@@ -118,7 +118,9 @@ class NodeModel(LinearModel):
                 )
         return taken
 
-    def at_most(self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False) -> None:
+    def add_at_most(
+        self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
+    ) -> None:
         """Add Σ counts[which] <= limit · x[switch], or = with `exactly`; if switch is -1, Σ counts[which] <= limit."""
         columns = np.flatnonzero(which)
         if switch < 0:
@@ -152,7 +154,7 @@ class NodeModel(LinearModel):
         for domain, variable in zip(domains.tolist(), variables.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
-                self.at_most(
+                self.add_at_most(
                     inside & (self.classes == index), int(self.problem.classes.count[index]), variable
                 )
             if need > 0:
@@ -239,12 +241,12 @@ class NodeModel(LinearModel):
         self.add_sum(np.concatenate([below[below >= 0], above[above >= 0]]), lower=1)
         return NoGoodCut(columns, counts, below, above)
 
-    def assignment(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
+    def values_of_placements(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
         """Return the values of all variables for placements (class, node, count); None if a class cannot use its node.
 
         The caller checks whether the values satisfy the rows.
         """
-        values = np.zeros(self.variables, np.int64)
+        values = np.zeros(self.variable_count, np.int64)
         for index, node, count in triples:
             column = int(self.column[index, node])
             if column < 0:

@@ -103,7 +103,7 @@ def gang_worth(problem: Problem) -> FloatArray:
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 
 
-def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
+def list_preferred_levels(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """Return the gangs and subgroups that prefer a level: (gang, subgroup or -1, level, weight, domains already used).
 
     The weight is Σ weight·count over all pending pods, placed or not: a constant, so that the cost is linear.
@@ -133,14 +133,14 @@ def list_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple
     return preferences
 
 
-def preferred_cost(problem: Problem, solution: Solution) -> float:
+def preferred_level_cost(problem: Problem, solution: Solution) -> float:
     """Return Σ weight × (domains used - 1) at the preferred levels of gangs and of subgroups.
 
     A domain counts if a member already runs there or a pod is placed there. Nodes without the label count
     together as one more domain. Without any used domain the cost is 0. Source: api.md, the order of objectives.
     """
     cost = 0.0
-    for gang, sub, level, weight, used in list_preferences(problem):
+    for gang, sub, level, weight, used in list_preferred_levels(problem):
         members = problem.classes.gang[solution.classes] == gang
         if sub != NONE:
             members &= problem.classes.subgroup[solution.classes] == sub
@@ -155,7 +155,7 @@ def max_tier_values(problem: Problem) -> FloatArray:
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 
 
-def count_placed(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:
+def count_placed_pods(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:
     """Return the pods placed of each class [C], from the triples of a solution [P]."""
     placed = np.zeros(len(problem.classes.count), np.int64)
     np.add.at(placed, classes, counts)

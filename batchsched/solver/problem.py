@@ -469,13 +469,13 @@ class VictimProblem:
     cuts: tuple[IndexArray, ...] = ()
 
     @property
-    def units(self) -> int:
+    def unit_count(self) -> int:
         """U, the number of units that may be evicted."""
         return len(self.cost)
 
-    def held_by_unit(self) -> IntArray:
+    def resources_by_unit(self) -> IntArray:
         """Return what each unit holds on all nodes, [U, R]."""
-        held = np.zeros((self.units, self.free.shape[1]), np.int64)
+        held = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
         np.add.at(held, self.unit, self.freed)
         return held
 

@@ -18,7 +18,7 @@ from batchsched.solver.objective import (
     ALL_CLASSES,
     compare_solutions,
     compare_tiers,
-    count_placed,
+    count_placed_pods,
     count_tiers,
     required_pods,
     tier_values,
@@ -61,7 +61,7 @@ class GangSubset:
         result[: len(values)] = values
         return result
 
-    def in_whole_problem(self, solution: Solution) -> Solution:
+    def to_whole_problem(self, solution: Solution) -> Solution:
         """Return a solution of these gangs as a solution of the whole problem. No other gang gets a pod."""
         taken = required_pods(self.whole) == 0
         taken[self.gangs] = solution.taken
@@ -99,7 +99,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
     for class_index in left_out.tolist():
         gang = int(problem.classes.gang[class_index])
         if not packing.taken[gang]:
-            if room.quotas.admits(gang) and room.quotas.admits_minimum(gang):
+            if room.quotas.admits_gang(gang) and room.quotas.admits_minimum(gang):
                 return False
         elif room.quotas.admitted_pods(gang, room.slots.needs[class_index], 1):
             return False
@@ -125,13 +125,13 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
         return None
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
     subset = take_subset(merge_nodes(problem), contended)
-    choice = subset.in_whole_problem(solve_exact(subset.problem, most, seed))
+    choice = subset.to_whole_problem(solve_exact(subset.problem, most, seed))
     # Without a proof, another selection may be better: the tiered model decides then.
     if compare_tiers(choice.bound, choice.objective):
         return None
     # Gangs that no limiting quota covers are all selected.
     free = problem.gangs.allowed & ~contended
-    allotted = count_placed(problem, choice.classes, choice.counts)
+    allotted = count_placed_pods(problem, choice.classes, choice.counts)
     pods = np.where(free[problem.classes.gang], problem.classes.count, allotted).astype(np.int32)
     chosen = replace(
         problem,
@@ -151,7 +151,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
 
 def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Packing:
     """Place the selection. Gangs of which the greedy placed exactly the selected pods keep their nodes."""
-    placed = count_placed(packing.problem, floor.classes, floor.counts)
+    placed = count_placed_pods(packing.problem, floor.classes, floor.counts)
     other = (
         np.bincount(chosen.classes.gang, placed != chosen.classes.count, minlength=len(chosen.gangs.need)) > 0
     )

@@ -10,13 +10,13 @@ from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.objective import (
     compare_solutions,
-    count_placed,
+    count_placed_pods,
     find_gangs_beyond_quotas,
-    preferred_cost,
+    preferred_level_cost,
 )
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
-from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRounds
 from batchsched.solver.verify import verify_solution
 
 _LOG = logging.getLogger(__name__)
@@ -46,10 +46,10 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     )
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
         subset = take_subset(admissible, ~beyond)
-        answer = subset.in_whole_problem(_solved(subset.problem, budget, seed, telemetry))
+        answer = subset.to_whole_problem(_solved(subset.problem, budget, seed, telemetry))
     else:
         answer = _solved(admissible, budget, seed, telemetry)
-    with telemetry.stage("verify"):
+    with telemetry.measure_stage("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
@@ -60,7 +60,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
 def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
     """Solve for the gangs that do not exceed their quotas by themselves."""
     problem = without_cut_gangs(admissible)
-    with telemetry.stage("greedy"):
+    with telemetry.measure_stage("greedy"):
         packing = pack_greedily(problem)
         floor = packing.to_solution("greedy")
     # In strict order no solve may take a later gang in place of an earlier one.
@@ -68,35 +68,35 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
         return floor
     # Above this size the exact model does not end within its budget.
     small = _pairs(problem) <= budget.exact_variables
-    if is_settled(admissible, floor, small):
+    if is_greedy_optimal(admissible, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
-        with telemetry.stage("exact"):
+        with telemetry.measure_stage("exact"):
             return solve_exact(admissible, budget, seed, floor)
     # With cuts the quota relaxation would repeat refused placements.
     if admissible is problem and is_limited_by_quotas_only(packing):
-        with telemetry.stage("choose"):
+        with telemetry.measure_stage("choose"):
             answer = select_by_quotas(packing, budget, seed, floor)
         if answer is not None:
             return answer
     # Both placements are floors: no gang order may be better in this solver's own objective.
-    with telemetry.stage("greedy"):
+    with telemetry.measure_stage("greedy"):
         peers = solve_job_by_job(problem)
     best = peers if compare_solutions(peers, floor) > 0 else floor
-    placed = tuple(count_placed(problem, s.classes, s.counts) for s in (floor, peers))
+    placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
-    return TieredRounds(problem, uncut, budget, seed, PlacementFloors(best, placed), telemetry).run()
+    return TieredRounds(problem, uncut, budget, seed, BaselineSolutions(best, placed), telemetry).run()
 
 
-def is_settled(problem: Problem, floor: Solution, small: bool) -> bool:
+def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
     """Tell whether the greedy solution places every allowed pod and no further solve can improve it."""
-    placed = count_placed(problem, floor.classes, floor.counts)
+    placed = count_placed_pods(problem, floor.classes, floor.counts)
     pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < pending).any()):
         return False
     # Only the exact stage decides by node scores and preferred levels among equal values.
     flat = not small or bool((problem.kinds.score == problem.kinds.score[:, :1]).all())
-    return flat and (not small or preferred_cost(problem, floor) <= 0.0)
+    return flat and (not small or preferred_level_cost(problem, floor) <= 0.0)
 
 
 def without_cut_gangs(problem: Problem) -> Problem:

@@ -60,13 +60,13 @@ class AssumedPod:
     assumption: Assumption
 
 
-class Placements:
+class BoundPodCache:
     """Creates bound versions of pods. Equal pods on one node share a spec object, and with it all cached results."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
 
-    def place(self, pod: Pod, node: str) -> Pod:
+    def bound_pod(self, pod: Pod, node: str) -> Pod:
         """Return the bound version of a pod on a node."""
         key = (id(pod.spec), node)
         specs = self._specs.get(key)
@@ -110,7 +110,7 @@ class ClusterState:
         self._api_pods: dict[str, Pod] = {}
         """Assumed pods as the API server showed them last: without a node."""
         self._assumed: dict[str, Assumption] = {}
-        self._placements = Placements()
+        self._placements = BoundPodCache()
         self._snapshot: tuple[int, Snapshot] = (0, Snapshot())
 
     # Events
@@ -194,13 +194,13 @@ class ClusterState:
             self._drop(PODS, key)
             if pod.finished:
                 self._tombstones.add(pod.metadata.uid)
-                self.gangs.finish(pod)
+                self.gangs.record_finished_pod(pod)
             return
         assumption = self._assumed.get(key)
         if assumption is not None and not pod.node:
             if present is None or not equal_for_scheduling(present, pod):
                 self._api_pods[key] = pod
-                self._show(PODS, key, self._placements.place(pod, assumption.node))
+                self._show(PODS, key, self._placements.bound_pod(pod, assumption.node))
             return
         shown: Pod | None = self._stores[PODS].get(key)
         if assumption is not None:
@@ -262,7 +262,7 @@ class ClusterState:
             return False
         self._api_pods[key] = pod
         self._assumed[key] = Assumption(node, now)
-        self._show(PODS, key, self._placements.place(pod, node))
+        self._show(PODS, key, self._placements.bound_pod(pod, node))
         return True
 
     def finish_binding(self, key: str, now: float) -> None:
@@ -284,7 +284,7 @@ class ClusterState:
         self._show(PODS, key, self._api_pods.pop(key))
         return True
 
-    def unconfirmed_pods(self, now: float) -> tuple[AssumedPod, ...]:
+    def overdue_pods(self, now: float) -> tuple[AssumedPod, ...]:
         """Return the assumed pods, sorted by name, that no event confirmed within `ttl_seconds` after their binding."""
         keys = [
             key
@@ -293,7 +293,7 @@ class ClusterState:
         ]
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(keys))
 
-    def assumed(self) -> tuple[AssumedPod, ...]:
+    def assumed_pods(self) -> tuple[AssumedPod, ...]:
         """Return the assumed pods, sorted by name."""
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
 
@@ -308,7 +308,7 @@ class ClusterState:
         """The number of changes so far to the objects that a Snapshot shows."""
         return self._change_log.generation
 
-    def changes(self, since: int) -> tuple[Change, ...] | None:
+    def changes_since(self, since: int) -> tuple[Change, ...] | None:
         """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
         return self._change_log.changes_since(since)
 
@@ -316,7 +316,7 @@ class ClusterState:
         """Return a new reader of changes, which starts with the first change."""
         return ChangeReader(self)
 
-    def size(self, field: str) -> int:
+    def count_objects(self, field: str) -> int:
         """Return the number of objects in a field of Snapshot."""
         return len(self._stores[field])
 
@@ -331,7 +331,7 @@ class ClusterState:
         return self._snapshot[1]
 
     def _frozen(self) -> Snapshot:
-        return Snapshot(**{field: store.freeze() for field, store in self._stores.items()})
+        return Snapshot(**{field: store.sorted_objects() for field, store in self._stores.items()})
 
     def snapshot_as_listed(self) -> Snapshot:
         """Return the cluster as the API server showed it: assumed pods are pending."""
@@ -342,9 +342,9 @@ class ClusterState:
         """Return an object of a field of Snapshot by its key; None if it does not exist."""
         return self._stores[field].get(key)
 
-    def every(self, field: str) -> tuple[Any, ...]:
+    def list_objects(self, field: str) -> tuple[Any, ...]:
         """Return all objects of a field of Snapshot, including those that a Snapshot sets aside."""
-        return tuple(self._stores[field].freeze())
+        return tuple(self._stores[field].sorted_objects())
 
     def has_node(self, name: str) -> bool:
         """Return whether a node exists; pods may name nodes that do not."""
@@ -380,7 +380,7 @@ class ChangeReader:
 
         A reader starts from `ClusterState.snapshot()`, which contains all changes that were read.
         """
-        changes = self._state.changes(self._generation)
+        changes = self._state.changes_since(self._generation)
         self._generation = self._state.generation
         return changes
 

@@ -4,7 +4,7 @@ A difference that lasts is a defect of the state or of the watch. A difference t
 way, so compare twice before you act on one.
 
 Source: kube-scheduler's backend/cache/debugger. Its `CacheComparer` compares names;
-`compare` compares fields too.
+`compare_snapshots` compares fields too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ import msgspec
 from pydantic import BaseModel
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot
 from batchsched.state.cluster_state import AssumedPod
 from batchsched.state.store import STATUS, equal_for_scheduling
@@ -77,7 +77,7 @@ class StateComparison:
         return "\n".join(lines)
 
 
-def compare(
+def compare_snapshots(
     cached: Snapshot,
     listed: Snapshot,
     scheduler_names: frozenset[str],
@@ -90,7 +90,7 @@ def compare(
       cached: The objects of the state, from `ClusterState.snapshot_as_listed()`.
       listed: The objects of the API server, with all pods: pods that the state ignores are left out here.
       scheduler_names: The scheduler names of the profiles; pending pods of other schedulers are left out.
-      assumed: The assumed pods, from `ClusterState.assumed()`.
+      assumed: The assumed pods, from `ClusterState.assumed_pods()`.
       overdue_since: Seconds since 1970; a pod assumed before that time is overdue. Usually now - PATIENCE.
     """
     missing: list[str] = []
@@ -197,12 +197,12 @@ class StateDump:
         return "\n".join(lines)
 
 
-def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
+def dump_state(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
     """Return the content of the state by node.
 
     Args:
       snapshot: The cluster, from `ClusterState.snapshot()`.
-      assumed: The assumed pods, from `ClusterState.assumed()`.
+      assumed: The assumed pods, from `ClusterState.assumed_pods()`.
 
     Raises:
       InvalidQuantity: An amount is not a quantity.
@@ -233,6 +233,6 @@ def dump(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
 def _sum(pods: Sequence[Pod]) -> dict[str, int]:
     total: dict[str, int] = {"pods": len(pods)}
     for pod in pods:
-        for resource, amount in requests(pod).items():
+        for resource, amount in pod_requests(pod).items():
             total[resource] = total.get(resource, 0) + amount
     return total

@@ -12,9 +12,9 @@ from typing import Final
 from weakref import ReferenceType, ref
 
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
-from batchsched.api.core.requests import resized
+from batchsched.api.core.requests import may_be_resized
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
-from batchsched.api.gang import identity_of, is_single_pod
+from batchsched.api.gang import gang_identity, is_single_pod
 from batchsched.state.queue_usage import QueueUsageTally, queue_of
 
 RUNNING: Final = "Running"
@@ -63,13 +63,13 @@ class GangPods:
     @property
     def is_pending(self) -> bool:
         """Whether pods are pending and fewer than the minimum are placed."""
-        return bool(self.schedulable()) and len(self.placed()) < self.minimum
+        return bool(self.schedulable_pods()) and len(self.placed_pods()) < self.minimum
 
-    def schedulable(self) -> list[Pod]:
+    def schedulable_pods(self) -> list[Pod]:
         """Return the pending pods that a session may place: those that do not terminate."""
         return [pod for pod in self.pending.values() if not pod.terminating]
 
-    def placed(self) -> list[Pod]:
+    def placed_pods(self) -> list[Pod]:
         """Return the bound and assumed pods that count for the minimum: those that do not terminate."""
         return [pod for pod in self.bound.values() if not pod.terminating]
 
@@ -107,8 +107,8 @@ def _counts_alike(before: Pod, after: Pod) -> bool:
         before.spec is after.spec
         and before.metadata.labels == after.metadata.labels
         and before.terminating == after.terminating
-        and not resized(before)
-        and not resized(after)
+        and not may_be_resized(before)
+        and not may_be_resized(after)
     )
 
 
@@ -128,7 +128,7 @@ class ChangedGangs:
         """Record that a gang changed."""
         self._identities.add(identity)
 
-    def take(self) -> set[str]:
+    def read(self) -> set[str]:
         """Return the gangs that changed since the last call."""
         changed, self._identities = self._identities, set()
         return changed
@@ -194,9 +194,9 @@ class GangIndex:
         pod = before if after is None else after
         if pod is None:
             return
-        identity = identity_of(pod)
+        identity = gang_identity(pod)
         # The labels may differ, and with them the gang.
-        if before is not None and after is not None and identity_of(before) != identity:
+        if before is not None and after is not None and gang_identity(before) != identity:
             self.set_pod(key, before, None, assumed=False)
             before = None
         gang = self._gangs.get(identity)
@@ -230,14 +230,14 @@ class GangIndex:
 
     def confirm_binding(self, pod: Pod) -> None:
         """Record that a watch event confirmed the binding of an assumed pod."""
-        gang = self._gangs.get(identity_of(pod))
+        gang = self._gangs.get(gang_identity(pod))
         if gang is not None:
             gang.assumed.discard(pod.key)
             self._changed(gang)
 
-    def finish(self, pod: Pod) -> None:
+    def record_finished_pod(self, pod: Pod) -> None:
         """Record how a pod of a PodGroup finished. `set_pod` must have removed it before."""
-        identity, succeeded = identity_of(pod), pod.status.phase == SUCCEEDED
+        identity, succeeded = gang_identity(pod), pod.status.phase == SUCCEEDED
         # The kubelet reports Failed or Succeeded also for a pod that is evicted. Such a pod was stopped, not finished,
         # and its gang is pending again.
         if is_single_pod(identity) or pod.terminating:

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
-from batchsched.api.core.requests import requests, resized
+from batchsched.api.core.requests import may_be_resized, pod_requests
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 
 POD_COUNT: Final = "pods"
@@ -81,7 +81,7 @@ class QueueUsageTally:
             self.remove(pod, before)
             self.add(pod, after)
 
-    def by_resource(self) -> ResourceUsage:
+    def to_table(self) -> ResourceUsage:
         """Return a copy of the tally as a table with one row for each queue and resource."""
         keys = {
             (queue, resource)
@@ -120,13 +120,13 @@ class QueueUsageTally:
         a node shares them with its pending version. A resized pod counts for what its status says, so it has its own
         sum.
         """
-        if resized(pod):
-            return {POD_COUNT: 1, **requests(pod)}
+        if may_be_resized(pod):
+            return {POD_COUNT: 1, **pod_requests(pod)}
         spec = pod.spec
         key = (id(spec.containers), id(spec.init_containers), id(spec.resources), id(spec.overhead))
         cached = self._cached_requests.get(key)
         if cached is None:
             if len(self._cached_requests) >= MAX_CACHED_REQUESTS:
                 self._cached_requests.clear()
-            cached = self._cached_requests[key] = (spec, {POD_COUNT: 1, **requests(pod)})
+            cached = self._cached_requests[key] = (spec, {POD_COUNT: 1, **pod_requests(pod)})
         return cached[1]

@@ -58,7 +58,7 @@ class Store(Generic[T]):
             self._frozen = None
         return value
 
-    def freeze(self) -> tuple[T, ...]:
+    def sorted_objects(self) -> tuple[T, ...]:
         """Return the objects sorted by key; the same tuple as before if nothing changed."""
         if self._frozen is None:
             if not self._sorted:
@@ -128,7 +128,7 @@ class Change:
     after: Any
 
     @property
-    def nodes(self) -> tuple[str, ...]:
+    def affected_nodes(self) -> tuple[str, ...]:
         """Names of the nodes that the change affects: the node itself, or the nodes of the pod before and after."""
         if self.field == "nodes":
             return (self.key,)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.cluster import ClusterChanges, Scheduler
@@ -55,9 +55,9 @@ class UpToDateScheduler:
         self._followed = 0
         self._scheduler: Scheduler | None = None
         self._changes = cache.subscribe()
-        self._resources = Resources()
+        self._resources = ResourceNames()
 
-    def scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
+    def updated_scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
         """Return the scheduler after it took in all changes.
 
         Args:
@@ -69,19 +69,23 @@ class UpToDateScheduler:
             # If `make` raises, the next call starts again: the changes of this call were read.
             self._scheduler = None
             snapshot = cache.snapshot()
-            self._resources = Resources(snapshot)
+            self._resources = ResourceNames(snapshot)
             self._scheduler = self._make(snapshot)
             self._followed = 0
         else:
             nodes_changed = any(change.field == NODES and self._is_read(change) for change in changes)
-            self._scheduler.apply(_collected(changes, cache, cache.every(NODES) if nodes_changed else None))
+            self._scheduler.apply_changes(
+                _collected(changes, cache, cache.list_objects(NODES) if nodes_changed else None)
+            )
             self._followed += len(changes)
         self._scheduler.set_held_gangs(held)
         return self._scheduler
 
     def _can_follow_all(self, changes: Iterable[Change]) -> bool:
         """Return whether the present scheduler can follow these changes."""
-        if self._followed > max(self._min_followed_changes, MAX_CHANGES_PER_POD * self._cache.size(PODS)):
+        if self._followed > max(
+            self._min_followed_changes, MAX_CHANGES_PER_POD * self._cache.count_objects(PODS)
+        ):
             return False
         return all(self._can_follow(change) for change in changes)
 
@@ -91,9 +95,9 @@ class UpToDateScheduler:
         if change.after is None or change.field == GROUPS:
             return True
         if change.field == NODES:
-            return self._resources.include_offered(change.after)
+            return self._resources.covers_node(change.after)
         # A pod that only got its node was pending before: its resource names are known.
-        return _binds(change) or self._resources.include_requests(change.after)
+        return _binds(change) or self._resources.covers_pod(change.after)
 
     def _is_read(self, change: Change) -> bool:
         """Return whether a node changed in something on which a decision may depend."""
@@ -116,7 +120,7 @@ def _read_part(node: Node) -> Node:
     )
 
 
-class Resources:
+class ResourceNames:
     """Names of the resources that nodes offer or pods request: the columns of the scheduler's tables."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
@@ -129,15 +133,15 @@ class Resources:
         for pod in snapshot.pods:
             if id(pod.spec) not in self._specs:
                 self._specs[id(pod.spec)] = pod.spec
-                self._names.update(requests(pod))
+                self._names.update(pod_requests(pod))
 
-    def include_offered(self, node: Node) -> bool:
+    def covers_node(self, node: Node) -> bool:
         """Return whether the names include all resources that a node offers."""
         return self._names.issuperset(node.allocatable_quantities)
 
-    def include_requests(self, pod: Pod) -> bool:
+    def covers_pod(self, pod: Pod) -> bool:
         """Return whether the names include all resources that a pod requests."""
-        return id(pod.spec) in self._specs or self._names.issuperset(requests(pod))
+        return id(pod.spec) in self._specs or self._names.issuperset(pod_requests(pod))
 
 
 def _collected(

@@ -22,7 +22,7 @@ from batchsched.api.crd.base import API_VERSION
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.reflector import Reflector, ReflectorTimes
+from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.kube.writer import Writer
 from bench.cluster.trial import install, spent, start, stop
 from bench.cluster.workload import GROUPS, NAMESPACE, NODES, Row, at_once, fill, pod
@@ -88,17 +88,17 @@ class _Watch:
             self.bound[name] = asyncio.get_running_loop().create_future()
         return self.bound[name]
 
-    def replaced(self, objects: Sequence[bytes]) -> None:
+    def on_replace(self, objects: Sequence[bytes]) -> None:
         for raw in objects:
-            self.changed(raw)
+            self.on_change(raw)
 
-    def changed(self, raw: bytes) -> None:
+    def on_change(self, raw: bytes) -> None:
         seen = msgspec.json.decode(raw, type=_Pod)
         one = self.wanted(seen.metadata["name"])
         if seen.spec.get("nodeName") and not one.done():
             one.set_result(time.monotonic())
 
-    def deleted(self, raw: bytes) -> None:
+    def on_delete(self, raw: bytes) -> None:
         """No future waits for a deletion."""
 
 
@@ -138,7 +138,7 @@ async def _change(writer: Writer, number: int) -> None:
 @asynccontextmanager
 async def _followed(connection: Connection, clock: SystemClock) -> AsyncIterator[_Watch]:
     watch = _Watch()
-    terms = ReflectorTimes({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
+    terms = ReflectorSettings({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
     reflector = Reflector(connection, POD_RESOURCE, watch, clock, terms=terms)
     following = asyncio.create_task(reflector.run())
     await reflector.synced.wait()

@@ -136,18 +136,18 @@ class _Watch:
     bound: dict[str, float] = field(default_factory=dict)
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def replaced(self, objects: Sequence[bytes]) -> None:
+    def on_replace(self, objects: Sequence[bytes]) -> None:
         for raw in objects:
-            self.changed(raw)
+            self.on_change(raw)
 
-    def changed(self, raw: bytes) -> None:
+    def on_change(self, raw: bytes) -> None:
         pod = msgspec.json.decode(raw, type=_Pod)
         if pod.spec.node_name and pod.metadata.name not in self.bound:
             self.bound[pod.metadata.name] = time.monotonic()
             if len(self.bound) == self.wanted:
                 self.done.set()
 
-    def deleted(self, raw: bytes) -> None:
+    def on_delete(self, raw: bytes) -> None:
         """A pod that goes was bound or was not."""
 
 

@@ -52,7 +52,7 @@ def points(options: argparse.Namespace, name: str) -> list[Line]:
         runs: list[tuple[Seconds, Seconds]] = []
         for seed in range(options.seed, options.seed + options.repeats):
             cluster = snapshot(BY_NAME[name], nodes, 51, seed)
-            runs.append(by_point(cluster, standard_registry().pipeline(Profile()), 50))
+            runs.append(by_point(cluster, standard_registry().create_pipeline(Profile()), 50))
         for which, place in enumerate((at, at + len(sizes))):
             for key in dict.fromkeys(key for run in runs for key in run[which]):
                 micros = statistics.median(run[which].get(key, 0.0) for run in runs) * 1e6

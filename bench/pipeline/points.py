@@ -66,10 +66,10 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
     cold: Seconds = {}
     start = time.process_time()
     for at, pod in enumerate(waiting):
-        scan = pipeline.scan(pod_class, tables.node_table, standing)
+        scan = pipeline.run_filters(pod_class, tables.node_table, standing)
         feasible = np.flatnonzero(scan.fits).astype(np.int32)
         total = pipeline.score(pod_class, feasible, tables.node_table, scan.state, standing)
-        tables.node_table.add([(pod, int(feasible[total.argmax()]))], *tables.request_vectors(pod))
+        tables.node_table.add_pods([(pod, int(feasible[total.argmax()]))], *tables.request_vectors(pod))
         if not at:
             clocks.seconds[WHOLE] = time.process_time() - start
             cold = clocks.take(1)

@@ -28,17 +28,17 @@ class Stopwatch:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def measure_stage(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def progress(self, done: int, total: int, what: str) -> None:
+    def report_progress(self, done: int, total: int, what: str) -> None:
         return
 
-    def call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def measure_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -74,7 +74,7 @@ def measure(name: str, shape: Shape) -> Measured:
     return Measured(
         name,
         shape.seed,
-        problem.units,
+        problem.unit_count,
         len(answer.units),
         answer.cost,
         answer.bound,

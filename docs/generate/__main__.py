@@ -14,9 +14,9 @@ sys.path.insert(0, str(ROOT))
 
 PAGES: dict[str, str] = {
     # file below the root: "module:function", a function without arguments that returns the whole text
-    "crds/podgroups.yaml": "batchsched.manifests.schemas:pod_groups",
-    "crds/queues.yaml": "batchsched.manifests.schemas:queues",
-    "crds/topologies.yaml": "batchsched.manifests.schemas:topologies",
+    "crds/podgroups.yaml": "batchsched.manifests.schemas:pod_group_crd",
+    "crds/queues.yaml": "batchsched.manifests.schemas:queue_crd",
+    "crds/topologies.yaml": "batchsched.manifests.schemas:topology_crd",
     "docs/reference/cli.md": "docs.generate.commands:commands",
     "docs/reference/configuration.md": "docs.generate.configuration:configuration",
     "docs/reference/events.md": "docs.generate.events:events",

@@ -10,18 +10,18 @@ from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.external_podgroups import (
     SOURCE,
-    converted_pod_group,
-    is_foreign,
-    source_of,
+    convert_pod_group,
+    external_source,
+    is_external,
     with_gang_labels,
 )
 
-TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in foreign.FOREIGN}
+TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in foreign.EXTERNAL_KINDS}
 
 
 def translated(api_version, **spec):
     raw = {"metadata": {"name": "bert", "namespace": "team-a", "uid": "of-another"}, "spec": spec}
-    return converted_pod_group(msgspec.convert(raw, TYPES[api_version]))
+    return convert_pod_group(msgspec.convert(raw, TYPES[api_version]))
 
 
 def pod(labels=None, annotations=None, **spec):
@@ -103,7 +103,7 @@ def test_the_innermost_subgroups_of_kai_are_subgroups():
 def test_an_empty_spec_is_a_gang_of_one_pod_that_names_its_origin(version):
     group = translated(version)
     assert group.min_member == 1
-    assert is_foreign(group)
+    assert is_external(group)
     assert group.metadata.annotations[SOURCE] == version
     assert group.metadata.uid == ""
 
@@ -153,8 +153,8 @@ def test_a_kubernetes_pod_group_keeps_its_identity_and_conditions():
         "lastTransitionTime": "x",
     }
     raw = {"metadata": {"name": "bert", "uid": "of-another"}, "status": {"conditions": [condition]}}
-    group = converted_pod_group(msgspec.convert(raw, TYPES["scheduling.k8s.io/v1alpha2"]))
-    assert source_of(group) == ("scheduling.k8s.io/v1alpha2", "of-another")
+    group = convert_pod_group(msgspec.convert(raw, TYPES["scheduling.k8s.io/v1alpha2"]))
+    assert external_source(group) == ("scheduling.k8s.io/v1alpha2", "of-another")
     assert group.status is not None
     (found,) = group.status.conditions
     assert (found.type, found.status, found.reason) == ("PodGroupScheduled", "True", "Scheduled")

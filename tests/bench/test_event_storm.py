@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchsched.framework.events import Hint, events_of
+from batchsched.framework.events import Hint, events_of_change
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from bench.event_storm import fill, main, refuse, refusing, storm
@@ -25,7 +25,7 @@ def may_help(ears: dict[str, Any], entity: Entity, resource: Any, old: Any, new:
     """Evaluate the events of every plugin that refused a pod, one after the other."""
     return any(
         one.event.includes(event) and (one.hint is None or one.hint(pod, old, new) is Hint.QUEUE)
-        for event in events_of(resource, old, new)
+        for event in events_of_change(resource, old, new)
         for pod in entity.pods.values()
         for plugin in refusing(pod)
         for one in ears[plugin]
@@ -44,13 +44,13 @@ def test_a_storm_of_events_moves_only_pods_that_it_may_help_and_loses_none():
     for at, (resource, old, new) in enumerate(storm(Random(1), EVENTS, nodes=50)):
         waiting = [one for one in entities if one.place is QueueState.UNSCHEDULABLE]
         expected = [one.identity for one in waiting if may_help(ears, one, resource, old, new)]
-        queue.cluster_changed(resource, old, new, at / 1000)
+        queue.process_object_change(resource, old, new, at / 1000)
         assert [one.identity for one in waiting if one.place is not QueueState.UNSCHEDULABLE] == expected
         moved += len(expected)
         stayed += len(waiting) - len(expected)
         if at % 20 == 0:
             refuse(queue, at / 1000, early=True)
-    assert sum(queue.pending().values()) == 20
+    assert sum(queue.pending_pod_counts().values()) == 20
     assert queue.hint_failures() == {}
     assert moved > 1000
     assert stayed > 1000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchsched.cli import exit_code
+from batchsched.cli import run_command
 
 NOW = "2026-01-05T09:00:00Z"
 
@@ -34,7 +34,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """Run `batchsched` with arguments, and return its exit code and what it printed."""
 
     def call(*arguments: object) -> Result:
-        code = exit_code([str(argument) for argument in arguments])
+        code = run_command([str(argument) for argument in arguments])
         printed = capfd.readouterr()
         return Result(code, printed.out, printed.err)
 

@@ -1,8 +1,8 @@
 import pytest
 
-from batchsched.cli import exit_code
-from batchsched.cli.demo import DEMO_POLICIES, GANGS, SEED, recipe
-from batchsched.simulator.generator import generate
+from batchsched.cli import run_command
+from batchsched.cli.demo import DEMO_POLICIES, GANGS, SEED, generator_settings
+from batchsched.simulator.generator import generate_workload
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_demo_fits_a_terminal_of_80_columns_except_for_paths_and_commands(shown)
 
 
 def test_demo_day_is_a_day_on_64_nodes_of_8_gpus():
-    workload = generate(recipe(GANGS), SEED)
+    workload = generate_workload(generator_settings(GANGS), SEED)
     hours = (workload.arrivals[-1].time - workload.arrivals[0].time) / 3600
     assert len(workload.cluster.nodes) == 64
     assert hours == pytest.approx(24, abs=1)
@@ -46,7 +46,7 @@ def test_demo_without_examples_says_how_to_name_them(tmp_path, capfd, monkeypatc
     monkeypatch.setattr(
         "batchsched.cli.demo.__file__", str(tmp_path / "site" / "batchsched" / "cli" / "demo.py")
     )
-    assert exit_code(["demo"]) == 2
+    assert run_command(["demo"]) == 2
     assert "--examples" in capfd.readouterr().err
 
 

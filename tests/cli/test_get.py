@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.cli.get import POD_GROUPS, QUEUES, table_rows
 from tests.extender_server import http_server
 
@@ -146,13 +146,13 @@ def test_arguments_that_contradict_each_other_are_refused(get, arguments, compla
 
 NOW = 1_700_000_000.0
 WAITING = {
-    "metadata": {"name": "bert", "namespace": "team", "creationTimestamp": timestamp(NOW - 300)},
+    "metadata": {"name": "bert", "namespace": "team", "creationTimestamp": format_timestamp(NOW - 300)},
     "spec": {"minMember": 9, "queue": "ml", "subGroups": [{"name": "a"}, {"name": "b", "minMember": 8}]},
     "status": {
         "phase": "Pending",
         "placed": 3,
         "queuePosition": 2,
-        "estimatedStartTime": timestamp(NOW + 90),
+        "estimatedStartTime": format_timestamp(NOW + 90),
         "conditions": [
             {"type": "Other", "reason": "x"},
             {"type": "Scheduled", "status": "False", "reason": "QueueLimit", "message": "2 over"},

@@ -5,7 +5,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from batchsched.cli import exit_code
+from batchsched.cli import run_command
 from batchsched.cli.app import app
 from tests.lab.scenarios import written
 
@@ -73,13 +73,13 @@ def test_a_changed_scenario_keeps_the_runs_that_it_shares(results):
     ],
 )
 def test_invalid_input_is_reported_in_one_sentence(results, arguments, complaint, capfd, tmp_path):
-    assert exit_code(["lab", "run", str(results[1]), "--to", str(tmp_path), *arguments]) in (1, 2)
+    assert run_command(["lab", "run", str(results[1]), "--to", str(tmp_path), *arguments]) in (1, 2)
     assert complaint in capfd.readouterr().err
 
 
 def test_without_pyarrow_the_extra_is_named(results, monkeypatch, capfd):
     monkeypatch.setattr("batchsched.cli.lab.find_spec", lambda _: None)
-    assert exit_code(["lab", "run", str(results[1])]) == 1
+    assert run_command(["lab", "run", str(results[1])]) == 1
     assert "batchsched[lab]" in capfd.readouterr().err
 
 
@@ -111,14 +111,14 @@ def test_two_folders_are_compared_policy_by_policy(results, tmp_path):
     ids=["policy", "folder"],
 )
 def test_incomparable_results_are_reported_in_one_sentence(results, other, complaint, capfd):
-    assert exit_code(["lab", "compare", f"{results[0]}:fcfs", other]) == 1
+    assert run_command(["lab", "compare", f"{results[0]}:fcfs", other]) == 1
     assert complaint in capfd.readouterr().err
 
 
 def test_different_workloads_of_one_name_are_not_compared(results, tmp_path, capfd):
     folder, scenario = results
     assert lab("run", scenario, "--to", tmp_path, "--set", "workloads.0.generate.load=2.0").exit_code == 0
-    assert exit_code(["lab", "compare", str(folder), str(tmp_path)]) == 1
+    assert run_command(["lab", "compare", str(folder), str(tmp_path)]) == 1
     assert "different gangs" in capfd.readouterr().err
 
 

@@ -23,7 +23,7 @@ def test_help_names_every_command_with_examples(command):
 def test_help_does_not_import_what_only_deciding_needs():
     code = (
         "import sys, batchsched.cli\n"
-        "batchsched.cli.exit_code(['--help'])\n"
+        "batchsched.cli.run_command(['--help'])\n"
         "heavy = {'ortools', 'numpy', 'networkx', 'plotly', 'jinja2'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )

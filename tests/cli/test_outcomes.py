@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from batchsched.cli.options import Output
+from batchsched.cli.options import OutputFormat
 from batchsched.cli.outcomes import print_summary, split_columns
 from batchsched.cli.simulate import profiles_of_policies
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.lab.simulation import assess, simulate
-from batchsched.simulator.generator import GeneratorSettings, generate
+from batchsched.lab.simulation import build_outcome, simulate
+from batchsched.simulator.generator import GeneratorSettings, generate_workload
 from batchsched.simulator.run import RunSettings
 
 BASE = Profile(policy=PolicySettings(name="headroom", args={"share": 0.5}))
@@ -37,28 +37,28 @@ def outcomes(policy, *seeds):
     runs = []
     for seed in seeds:
         result = simulate(
-            generate(GeneratorSettings(gangs=15, node_count=3), seed), profile, RunSettings(policy)
+            generate_workload(GeneratorSettings(gangs=15, node_count=3), seed), profile, RunSettings(policy)
         )
-        runs.append(assess(replace(result, workload=f"seed-{seed}"), (), seed))
+        runs.append(build_outcome(replace(result, workload=f"seed-{seed}"), (), seed))
     return runs
 
 
 def test_a_figure_is_the_mean_over_runs(capsys):
     runs = outcomes("fcfs", 1, 2)
-    print_summary("two draws", [runs], Output.JSON)
+    print_summary("two draws", [runs], OutputFormat.JSON)
     (policy,) = json.loads(capsys.readouterr().out)["policies"]
     assert policy["makespan"] == sum(run["makespan"] for run in policy["runs"]) / 2
     assert policy["makespan"] == sum(outcome.measures["makespan"] for outcome in runs) / 2
 
 
 def test_a_table_of_sequences_states_how_policies_differ_in_pairs(capsys):
-    print_summary("three draws", [outcomes("fcfs", 1, 2, 3), outcomes("sjf", 1, 2, 3)], Output.TABLE)
+    print_summary("three draws", [outcomes("fcfs", 1, 2, 3), outcomes("sjf", 1, 2, 3)], OutputFormat.TABLE)
     printed = " ".join(capsys.readouterr().out.split())
     assert "three draws: means over 3 sequences" in printed
     assert "sjf against fcfs, mean slowdown, paired:" in printed
 
 
-@pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
+@pytest.mark.parametrize("output", [OutputFormat.JSON, OutputFormat.YAML])
 def test_one_run_has_its_utilisation_and_no_differences(output, capsys):
     print_summary("one draw", [outcomes("fcfs", 1)], output)
     printed = capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_the_table_fits_a_terminal_of_eighty_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     names = ("fcfs", "sjf", "saf", "wfp3", "headroom:share=0.25,patience=3", "f1", "priority")
     (outcome,) = outcomes("fcfs", 1)
-    print_summary("one draw", [[outcome.rename("w", name)] for name in names], Output.TABLE)
+    print_summary("one draw", [[outcome.with_names("w", name)] for name in names], OutputFormat.TABLE)
     printed = capsys.readouterr().out
     assert max(len(line) for line in printed.splitlines()) <= 80
     assert printed.count("Mean wait") == 2

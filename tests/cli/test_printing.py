@@ -13,7 +13,7 @@ from batchsched.api.decision import (
     Waiting,
 )
 from batchsched.api.snapshot import Snapshot
-from batchsched.cli.printing import MAX_ROWS, duration, nodes_text, print_aligned, print_decision
+from batchsched.cli.printing import MAX_ROWS, format_duration, nodes_text, print_aligned, print_decision
 from batchsched.cli.session import DecidedSession
 from batchsched.config.schema import Profile
 from batchsched.record.answers import NO_ANSWERS
@@ -102,4 +102,4 @@ def test_columns_are_aligned_and_lines_end_without_spaces(capsys):
     ],
 )
 def test_spans_are_as_coarse_as_those_of_kubectl(passed, written):
-    assert duration(passed) == written
+    assert format_duration(passed) == written

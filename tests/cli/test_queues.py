@@ -11,13 +11,13 @@ from batchsched.cli.queues import (
     OWN,
     PENDING,
     WIDTH,
-    bar,
+    draw_bar,
     explain_queue,
     most_demanded_resource,
     print_queue_explanation,
     tree_prefixes,
 )
-from batchsched.session.queue_report import PendingGangReport, QueueReport, QueuesReport
+from batchsched.session.queue_report import PendingGangReport, QueueReport, QueueTreeReport
 from tests.cli.conftest import NOW, group, manifests, node, pod, queue
 
 
@@ -137,7 +137,7 @@ def report(name: str, parent: str = "", depth: int = 0, **more: Any) -> QueueRep
 
 def test_bar_is_as_long_as_the_cluster_is_large():
     one = report("a", allocated={"g": 12}, borrowed={"g": 4}, pending={"g": 6}, fair_share={"g": 20})
-    drawn = bar(one, "g", 24)
+    drawn = draw_bar(one, "g", 24)
     assert drawn == OWN * 8 + BORROWED * 4 + PENDING * 6 + "  " + FAIR + "    "
     assert len(drawn) == WIDTH + 1
 
@@ -145,12 +145,12 @@ def test_bar_is_as_long_as_the_cluster_is_large():
 @pytest.mark.parametrize("capacity", [0, 1, 7])
 def test_bar_stays_within_its_bounds_whatever_the_requests(capacity):
     one = report("a", allocated={"g": 99}, borrowed={"g": 1}, pending={"g": 10**9}, fair_share={"g": 500})
-    assert len(bar(one, "g", capacity)) == WIDTH + 1
+    assert len(draw_bar(one, "g", capacity)) == WIDTH + 1
 
 
 def test_small_amounts_are_visible_in_the_bar():
-    assert bar(report("a", allocated={"g": 1}), "g", 1000)[1] == " "
-    assert OWN in bar(report("a", allocated={"g": 1}, fair_share={"g": 1000}), "g", 1000)
+    assert draw_bar(report("a", allocated={"g": 1}), "g", 1000)[1] == " "
+    assert OWN in draw_bar(report("a", allocated={"g": 1}, fair_share={"g": 1000}), "g", 1000)
 
 
 def test_tree_prefixes_draw_the_branches_of_queues():
@@ -168,7 +168,8 @@ def test_tree_prefixes_draw_the_branches_of_queues():
 def test_the_most_requested_resource_is_compared():
     one = report("a", allocated={"cpu": 10, "g": 5}, pending={"g": 3})
     assert (
-        most_demanded_resource(QueuesReport(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=())) == "g"
+        most_demanded_resource(QueueTreeReport(capacity={"cpu": 100, "g": 8}, queues=(one,), waiting=()))
+        == "g"
     )
 
 
@@ -178,7 +179,7 @@ def pending(name: str, where: str, share: str = "fair") -> PendingGangReport:
     )
 
 
-TREE = QueuesReport(
+TREE = QueueTreeReport(
     capacity={"cpu": 8000},
     queues=(
         report("ml", guarantee={"cpu": 4000}),
@@ -229,13 +230,13 @@ def test_explanation_says_what_is_missing_and_what_would_help(capsys):
 
 def test_queue_without_pending_gangs_is_explained_as_such(capsys):
     found = explain_queue(
-        "vision", QueuesReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
+        "vision", QueueTreeReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
     )
     print_queue_explanation(found)
     assert capsys.readouterr().out.startswith("Queue vision: gangs: 0 run, none waits")
 
 
 def test_queue_without_pods_has_no_table(capsys):
-    view = QueuesReport(capacity={}, queues=(report("idle"),), waiting=())
+    view = QueueTreeReport(capacity={}, queues=(report("idle"),), waiting=())
     print_queue_explanation(explain_queue("idle", view, Decision()))
     assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from batchsched.cli import exit_code
+from batchsched.cli import run_command
 from batchsched.cli.serving import ResultsAddress
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.results import sweep, write_plan
-from batchsched.lab.workers import InProcess
+from batchsched.lab.results import execute_missing_runs, write_plan
+from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
 PATIENCE = 120
@@ -28,7 +28,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     runs = plan_runs(scenario(seeds=3))
     write_plan(folder, scenario(seeds=3), runs)
-    sweep(runs, folder, InProcess())
+    execute_missing_runs(runs, folder, InProcessWorkers())
     return folder
 
 
@@ -140,15 +140,15 @@ def opened(browser, address, scheme):
     ids=["no-token", "no-address", "no-key"],
 )
 def test_an_unreachable_or_unprotected_address_is_wrong_usage(results, options, complaint, capfd):
-    assert exit_code(["lab", "serve", str(results), *options]) == 2
+    assert run_command(["lab", "serve", str(results), *options]) == 2
     assert complaint in " ".join(capfd.readouterr().err.split())
 
 
 def test_a_folder_without_results_is_reported_in_one_sentence(tmp_path, capfd):
-    assert exit_code(["lab", "serve", str(tmp_path)]) == 1
+    assert run_command(["lab", "serve", str(tmp_path)]) == 1
     assert "expected a folder that `lab run` wrote" in capfd.readouterr().err
     (tmp_path / "plan.json").write_text(json.dumps({"runs": [], "scenario": {"name": "none"}}))
-    assert exit_code(["lab", "serve", str(tmp_path)]) == 1
+    assert run_command(["lab", "serve", str(tmp_path)]) == 1
     assert "holds no result" in capfd.readouterr().err
 
 

@@ -50,9 +50,9 @@ def test_without_a_file_the_default_profile_is_used_without_a_message(capsys):
 
 def test_stages_of_one_name_add_up_and_nest():
     watch = Stopwatch()
-    with watch.stage("outer"):
+    with watch.measure_stage("outer"):
         for _ in range(2):
-            with watch.stage("inner"):
+            with watch.measure_stage("inner"):
                 time.sleep(0.002)
     assert watch.seconds("outer") >= watch.seconds("inner") >= 0.004
     assert list(watch.stages) == ["inner", "outer"]
@@ -61,7 +61,7 @@ def test_stages_of_one_name_add_up_and_nest():
 
 def test_stage_counts_when_it_fails():
     watch = Stopwatch()
-    with pytest.raises(RuntimeError), watch.stage("failed"):
+    with pytest.raises(RuntimeError), watch.measure_stage("failed"):
         raise RuntimeError
     assert "failed" in watch.stages
 
@@ -69,9 +69,9 @@ def test_stage_counts_when_it_fails():
 def test_calls_of_plugins_add_up_by_point():
     watch = Stopwatch()
     for _ in range(2):
-        with watch.call("NodeName", "Filter"):
+        with watch.measure_call("NodeName", "Filter"):
             time.sleep(0.001)
-    with pytest.raises(RuntimeError), watch.call("NodeName", "Score"):
+    with pytest.raises(RuntimeError), watch.measure_call("NodeName", "Score"):
         raise RuntimeError
     assert {key: calls for key, (calls, _) in watch.calls.items()} == {
         ("NodeName", "Filter"): 2,
@@ -82,7 +82,7 @@ def test_calls_of_plugins_add_up_by_point():
 
 def test_progress_is_silent_without_a_terminal(capfd):
     watch = Stopwatch()
-    watch.progress(1, 2, "work")
+    watch.report_progress(1, 2, "work")
     watch.close()
     assert capfd.readouterr() == ("", "")
 
@@ -92,8 +92,8 @@ def test_progress_draws_a_bar_on_standard_error_of_a_terminal(capsys, monkeypatc
     monkeypatch.setattr("batchsched.cli.session._BAR_DELAY_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     watch = Stopwatch()
-    watch.progress(1, 0, "objects of [bold]x.yaml")
-    watch.progress(2, 4, "objects of [bold]x.yaml")
+    watch.report_progress(1, 0, "objects of [bold]x.yaml")
+    watch.report_progress(2, 4, "objects of [bold]x.yaml")
     watch.close()
     printed = capsys.readouterr()
     assert printed.out == ""

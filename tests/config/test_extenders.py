@@ -3,7 +3,7 @@
 import pytest
 
 from batchsched.config.extenders import Extender, ignored_resources, parse_duration
-from batchsched.config.load import load
+from batchsched.config.load import load_configuration
 from batchsched.config.schema import Profile
 
 KUBE = """
@@ -34,7 +34,7 @@ def test_durations_are_read_as_go_writes_them(text, seconds):
 
 
 def test_extenders_of_a_kube_scheduler_file_are_every_profiles():
-    one, two = load(KUBE).profiles
+    one, two = load_configuration(KUBE).profiles
     assert one.extenders == two.extenders
     (extender,) = one.extenders
     assert (extender.url_prefix, extender.weight, extender.ignorable) == ("https://gpu.example/v1", 3, True)
@@ -42,7 +42,7 @@ def test_extenders_of_a_kube_scheduler_file_are_every_profiles():
 
 
 def test_resources_ignored_for_extenders_replace_the_ignored_resources_of_the_plugin():
-    (profile, _) = load(KUBE).profiles
+    (profile, _) = load_configuration(KUBE).profiles
     assert ignored_resources(profile.extenders) == ["example.com/gpu-share"]
     own = Profile.model_validate(
         {
@@ -60,7 +60,7 @@ def test_resources_ignored_for_extenders_replace_the_ignored_resources_of_the_pl
 
 
 def test_dump_of_a_profile_contains_no_tls_key():
-    profile = load(KUBE).profiles[0]
+    profile = load_configuration(KUBE).profiles[0]
     assert profile.extenders[0].tls_config.key_data == "c2VjcmV0"
     assert "c2VjcmV0" not in profile.model_dump_json(by_alias=True) + repr(profile)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchsched.config.kube_scheduler import KubeSchedulerConfiguration
-from batchsched.config.load import load, load_with_warnings
+from batchsched.config.load import load_configuration, load_with_warnings
 from batchsched.errors import InvalidInput
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -44,12 +44,12 @@ profiles:
 
 def refused(text):
     with pytest.raises(InvalidInput) as caught:
-        load(HEAD + text)
+        load_configuration(HEAD + text)
     return f"{caught.value.field}: {caught.value.message}"
 
 
 def test_existing_file_becomes_one_profile_for_each_scheduler_name():
-    first, second = load(EXISTING).profiles
+    first, second = load_configuration(EXISTING).profiles
     assert (first.scheduler_name, second.scheduler_name) == ("default-scheduler", "second")
     assert [one.name for one in first.plugins.score.disabled] == ["ImageLocality"]
     assert [(one.name, one.weight) for one in first.plugins.multi_point.enabled] == [("NodeAffinity", 7)]
@@ -88,17 +88,19 @@ def test_written_defaults_of_kube_scheduler_are_not_reported():
 
 
 def test_lease_and_kubeconfig_are_the_stated_ones_and_the_default_lease_is_not_that_of_kube_scheduler():
-    made = load(EXISTING)
+    made = load_configuration(EXISTING)
     assert made.client_connection.kubeconfig == "/etc/kubernetes/scheduler.conf"
     assert made.leader_election.resource_name == "batchsched"
     stated = "leaderElection: {leaseDuration: 30s, resourceName: mine, resourceNamespace: there}"
-    lease = load(HEAD + stated).leader_election
+    lease = load_configuration(HEAD + stated).leader_election
     assert (lease.lease_duration, lease.resource_namespace, lease.resource_name) == ("30s", "there", "mine")
 
 
 def test_a_file_without_profiles_has_the_default_scheduler():
-    assert [one.scheduler_name for one in load(HEAD).profiles] == ["default-scheduler"]
-    assert [one.scheduler_name for one in load(HEAD + "profiles: [{}]").profiles] == ["default-scheduler"]
+    assert [one.scheduler_name for one in load_configuration(HEAD).profiles] == ["default-scheduler"]
+    assert [one.scheduler_name for one in load_configuration(HEAD + "profiles: [{}]").profiles] == [
+        "default-scheduler"
+    ]
 
 
 MISTAKES = """
@@ -159,7 +161,7 @@ def test_a_mistake_is_named_by_its_path(text, message):
 
 def test_an_older_version_is_refused_with_the_one_that_is_read():
     with pytest.raises(InvalidInput) as caught:
-        load(EXISTING.replace("k8s.io/v1\nkind: Kube", "k8s.io/v1beta3\nkind: Kube", 1))
+        load_configuration(EXISTING.replace("k8s.io/v1\nkind: Kube", "k8s.io/v1beta3\nkind: Kube", 1))
     assert caught.value.field == "apiVersion"
     assert caught.value.message == (
         "expected 'kubescheduler.config.k8s.io/v1', found 'kubescheduler.config.k8s.io/v1beta3'"
@@ -169,7 +171,7 @@ def test_an_older_version_is_refused_with_the_one_that_is_read():
 def test_the_kind_or_the_group_identifies_a_file_of_kube_scheduler():
     for text in ("kind: KubeSchedulerConfiguration", "apiVersion: kubescheduler.config.k8s.io/v1"):
         with pytest.raises(InvalidInput, match="is required; add it"):
-            load(text)
+            load_configuration(text)
 
 
 def test_null_means_not_stated():

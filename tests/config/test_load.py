@@ -1,22 +1,24 @@
 import pytest
 
-from batchsched.config.load import load
+from batchsched.config.load import load_configuration
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
 
 
 def refused(text):
     with pytest.raises(InvalidInput) as caught:
-        load(text)
+        load_configuration(text)
     return caught.value
 
 
 def test_empty_configuration_is_the_default():
-    assert load("") == BatchSchedulerConfiguration()
+    assert load_configuration("") == BatchSchedulerConfiguration()
 
 
 def test_stated_fields_are_combined_with_defaults():
-    (profile,) = load("profiles: [{selection: ordered, solver: {gap: 0.01}, sessionWindow: 7}]").profiles
+    (profile,) = load_configuration(
+        "profiles: [{selection: ordered, solver: {gap: 0.01}, sessionWindow: 7}]"
+    ).profiles
     assert (profile.selection, profile.solver.gap, profile.session_window) == ("ordered", 0.01, 7)
     assert profile.scheduler_name == "batchsched"
     assert profile.solver.enabled
@@ -24,7 +26,7 @@ def test_stated_fields_are_combined_with_defaults():
 
 def test_arguments_of_a_plugin_are_found_by_name():
     text = "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]}]"
-    (profile,) = load(text).profiles
+    (profile,) = load_configuration(text).profiles
     assert profile.arguments("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
     assert profile.arguments("Other") == {}
 
@@ -33,7 +35,7 @@ def test_file_is_named_in_what_is_wrong_with_it(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("profiles: [{sesionWindow: 3}]")
     with pytest.raises(InvalidInput) as caught:
-        load(file)
+        load_configuration(file)
     assert str(caught.value) == (
         f"{file}: profiles[0].sesionWindow: unknown field; did you mean sessionWindow?"
     )
@@ -67,10 +69,10 @@ def test_text_that_is_no_mapping_is_refused():
 
 def test_file_that_is_missing_or_binary_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="cannot be read"):
-        load(tmp_path / "none.yaml")
+        load_configuration(tmp_path / "none.yaml")
     (tmp_path / "junk").write_bytes(b"\xff\xfe\x00junk")
     with pytest.raises(InvalidInput, match="is not text"):
-        load(tmp_path / "junk")
+        load_configuration(tmp_path / "junk")
 
 
 def test_profile_cannot_change_under_a_session():

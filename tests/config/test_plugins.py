@@ -2,21 +2,21 @@
 
 import pytest
 
-from batchsched.config.load import load
+from batchsched.config.load import load_configuration
 from batchsched.config.plugins import PluginConfig, Plugins
 from batchsched.errors import InvalidInput
 
 
 def test_profile_of_batchsched_is_converted_to_the_shape_of_kube_scheduler():
     text = "profiles: [{plugins: {filter: {disabled: [{name: '*'}]}, multiPoint: {enabled: [{name: a, weight: 2}]}}}]"
-    (profile,) = load(text).profiles
+    (profile,) = load_configuration(text).profiles
     assert profile.plugins.filter.disabled[0].name == "*"
     assert profile.plugins.multi_point.enabled[0].weight == 2
 
 
 def test_a_plugin_enabled_twice_at_a_point_is_refused_by_its_path():
     with pytest.raises(InvalidInput) as caught:
-        load("profiles: [{plugins: {preScore: {enabled: [{name: a}, {name: a}]}}}]")
+        load_configuration("profiles: [{plugins: {preScore: {enabled: [{name: a}, {name: a}]}}}]")
     assert caught.value.field == "profiles[0].plugins.preScore.enabled"
 
 

@@ -14,16 +14,16 @@ from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.preemption import (
-    Handle,
     Nominations,
+    PreemptionHandle,
     filter_with_nominations,
-    make_room,
-    message,
+    run_postfilters,
+    status_message,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import Code, Status
-from batchsched.plugins.default_preemption import DefaultPreemption, ineligible
+from batchsched.plugins.default_preemption import DefaultPreemption, ineligibility_reason
 from batchsched.session.session import decide
 from tests.conformance import runner
 
@@ -47,7 +47,7 @@ class Asked:
 
     case: runner.Case
     pipeline: Pipeline
-    handle: Handle
+    handle: PreemptionHandle
 
     @property
     def scan(self) -> FilterResult:
@@ -57,13 +57,13 @@ class Asked:
 
 def asked(case: runner.Case) -> Asked:
     """Run PreFilter and Filter over a case's cluster."""
-    pipeline = standard_registry().pipeline(profile_of(case))
+    pipeline = standard_registry().create_pipeline(profile_of(case))
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
     nominations = Nominations.of_pods(case.nominated_pods, cluster.table)
-    handle = Handle(
-        pipeline, cluster.pod, cluster.table, pipeline.scan(cluster.pod, cluster.table), nominations
+    handle = PreemptionHandle(
+        pipeline, cluster.pod, cluster.table, pipeline.run_filters(cluster.pod, cluster.table), nominations
     )
-    extend = partial(pipeline.after_extenders, cluster.pod, table=cluster.table)
+    extend = partial(pipeline.run_extender_filters, cluster.pod, table=cluster.table)
     return Asked(case, pipeline, replace(handle, scan=filter_with_nominations(handle, extend)))
 
 
@@ -163,8 +163,8 @@ def refused(one: Asked) -> dict[str, Any]:
     fit_error = one.scan.fit_error()
     stated = one.case.expected.preemption
     try:
-        answer = make_room(one.handle)
-        said = message(answer.status)
+        answer = run_postfilters(one.handle)
+        said = status_message(answer.status)
     except PluginError as error:
         if stated is not None and stated.code == Code.ERROR:
             return {**recorded(one.case), "fitError": fit_error}
@@ -198,9 +198,9 @@ def searched(
     """Return the candidates by node, and why other nodes that were tried are none."""
     handle = one.handle
     plugin = next(each for each in one.pipeline.plugins if isinstance(each, DefaultPreemption))
-    if ineligible(handle.pod, handle.scan, handle):
+    if ineligibility_reason(handle.pod, handle.scan, handle):
         return {}, {}
-    search = plugin.search(handle.pod, handle.scan, handle)
+    search = plugin.find_candidates(handle.pod, handle.scan, handle)
     rooms = {
         room.node: ([victim.key for victim in room.victims], room.violations) for room in search.candidates
     }

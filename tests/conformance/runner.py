@@ -24,7 +24,7 @@ from batchsched.api.core.cluster_objects import (
 )
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.core.volume import (
     CSIDriver,
     CSINode,
@@ -164,7 +164,7 @@ def cluster_of(snapshot: Snapshot, pod: Pod, later: Iterable[Pod] = ()) -> Clust
     table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod, *later)))
     for other in snapshot.pods:
         if other.key != pod.key and other.node in table.index:
-            table.add([(other, table.index[other.node])], *table.read_requests(other))
+            table.add_pods([(other, table.index[other.node])], *table.read_requests(other))
     vector, nonzero = table.read_requests(pod)
     return Cluster(
         table, PodClass.of_pod(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0)
@@ -174,7 +174,7 @@ def cluster_of(snapshot: Snapshot, pod: Pod, later: Iterable[Pod] = ()) -> Clust
 def resource_names(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[str, ...]:
     """Name the resources of a table: the leading ones, then all others that a node has or a pod requests."""
     named = {name for node in nodes for name in node.allocatable()}
-    named |= {name for pod in pods for name in requests(pod)}
+    named |= {name for pod in pods for name in pod_requests(pod)}
     return (*LEADING, *sorted(named - set(LEADING)))
 
 
@@ -197,7 +197,7 @@ def mismatches(case: Case, plugin: type) -> list[str]:
     one: Any = made(plugin, case)
     name: str = plugin.name  # type: ignore[attr-defined]
     cluster = cluster_of(snapshot_of(case), case.pod)
-    nodes = cluster.table.all()
+    nodes = cluster.table.all_nodes_view()
     state = CycleState()
     found: list[str] = []
     asked_on = True

@@ -42,7 +42,7 @@ def read(path: Path) -> Stream:
 
 def mismatches(stream: Stream) -> Iterator[str]:
     """Take the arrivals one by one, bound where they were recorded to go; yield what differs."""
-    table, pipeline = start(stream), standard_registry().pipeline(Profile())
+    table, pipeline = start(stream), standard_registry().create_pipeline(Profile())
     for at, (number, expected) in enumerate(zip(stream.arrivals, stream.expected, strict=True)):
         template = stream.templates[number]
         metadata = msgspec.structs.replace(template.metadata, name=f"p{at:05d}", uid=f"u{at}")
@@ -52,7 +52,7 @@ def mismatches(stream: Stream) -> Iterator[str]:
         if found != expected:
             yield f"{pod.name}: ours {found}, recorded {expected}"
         if isinstance(expected, list):
-            table.add([(pod, table.index[expected[-1]])], requests, nonzero)
+            table.add_pods([(pod, table.index[expected[-1]])], requests, nonzero)
 
 
 def start(stream: Stream) -> NodeTable:
@@ -62,13 +62,13 @@ def start(stream: Stream) -> NodeTable:
     )
     table = NodeTable(snapshot, runner.resource_names(stream.nodes, (*stream.pods, *stream.templates)))
     for pod in stream.pods:
-        table.add([(pod, table.index[pod.node])], *table.read_requests(pod))
+        table.add_pods([(pod, table.index[pod.node])], *table.read_requests(pod))
     return table
 
 
 def answer(pipeline: Pipeline, pod: PodClass, table: NodeTable) -> Any:
     """Return what a stream records of an arrival."""
-    scan = pipeline.scan(pod, table)
+    scan = pipeline.run_filters(pod, table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)
     if not len(feasible):
         return scan.fit_error()

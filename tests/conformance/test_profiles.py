@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from batchsched.config.kube_scheduler import KubeSchedulerConfiguration
-from batchsched.config.load import load
+from batchsched.config.load import load_configuration
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.pipeline import names
+from batchsched.framework.runtime.pipeline import plugin_names
 from batchsched.framework.runtime.registry import standard_registry
 from tests.conformance import runner
 
@@ -34,9 +34,9 @@ def stated(case: runner.Case) -> KubeSchedulerConfiguration:
 
 
 def cycle(case: runner.Case) -> dict[str, Any]:
-    pipeline = standard_registry().pipeline(stated(case).to_batchsched().profiles[0])
+    pipeline = standard_registry().create_pipeline(stated(case).to_batchsched().profiles[0])
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
-    scan = pipeline.scan(cluster.pod, cluster.table)
+    scan = pipeline.run_filters(cluster.pod, cluster.table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)
     if not len(feasible):
         return {"fit error": scan.fit_error()}
@@ -60,10 +60,13 @@ def test_nothing_that_a_recorded_profile_states_is_without_effect(area):
 
 
 def test_written_defaults_of_kube_scheduler_give_the_default_pipeline():
-    written = load(Path(__file__).parent.parent / "config/kube_scheduler.yaml").profiles[0]
-    ours, theirs = standard_registry().pipeline(Profile()), standard_registry().pipeline(written)
-    assert names(theirs.plugins) == names(ours.plugins)
+    written = load_configuration(Path(__file__).parent.parent / "config/kube_scheduler.yaml").profiles[0]
+    ours, theirs = (
+        standard_registry().create_pipeline(Profile()),
+        standard_registry().create_pipeline(written),
+    )
+    assert plugin_names(theirs.plugins) == plugin_names(ours.plugins)
     for point in ("prefilters", "filters", "prescores", "scores", "reserves", "permits", "queue_sorts"):
-        assert names(getattr(theirs, point)) == names(getattr(ours, point))
-    scoring = names(ours.scores)
+        assert plugin_names(getattr(theirs, point)) == plugin_names(getattr(ours, point))
+    scoring = plugin_names(ours.scores)
     assert [theirs.weights[name] for name in scoring] == [ours.weights[name] for name in scoring]

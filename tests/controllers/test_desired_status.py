@@ -17,19 +17,19 @@ from batchsched.controllers.desired_status import (
     desired_pod_status,
     desired_queue_status,
     desired_upstream_condition,
-    initial_phase,
+    observed_phase,
 )
-from batchsched.controllers.refusal_history import LastRefusal
+from batchsched.controllers.refusal_history import RefusalRecord
 from tests.session.scenario import GPU, NOW, group, pod, queue
 
 BERT = group("bert", 3)
-NOTHING = LastRefusal()
-REFUSED = LastRefusal(
+NOTHING = RefusalRecord()
+REFUSED = RefusalRecord(
     refusal=Refusal(
         pod_group="team/bert", reason="QueueLimit", message="2 over the limit.", relaxation="a limit of 8"
     )
 )
-HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
+HELD = RefusalRecord(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until=
     ],
 )
 def test_phase_follows_the_pods_of_the_gang(numbers, verdict, expected):
-    assert initial_phase(3, numbers, verdict) is expected
+    assert observed_phase(3, numbers, verdict) is expected
 
 
-def condition(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
+def condition(numbers: PodCounts, verdict: RefusalRecord = NOTHING, before=()):
     return desired_group_status(BERT, numbers, verdict, {"conditions": before}, NOW)["conditions"][-1]
 
 
@@ -82,7 +82,7 @@ def test_condition_of_a_held_gang_names_the_permit_plugin():
 
 def test_running_gang_is_scheduled_and_has_no_position():
     found = desired_group_status(
-        BERT, PodCounts(placed=3, bound=3, running=1, position=4), LastRefusal(start="2026"), {}, NOW
+        BERT, PodCounts(placed=3, bound=3, running=1, position=4), RefusalRecord(start="2026"), {}, NOW
     )
     assert found["conditions"][0]["status"] == "True"
     assert found["queuePosition"] is None
@@ -92,7 +92,7 @@ def test_running_gang_is_scheduled_and_has_no_position():
 
 def test_pending_gang_has_its_position_and_expected_start():
     start = "2026-01-01T00:00:00Z"
-    found = desired_group_status(BERT, PodCounts(pending=3, position=4), LastRefusal(start=start), {}, NOW)
+    found = desired_group_status(BERT, PodCounts(pending=3, position=4), RefusalRecord(start=start), {}, NOW)
     assert (found["queuePosition"], found["estimatedStartTime"]) == (4, start)
 
 
@@ -114,10 +114,13 @@ counts = st.integers(0, 5)
     st.builds(PodCounts, counts, counts, counts, counts, counts, counts, st.none() | counts),
     st.sampled_from(
         [
-            LastRefusal(),
+            RefusalRecord(),
             REFUSED,
             HELD,
-            *(LastRefusal(refusal=Refusal(pod_group="team/bert", reason=one, message="")) for one in REASONS),
+            *(
+                RefusalRecord(refusal=Refusal(pod_group="team/bert", reason=one, message=""))
+                for one in REASONS
+            ),
         ]
     ),
 )
@@ -155,7 +158,7 @@ def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
     assert "lastTransitionTime" not in desired_pod_status(again, "no room", NOW)["conditions"][0]
 
 
-def upstream(numbers: PodCounts, verdict: LastRefusal = NOTHING, before=()):
+def upstream(numbers: PodCounts, verdict: RefusalRecord = NOTHING, before=()):
     return desired_upstream_condition(BERT, "PodGroupScheduled", numbers, verdict, before, NOW)
 
 
@@ -181,5 +184,5 @@ def test_pod_group_of_kubernetes_stays_scheduled_whatever_comes_later():
 
 
 def test_plugin_fault_is_a_scheduler_error_condition():
-    broke = LastRefusal(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
+    broke = RefusalRecord(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
     assert upstream(PodCounts(pending=3), broke)["reason"] == "SchedulerError"

@@ -13,9 +13,9 @@ from batchsched.controllers.event_recorder import (
     MAX_DELAY_SECONDS,
     REFRESH_SECONDS,
     SERIES_END_SECONDS,
+    EventObjectReference,
     EventRecorder,
     PendingEvent,
-    Reference,
     WriteThrottle,
     object_reference,
 )
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.virtual_time
 BERT = object_reference(POD_RESOURCE, "team", "bert-0", "u0")
 
 
-def fact(note: str = "0/1 nodes are available: no room.", about: Reference = BERT) -> PendingEvent:
+def fact(note: str = "0/1 nodes are available: no room.", about: EventObjectReference = BERT) -> PendingEvent:
     return PendingEvent(about, "FailedScheduling", "Scheduling", note, warning=True)
 
 

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from batchsched.api.decision import Waiting
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between, phase_after
 from batchsched.controllers.desired_status import Json, PodCounts, desired_group_status
-from batchsched.controllers.refusal_history import LastRefusal
+from batchsched.controllers.refusal_history import RefusalRecord
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
 from tests.session.scenario import NOW, group
 from tests.state.objects import ended, leaving, node, pod
 
 BERT = group("bert", 2)
-HELD = LastRefusal(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
+HELD = RefusalRecord(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
 KINDS = ("create", "assume", "forget", "bind", "run", "succeed", "fail", "evict", "delete", "list")
 events = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 2), st.booleans(), st.booleans()), max_size=30
@@ -52,16 +52,16 @@ class History:
         """Compute the status as the controller does, and return its phase."""
         gang = self.state.gangs.get("team/bert") or GangPods("team/bert")
         succeeded, failed = gang.finished_counts()
-        placed = gang.placed()
+        placed = gang.placed_pods()
         counts = PodCounts(
-            pending=len(gang.schedulable()),
+            pending=len(gang.schedulable_pods()),
             placed=len(placed),
             bound=sum(found.key not in gang.assumed for found in placed),
             running=sum(found.status.phase == RUNNING for found in placed),
             succeeded=succeeded,
             failed=failed,
         )
-        self.status = desired_group_status(BERT, counts, HELD if held else LastRefusal(), self.status, NOW)
+        self.status = desired_group_status(BERT, counts, HELD if held else RefusalRecord(), self.status, NOW)
         return GangPhase(self.status["phase"])
 
 

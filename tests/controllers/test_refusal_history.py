@@ -11,7 +11,7 @@ from batchsched.controllers.refusal_history import (
     KEEP_SECONDS,
     MAX_KEEP_SECONDS,
     RefusalHistory,
-    failed_scheduling,
+    failed_scheduling_message,
 )
 
 GANG = "team/bert"
@@ -116,10 +116,12 @@ def test_reserved_start_of_a_gang_is_published(verdicts):
 
 
 def test_message_of_kube_scheduler_is_unchanged():
-    assert failed_scheduling(refusal("0/3 nodes are available: 3 Insufficient cpu."), 3).startswith("0/3")
-    assert failed_scheduling(refusal(), 0) == "no nodes available to schedule pods"
+    assert failed_scheduling_message(refusal("0/3 nodes are available: 3 Insufficient cpu."), 3).startswith(
+        "0/3"
+    )
+    assert failed_scheduling_message(refusal(), 0) == "no nodes available to schedule pods"
 
 
 def test_message_contains_the_relaxation():
-    said = failed_scheduling(refusal("2 cpu short.", relaxation="1 more node"), 3)
+    said = failed_scheduling_message(refusal("2 cpu short.", relaxation="1 more node"), 3)
     assert said.endswith("2 cpu short; would help: 1 more node.")

@@ -31,7 +31,7 @@ def test_every_gang_label_of_other_schedulers_is_on_the_migration_page():
 
 
 def test_every_kind_of_other_schedulers_that_is_read_is_on_the_migration_page():
-    for kind in foreign.FOREIGN:
+    for kind in foreign.EXTERNAL_KINDS:
         group, version = kind.api_version.split("/")
         assert f"`{group}" in MIGRATING
         assert version in MIGRATING

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchsched.cli import exit_code
+from batchsched.cli import run_command
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ApiFault, ControlPlane
 from tests.e2e.running import group, make
@@ -112,7 +112,7 @@ def test_downloaded_session_repeats(served, namespace, tmp_path, capfd):
     assert status == 200
     file = tmp_path / "session.json.gz"
     file.write_bytes(content)
-    assert exit_code(["replay", str(file)]) == 0
+    assert run_command(["replay", str(file)]) == 0
     assert "the decision repeats, byte for byte" in capfd.readouterr().out
     assert served.ask("/debug/sessions/999999")[0] == 404
 

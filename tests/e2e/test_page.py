@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.cli import exit_code
+from batchsched.cli import run_command
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ADMIN
 from tests.e2e.running import group, make
@@ -56,7 +56,7 @@ def test_page_opens_in_a_browser_that_gives_a_token(chromium, served, namespace,
             page.click("text=for replay")
         file = tmp_path / "session.json.gz"
         download.value.save_as(file)
-    assert exit_code(["replay", str(file)]) == 0
+    assert run_command(["replay", str(file)]) == 0
 
 
 def opened(browser, address, scheme, width):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
-from batchsched.cli import exit_code
+from batchsched.cli import run_command
 from tests.controlplane.build import program
 from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.installed import BASE, NAMESPACE
@@ -55,7 +55,7 @@ def helm(kubeconfig: Path) -> None:
 
 
 def install(kubeconfig: Path) -> None:
-    assert exit_code(["install", "--kubeconfig", str(kubeconfig)]) == 0
+    assert run_command(["install", "--kubeconfig", str(kubeconfig)]) == 0
 
 
 def held(leases: dict[str, Any]) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchsched.api.external_podgroups import FOREIGN
+from batchsched.api.external_podgroups import EXTERNAL_KINDS
 from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit
 from tests.controlplane.audit import Right
@@ -34,7 +34,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
     with start(tmp_path_factory.mktemp("rights"), *GANGS) as plane:
         plane.start_kwok()
         plane.install_definitions()
-        kinds = {(one.group, one.name): one.api_version for one in (*OWNERS[::-1], *FOREIGN)}
+        kinds = {(one.group, one.name): one.api_version for one in (*OWNERS[::-1], *EXTERNAL_KINDS)}
         for (where, kind), api_version in kinds.items():
             if where not in BUILT_IN:
                 install(plane.admin, where, api_version.partition("/")[2], kind)

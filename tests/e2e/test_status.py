@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchsched.cli import exit_code
+from batchsched.cli import run_command
 from batchsched.cli.queues import EXPLAIN
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ControlPlane
@@ -87,7 +87,7 @@ def test_gangs_are_listed_with_why_they_wait(plane: ControlPlane, namespace, cap
     namespace.gang("bert", 2, cpu=1)
     eventually(lambda: scheduled(status(namespace, "bert")).get("reason") == "InsufficientResources", SOON)
     asked = ["get", "pg", "-n", namespace.name, "-o", "wide", "--kubeconfig", str(plane.kubeconfig())]
-    assert exit_code(asked) == 0
+    assert run_command(asked) == 0
     titles, line = capsys.readouterr().out.splitlines()
     assert titles.startswith("NAME   PHASE     MIN   PLACED   RUNNING   QUEUE     AGE")
     assert "InsufficientResources: " in line
@@ -110,7 +110,7 @@ def test_status_of_queues_has_allocated_amounts_and_pending_gangs(plane: Control
 
         eventually(shows, SOON)
     asked = ["queues", EXPLAIN, name, "-o", "json", "--kubeconfig", str(plane.kubeconfig())]
-    assert exit_code(asked) == 0
+    assert run_command(asked) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["queue"]["allocated"] == {"cpu": 2000}
     assert [one["refusal"]["reason"] for one in found["waiting"]] == ["NoFeasibleNode"]

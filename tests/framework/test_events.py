@@ -11,9 +11,9 @@ from batchsched.framework.events import (
     Action,
     ClusterEvent,
     ClusterEventWithHint,
+    EventResource,
     Hint,
-    Resource,
-    events_of,
+    events_of_change,
     when_node_begins_to_pass,
 )
 from batchsched.framework.interface import EnqueueExtensionsPlugin
@@ -23,11 +23,11 @@ from tests.plugins.cluster import node, pod
 @pytest.mark.parametrize(
     "resource, action, label",
     [
-        (Resource.NODE, Action.ADD, "NodeAdd"),
-        (Resource.NODE, Action.UPDATE_NODE_TAINT, "NodeUpdateNodeTaint"),
-        (Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN, "AssignedPodUpdatePodScaleDown"),
-        (Resource.TARGET_POD, Action.UPDATE_POD_LABEL, "UnscheduledPodUpdatePodLabel"),
-        (Resource.CLAIM, Action.UPDATE_OTHER, "PersistentVolumeClaimUpdate"),
+        (EventResource.NODE, Action.ADD, "NodeAdd"),
+        (EventResource.NODE, Action.UPDATE_NODE_TAINT, "NodeUpdateNodeTaint"),
+        (EventResource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN, "AssignedPodUpdatePodScaleDown"),
+        (EventResource.TARGET_POD, Action.UPDATE_POD_LABEL, "UnscheduledPodUpdatePodLabel"),
+        (EventResource.CLAIM, Action.UPDATE_OTHER, "PersistentVolumeClaimUpdate"),
     ],
 )
 def test_an_event_is_labelled_as_in_the_metrics_of_kube_scheduler(resource, action, label):
@@ -36,12 +36,12 @@ def test_an_event_is_labelled_as_in_the_metrics_of_kube_scheduler(resource, acti
 
 
 def test_a_registered_event_includes_the_actions_that_it_names():
-    registered = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE)
-    assert registered.includes(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL))
-    assert registered.includes(ClusterEvent(Resource.NODE, Action.UPDATE_OTHER))
-    assert not registered.includes(ClusterEvent(Resource.NODE, Action.DELETE))
-    assert not registered.includes(ClusterEvent(Resource.CSI_NODE, Action.ADD))
-    assert ANY_EVENT.includes(ClusterEvent(Resource.CSI_NODE, Action.ADD))
+    registered = ClusterEvent(EventResource.NODE, Action.ADD | Action.UPDATE)
+    assert registered.includes(ClusterEvent(EventResource.NODE, Action.UPDATE_NODE_LABEL))
+    assert registered.includes(ClusterEvent(EventResource.NODE, Action.UPDATE_OTHER))
+    assert not registered.includes(ClusterEvent(EventResource.NODE, Action.DELETE))
+    assert not registered.includes(ClusterEvent(EventResource.CSI_NODE, Action.ADD))
+    assert ANY_EVENT.includes(ClusterEvent(EventResource.CSI_NODE, Action.ADD))
 
 
 def test_hint_queues_for_a_node_that_begins_to_pass_and_skips_one_that_still_passes():
@@ -58,7 +58,7 @@ def test_hint_queues_for_a_node_that_begins_to_pass_and_skips_one_that_still_pas
 def test_a_class_with_events_to_register_is_an_enqueue_extensions_plugin():
     class Outside:
         def events_to_register(self):
-            return (ClusterEventWithHint.on(Resource.NODE, Action.ADD),)
+            return (ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD),)
 
     assert isinstance(Outside(), EnqueueExtensionsPlugin)
     assert Outside().events_to_register()[0].hint is None
@@ -73,8 +73,8 @@ def with_status(**fields: Any) -> Any:
     return msgspec.structs.replace(PLAIN, status=msgspec.structs.replace(PLAIN.status, **fields))
 
 
-def labels(resource: Resource, old: Any, new: Any) -> list[str]:
-    return [event.label.removeprefix(resource) for event in events_of(resource, old, new)]
+def labels(resource: EventResource, old: Any, new: Any) -> list[str]:
+    return [event.label.removeprefix(resource) for event in events_of_change(resource, old, new)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def labels(resource: Resource, old: Any, new: Any) -> list[str]:
     ids=str.split("add delete same cpu label taint opened closed feature two images"),
 )
 def test_an_update_of_a_node_is_split_into_the_fields_that_scheduling_reads(old, new, expected):
-    assert labels(Resource.NODE, old, new) == expected
+    assert labels(EventResource.NODE, old, new) == expected
 
 
 def test_changed_conditions_and_annotations_of_a_node_are_events():
@@ -105,8 +105,8 @@ def test_changed_conditions_and_annotations_of_a_node_are_events():
     noted = msgspec.structs.replace(
         PLAIN, metadata=msgspec.structs.replace(PLAIN.metadata, annotations={"a": "b"})
     )
-    assert labels(Resource.NODE, ready, unready) == ["UpdateNodeCondition"]
-    assert labels(Resource.NODE, PLAIN, noted) == ["UpdateNodeAnnotation"]
+    assert labels(EventResource.NODE, ready, unready) == ["UpdateNodeCondition"]
+    assert labels(EventResource.NODE, PLAIN, noted) == ["UpdateNodeAnnotation"]
 
 
 @pytest.mark.parametrize(
@@ -131,17 +131,17 @@ def test_changed_conditions_and_annotations_of_a_node_are_events():
     ids=str.split("less more gone tolerates free one-gate same"),
 )
 def test_an_update_of_a_pod_is_split_into_the_fields_that_scheduling_reads(old, new, expected):
-    assert labels(Resource.ASSIGNED_POD, old, new) == expected
+    assert labels(EventResource.ASSIGNED_POD, old, new) == expected
 
 
 def test_a_pod_that_begins_to_terminate_is_an_event_of_its_own():
     old = pod("p")
     gone = msgspec.structs.replace(old.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     new = msgspec.structs.replace(old, metadata=gone)
-    assert labels(Resource.ASSIGNED_POD, old, new) == ["UpdatePodTerminating"]
+    assert labels(EventResource.ASSIGNED_POD, old, new) == ["UpdatePodTerminating"]
 
 
 def test_any_other_object_is_added_updated_or_deleted():
-    assert labels(Resource.QUEUE, object(), object()) == ["Update"]
+    assert labels(EventResource.QUEUE, object(), object()) == ["Update"]
     with pytest.raises(ValueError, match="before, after, or both"):
-        events_of(Resource.QUEUE, None, None)
+        events_of_change(EventResource.QUEUE, None, None)

@@ -9,10 +9,10 @@ import pytest
 from batchsched.config.extenders import Extender
 from batchsched.errors import ExtenderError
 from batchsched.framework.extender_chain import ExtenderChain
-from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
+from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SUCCESS
-from batchsched.ports.external import Endpoint, Reply
+from batchsched.ports.external import ExtenderEndpoint, ExtenderReply
 from tests.plugins.binder import Written
 from tests.plugins.cluster import node as a_node
 from tests.plugins.cluster import pod, table
@@ -25,12 +25,14 @@ class Said:
         self.answer = answer
         self.asked: list[tuple[str, Any]] = []
 
-    def ask(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
+    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         self.asked.append((verb, json.loads(question)))
-        return self.answer if isinstance(self.answer, Reply) else Reply(json.dumps(self.answer))
+        return (
+            self.answer if isinstance(self.answer, ExtenderReply) else ExtenderReply(json.dumps(self.answer))
+        )
 
-    async def put(self, endpoint: Endpoint, verb: str, question: bytes) -> Reply:
-        return self.ask(endpoint, verb, question)
+    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+        return self.send(endpoint, verb, question)
 
 
 def chain(answer: Any, **stated: Any) -> tuple[ExtenderChain, Said]:
@@ -91,7 +93,7 @@ def test_empty_answer_of_an_extender_leaves_no_node():
         ({"NodeNameToMetaVictims": {"n0": {"Pods": []}}}, "at least one victim pod on node 'n0'"),
         ({"NodeNameToMetaVictims": [1]}, "is no answer"),
         ({"NodeNameToMetaVictims": {"n0": {"Pods": [1]}}}, "is no answer"),
-        (Reply(fault="gone"), "gone"),
+        (ExtenderReply(fault="gone"), "gone"),
     ],
 )
 def test_invalid_victims_are_an_error_of_the_extender(answer, problem):
@@ -121,7 +123,7 @@ def bound(answer, **stated):
 
     plugin = Plugin()
     pipeline = Pipeline([plugin], extenders=asked)
-    return asyncio.run(bind(pipeline, pod("p"), "n0", cycle)), said, plugin
+    return asyncio.run(run_binding_cycle(pipeline, pod("p"), "n0", cycle)), said, plugin
 
 
 def test_extender_binds_in_place_of_the_plugins():
@@ -134,7 +136,7 @@ def test_extender_binds_in_place_of_the_plugins():
     ]
 
 
-@pytest.mark.parametrize("answer", [{"Error": "taken"}, Reply(fault="taken")])
+@pytest.mark.parametrize("answer", [{"Error": "taken"}, ExtenderReply(fault="taken")])
 def test_failed_bind_of_an_extender_is_an_error_unless_it_is_ignorable(answer):
     with pytest.raises(ExtenderError, match="extender http://x failed in Bind: taken"):
         bound(answer)

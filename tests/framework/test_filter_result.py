@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.filter_result import NOT_NARROWED, FilterResult, fit_error, unrefused
+from batchsched.framework.filter_result import NOT_NARROWED, FilterResult, fit_error, no_refusals
 from batchsched.framework.status import SUCCESS, Code, Status, Verdict
 
 
@@ -51,7 +51,7 @@ def test_node_adds_every_reason_of_the_first_plugin_that_refuses_it():
 
 def test_refusal_of_prefilter_is_the_whole_reason():
     status = Status(Code.UNRESOLVABLE, ("1 of the 2 pods exist",), "GangScheduling")
-    found = FilterResult(CycleState(), status, np.zeros(4, np.bool_), unrefused(4))
+    found = FilterResult(CycleState(), status, np.zeros(4, np.bool_), no_refusals(4))
     assert found.fit_error() == "0/4 nodes are available: 1 of the 2 pods exist."
 
 
@@ -65,7 +65,7 @@ def test_nodes_excluded_by_prefilters_name_these_plugins():
 
 
 def test_no_plugin_refuses_a_node_before_the_filters_run():
-    assert unrefused(3).tolist() == [-1, -1, -1]
+    assert no_refusals(3).tolist() == [-1, -1, -1]
 
 
 @pytest.mark.parametrize("status", [SUCCESS, Status(Code.UNSCHEDULABLE), Status(Code.UNRESOLVABLE)])
@@ -74,4 +74,6 @@ def test_preemption_may_help_on_nodes_refused_as_unschedulable(status, outside):
     first = Verdict(("a",), np.array([[True, True, True, False]]), np.array([True, False, False, True]))
     second = Verdict(("b",), np.array([[True, False, False, True]]), np.array([False, False, False, True]))
     found = replace(scan([0, 0, 0, 1], first, second, outside=outside), status=status)
-    assert found.preemption_may_help() == [at for at in range(4) if found.code_at(at) is Code.UNSCHEDULABLE]
+    assert found.nodes_where_preemption_may_help() == [
+        at for at in range(4) if found.code_at(at) is Code.UNSCHEDULABLE
+    ]

@@ -17,7 +17,7 @@ def complete(count: GangCount) -> bool:
 
 def test_gang_is_complete_once_its_minimum_is_placed():
     count = GangCount("team/g", minimum=2, existing=3)
-    assert count.possible
+    assert count.has_enough_pods
     count.change_placed(member(), 1)
     assert complete(count) is False
     count.change_placed(member(), 1)
@@ -28,7 +28,7 @@ def test_gang_is_complete_once_its_minimum_is_placed():
 
 def test_every_subgroup_needs_its_own_minimum_too():
     count = GangCount("team/g", minimum=2, existing=3, sub_minimum={"x": 1}, sub_existing={"x": 1})
-    assert count.possible
+    assert count.has_enough_pods
     for sub in ("", "unknown"):
         count.change_placed(member(sub), 1)
     assert complete(count) is False
@@ -38,22 +38,22 @@ def test_every_subgroup_needs_its_own_minimum_too():
 
 
 def test_gang_is_impossible_with_too_few_members_or_too_few_of_a_subgroup():
-    assert not GangCount("team/g", minimum=4, existing=3).possible
-    assert not GangCount("team/g", minimum=1, existing=3, sub_minimum={"x": 1}).possible
+    assert not GangCount("team/g", minimum=4, existing=3).has_enough_pods
+    assert not GangCount("team/g", minimum=1, existing=3, sub_minimum={"x": 1}).has_enough_pods
 
 
 def test_pods_wait_until_every_plugin_has_allowed_the_gang():
     waiting = WaitingPods()
-    assert waiting.released("team/g")
+    assert waiting.all_allowed("team/g")
     waiting.add(WaitingPod(pod("a"), 0, "team/g", {"GangScheduling": 1.0, "Quota": 2.0}))
     waiting.add(WaitingPod(pod("b"), 0, "team/g", {"GangScheduling": 1.0}))
     waiting.add(WaitingPod(pod("c"), 0, "team/other", {"GangScheduling": 1.0}))
     waiting.allow("team/g", "GangScheduling")
     assert [one.until for one in waiting.of_gang("team/g")] == [{"Quota": 2.0}, {}]
-    assert not waiting.released("team/g")
+    assert not waiting.all_allowed("team/g")
     waiting.allow("team/g", "Quota")
-    assert waiting.released("team/g")
-    assert not waiting.released("team/other")
+    assert waiting.all_allowed("team/g")
+    assert not waiting.all_allowed("team/other")
     waiting.remove_gang("team/g")
     assert list(waiting.of_gang("team/g")) == []
 
@@ -65,7 +65,7 @@ def test_waiting_pods_can_be_iterated_and_found_by_key():
     assert [one.pod.name for one in waiting] == ["a", "b", "c"]
     found = waiting.get("default/b")
     assert found is not None
-    assert (found.node, found.gang, found.held_by) == (3, "team/g", ("Quota",))
+    assert (found.node, found.gang, found.pending_plugins) == (3, "team/g", ("Quota",))
     assert waiting.get("default/gone") is None
 
 
@@ -75,7 +75,7 @@ def test_a_pod_is_allowed_by_each_plugin_and_the_first_rejection_is_kept():
     waiting.add(one)
     one.allow("Quota")
     one.allow("Stranger")
-    assert one.held_by == ("Licence",)
+    assert one.pending_plugins == ("Licence",)
     assert waiting.rejection("team/g").ok
     one.reject("Licence", "none left")
     one.reject("Quota", "nor here")

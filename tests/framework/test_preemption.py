@@ -6,12 +6,12 @@ import pytest
 
 from batchsched.errors import PluginError
 from batchsched.framework.preemption import (
-    Disruption,
-    Handle,
+    EvictionLimits,
     Nominations,
-    make_room,
-    message,
-    stated_priority,
+    PreemptionHandle,
+    run_postfilters,
+    spec_priority,
+    status_message,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SKIP, Code, PostFilterAnswer, PreFilterAnswer, Status, Verdict
@@ -47,7 +47,9 @@ class Answers:
 def chain(*plugins):
     made, pipeline = table([node("a")]), Pipeline(plugins)
     wish = class_of(made, pod())
-    return make_room(Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({})))
+    return run_postfilters(
+        PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+    )
 
 
 def waiting(one, name, priority=0):
@@ -75,7 +77,7 @@ def test_refusals_are_combined_under_the_name_of_the_first_plugin():
     other = PostFilterAnswer(Status(Code.UNSCHEDULABLE, ("nor then",)))
     answer = chain(Answers("a", PostFilterAnswer(NOT_NOW)), Answers("b", other))
     assert answer.status == Status(Code.UNSCHEDULABLE, ("not now", "nor then"), "a")
-    assert message(answer.status) == "not now, nor then"
+    assert status_message(answer.status) == "not now, nor then"
 
 
 def test_an_unresolvable_refusal_ends_the_chain():
@@ -138,7 +140,7 @@ def test_a_nominated_pod_of_equal_or_higher_priority_keeps_its_room(priority, fi
     wish = class_of(made, one)
     wish = type(wish).of_pod(one, wish.requests, tuple(wish.nonzero), 5)
     pipeline = Pipeline([NodeResourcesFit()])
-    scan = judged(pipeline, wish, made, Nominations.of_pods([rival], made, stated_priority)).scan
+    scan = judged(pipeline, wish, made, Nominations.of_pods([rival], made, spec_priority)).scan
     assert scan.fits.tolist() == [fits, True]
     assert scan.reasons_at(0) == (() if fits else ("Insufficient cpu",))
     assert len(made.pods) == 0
@@ -191,9 +193,9 @@ def test_protected_pods_are_not_candidates_for_eviction():
     made = table([node("a")], {"a": there})
     wish, pipeline = class_of(made, pod()), Pipeline(())
     wish = type(wish).of_pod(wish.pod, wish.requests, (0, 0), 9)
-    spared = Disruption(spares=lambda one: one.name == "q")
-    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}), spared)
-    assert [one.name for one in handle.lower_on(0)] == ["p"]
+    spared = EvictionLimits(spares=lambda one: one.name == "q")
+    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}), spared)
+    assert [one.name for one in handle.potential_victims(0)] == ["p"]
 
 
 def test_a_pod_must_fit_without_the_nominated_pods_too():
@@ -226,18 +228,18 @@ def test_a_trial_restores_the_table_and_the_state():
     one = pod("one", topologySpreadConstraints=[{**spread, "labelSelector": {"matchLabels": {}}}])
     pipeline = Pipeline([NodePorts(), NodeResourcesFit(), PodTopologySpread(), InterPodAffinity()])
     wish = class_of(made, one)
-    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}))
+    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
     before = made.requested.copy()
-    with handle.trial(0) as trial:
+    with handle.start_node_dry_run(0) as trial:
         trial.remove(there[0])
         trial.remove(there[1])
         trial.add(there[1])
-        assert trial.refusal().ok
+        assert trial.run_filters().ok
         assert len(made.pods) == 1
     assert (made.requested == before).all()
-    assert {each.key for each in made.pods.on(0)} == {each.key for each in there}
+    assert {each.key for each in made.pods.pods_on(0)} == {each.key for each in there}
     assert made.pods.ports_on[0][there[0].key]
-    again = pipeline.scan(wish, made)
+    again = pipeline.run_filters(wish, made)
     assert again.fits.tolist() == handle.scan.fits.tolist()
 
 
@@ -245,12 +247,12 @@ def test_a_port_that_two_pods_hold_is_free_once_one_has_left_as_in_the_original(
     there = [with_ports("p", {"hostPort": 80}), with_ports("q", {"hostPort": 80})]
     made = table([node("a")], {"a": there})
     pipeline, wish = Pipeline([NodePorts()]), class_of(made, with_ports("one", {"hostPort": 80}))
-    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}))
-    with handle.trial(0) as trial:
-        assert not trial.refusal().ok
+    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+    with handle.start_node_dry_run(0) as trial:
+        assert not trial.run_filters().ok
         trial.remove(there[0])
-        assert trial.refusal().ok
-    assert not pipeline.scan(wish, made).fits.any()
+        assert trial.run_filters().ok
+    assert not pipeline.run_filters(wish, made).fits.any()
 
 
 TAINT = {"key": "a", "effect": "NoSchedule"}
@@ -263,7 +265,7 @@ def handle_of(one, *plugins, nominated=()):
     pipeline = Pipeline(plugins)
     wish = class_of(made, one)
     nominations = Nominations.of_pods(nominated, made)
-    return Handle(pipeline, wish, made, pipeline.scan(wish, made), nominations), bound
+    return PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), nominations), bound
 
 
 def rows(*some):
@@ -287,7 +289,7 @@ def test_each_row_of_trials_equals_a_single_trial():
     trials = handle.trials([0, 2])
     trials.remove(rows(0, 1), [bound["n0"][0], bound["n2"][0]])
     for at, status in zip((0, 2), trials.refusals(), strict=True):
-        with handle.trial(at) as trial:
+        with handle.start_node_dry_run(at) as trial:
             trial.remove(bound[f"n{at}"][0])
             assert trial.refusal() == status
 
@@ -295,8 +297,10 @@ def test_each_row_of_trials_equals_a_single_trial():
 def test_node_with_a_nominated_pod_is_tried_alone():
     handle, _ = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit())
     nominated = pod("y", {"cpu": "1"}, priority=1)
-    handle = Handle(handle.pipeline, handle.pod, handle.table, handle.scan, Nominations({1: (nominated,)}))
-    assert handle.trials([0, 1, 2]).nodes == (0, 2)
+    handle = PreemptionHandle(
+        handle.pipeline, handle.pod, handle.table, handle.scan, Nominations({1: (nominated,)})
+    )
+    assert handle.start_multi_node_dry_run([0, 1, 2]).nodes == (0, 2)
 
 
 class Counted:

@@ -93,7 +93,7 @@ def test_a_value_of_the_wrong_type_is_an_error(wrong: Any):
 
 def test_traits_of_the_wrong_type_fail_the_construction_of_the_plugin():
     with pytest.raises(PluginError, match="plugin Wrong failed in construction: TypeError: traits must be"):
-        Registry([Wrong], ["Wrong"], {}).pipeline(profile())
+        Registry([Wrong], ["Wrong"], {}).create_pipeline(profile())
 
 
 def promises(plugin: object) -> tuple[bool, ...]:

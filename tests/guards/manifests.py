@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.manifests.reader import read
+from batchsched.manifests.reader import read_manifests
 
 Manifest = dict[str, Any]
 
@@ -37,7 +37,7 @@ def snapshot_of(manifests: list[Manifest]) -> Snapshot:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "cluster.json"
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
-        return read([str(path)]).snapshot
+        return read_manifests([str(path)]).snapshot
 
 
 def meta(name: str, *, namespace: str = NAMESPACE, created: float = 0.0, **fields: Any) -> Manifest:

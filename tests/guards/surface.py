@@ -27,7 +27,7 @@ from typer.models import OptionInfo
 
 from batchsched.api.decision import REASONS
 from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
-from batchsched.cli import ExitCode, exit_code
+from batchsched.cli import ExitCode, run_command
 from batchsched.cli.app import app
 from batchsched.cli.schema import SchemaKind, schema_of
 from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
@@ -156,7 +156,7 @@ def run(arguments: list[str]) -> tuple[int, str]:
     """Run a command and return its exit code and what it printed."""
     output = StringIO()
     with redirect_stdout(output):
-        code = exit_code(arguments)
+        code = run_command(arguments)
     return int(code), output.getvalue()
 
 

@@ -107,7 +107,7 @@ def tables(session: Session) -> dict[str, Any]:
 def test_followed_tables_are_those_of_a_fresh_snapshot_at_every_prefix(seed: int):
     history = BusyHistory(seed, "joint")
     for _ in history.events():
-        followed: Any = history.feed.scheduler()
+        followed: Any = history.feed.updated_scheduler()
         assert tables(followed) == tables(history.follower(history.cache.snapshot()))
 
 
@@ -118,7 +118,7 @@ def test_followed_decisions_are_those_of_a_fresh_snapshot_at_many_prefixes(seed:
     reservations: tuple[Any, ...] = ()
     before: Any = None
     for number, _ in enumerate(history.events()):
-        followed: Any = history.feed.scheduler()
+        followed: Any = history.feed.updated_scheduler()
         if followed is not before:  # A session that was made again from a snapshot knows of no reservations.
             before, reservations = followed, ()
         if number % EVERY == EVERY - 1:

@@ -8,7 +8,7 @@ import pytest
 
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube import connection as wire
-from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection, plural, resources
+from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection, api_resources, plural
 from batchsched.kube.credentials import Credentials
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import Ending, cut, hung, lost, page, refused, says, status
@@ -117,7 +117,7 @@ async def test_watch_with_a_rejected_token_renews_it_for_the_next_attempt(plane,
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
     async with Connection(Credentials(config), Hurried()) as connection:
         with pytest.raises(ApiError, match="401"):
-            await anext(connection.lines(PODS, {"watch": "true"}, 5))
+            await anext(connection.watch_lines(PODS, {"watch": "true"}, 5))
         assert await connection.request("GET", "/version")
     assert proxy.count("GET") == 2
 
@@ -221,7 +221,7 @@ def test_kinds_have_the_plural_that_the_api_gives_them(kind, many):
 
 
 def test_every_kind_of_a_snapshot_has_the_path_of_the_api_server(plane):
-    for kind, resource in resources():
+    for kind, resource in api_resources():
         if "batchsched" in kind.api_version:
             continue  # a custom resource: it is there when its CRD is
         assert plane.admin.get(resource.path() + "?limit=1")["kind"] == f"{kind.name}List"

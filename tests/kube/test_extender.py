@@ -15,7 +15,7 @@ import pytest
 
 from batchsched.kube import extender as adapter
 from batchsched.kube.extender import HttpExtenders
-from batchsched.ports.external import Endpoint, Reply, Tls
+from batchsched.ports.external import ExtenderEndpoint, ExtenderReply, TlsSettings
 from tests.extender_server import extender
 
 
@@ -45,8 +45,8 @@ def raw(serve: Callable[[socket.socket], None], context: ssl.SSLContext | None =
         thread.join(5)
 
 
-def ask(port: int, seconds: float = 5.0) -> Reply:
-    return HttpExtenders().ask(Endpoint(f"http://127.0.0.1:{port}/x/", seconds), "filter", b"{}")
+def ask(port: int, seconds: float = 5.0) -> ExtenderReply:
+    return HttpExtenders().send(ExtenderEndpoint(f"http://127.0.0.1:{port}/x/", seconds), "filter", b"{}")
 
 
 def test_response_is_returned_unchanged_and_connections_are_reused():
@@ -58,7 +58,7 @@ def test_response_is_returned_unchanged_and_connections_are_reused():
     with extender(filter=noting) as server:
         port = HttpExtenders()
         asked = [json.dumps({"at": at}) for at in range(5)]
-        replies = [port.ask(Endpoint(server.url, 5.0), "filter", one.encode()) for one in asked]
+        replies = [port.send(ExtenderEndpoint(server.url, 5.0), "filter", one.encode()) for one in asked]
         (pool,) = port._pools.values()
         ports = {pool.pools[key].num_connections for key in pool.pools.keys()}  # noqa: SIM118 - no mapping
         port.close()
@@ -100,13 +100,17 @@ def test_redirection_is_not_followed():
 def test_answer_above_the_size_limit_is_a_fault(monkeypatch):
     monkeypatch.setattr(adapter, "MAX_RESPONSE_BYTES", 1000)
     with extender(filter=b"x" * 5000) as server:
-        reply = HttpExtenders().ask(Endpoint(server.url), "filter", b"{}")
+        reply = HttpExtenders().send(ExtenderEndpoint(server.url), "filter", b"{}")
     assert reply.fault == "answered filter with more than 1000 bytes"
 
 
 @pytest.mark.parametrize("url", ["gopher://x", "http://", "x", "http://no such host/"])
 def test_unreachable_prefix_is_a_fault(url):
-    assert HttpExtenders().ask(Endpoint(url, 1.0), "filter", b"{}").fault.startswith("cannot be reached: ")
+    assert (
+        HttpExtenders()
+        .send(ExtenderEndpoint(url, 1.0), "filter", b"{}")
+        .fault.startswith("cannot be reached: ")
+    )
 
 
 def test_put_does_not_block_the_event_loop():
@@ -119,12 +123,12 @@ def test_put_does_not_block_the_event_loop():
             began = time.monotonic()
             port = HttpExtenders()
             replies = await asyncio.gather(
-                *(port.put(Endpoint(server.url), "filter", b"[]") for _ in range(3))
+                *(port.send_async(ExtenderEndpoint(server.url), "filter", b"[]") for _ in range(3))
             )
             return replies, time.monotonic() - began
 
     replies, seconds = asyncio.run(both())
-    assert replies == [Reply("[]")] * 3
+    assert replies == [ExtenderReply("[]")] * 3
     assert seconds < 0.8
 
 
@@ -161,15 +165,15 @@ def data(path) -> str:
 @pytest.mark.parametrize(
     "how, reached",
     [
-        (lambda _: (True, Tls()), True),
-        (lambda _: (False, Tls()), False),
-        (lambda _: (False, Tls(insecure=True)), True),
-        (lambda at: (True, Tls(ca_file=str(at / "cert"), server_name="extender.test")), True),
-        (lambda at: (True, Tls(ca_data=data(at / "cert"), server_name="extender.test")), True),
-        (lambda at: (True, Tls(ca_file=str(at / "cert"), server_name="other.test")), False),
-        (lambda at: (True, Tls(ca_file=str(at / "none"))), False),
-        (lambda at: (True, Tls(cert_data=data(at / "cert"), key_data=data(at / "key"))), True),
-        (lambda at: (True, Tls(cert_data=data(at / "cert"), key_data="bm9uZQ==")), False),
+        (lambda _: (True, TlsSettings()), True),
+        (lambda _: (False, TlsSettings()), False),
+        (lambda _: (False, TlsSettings(insecure=True)), True),
+        (lambda at: (True, TlsSettings(ca_file=str(at / "cert"), server_name="extender.test")), True),
+        (lambda at: (True, TlsSettings(ca_data=data(at / "cert"), server_name="extender.test")), True),
+        (lambda at: (True, TlsSettings(ca_file=str(at / "cert"), server_name="other.test")), False),
+        (lambda at: (True, TlsSettings(ca_file=str(at / "none"))), False),
+        (lambda at: (True, TlsSettings(cert_data=data(at / "cert"), key_data=data(at / "key"))), True),
+        (lambda at: (True, TlsSettings(cert_data=data(at / "cert"), key_data="bm9uZQ==")), False),
     ],
     ids=["unchecked", "checked", "insecure", "ca-file", "ca-data", "other-name", "no-file", "own", "bad-key"],
 )
@@ -179,7 +183,9 @@ def test_tls_settings_of_the_extender_are_used(certificate, how, reached):
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     https, tls = how(certificate)
     with raw(lambda connection: connection.sendall(answer), context) as port:
-        reply = HttpExtenders().ask(Endpoint(f"https://127.0.0.1:{port}", 5.0, https, tls), "filter", b"{}")
+        reply = HttpExtenders().send(
+            ExtenderEndpoint(f"https://127.0.0.1:{port}", 5.0, https, tls), "filter", b"{}"
+        )
         if not reached:  # release the server, which still waits for a connection
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), 1).close()

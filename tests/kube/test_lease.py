@@ -17,7 +17,7 @@ from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.lease import Lease, LeaseTimes
+from batchsched.kube.lease import LeaseElection, LeaseTimes
 from tests.controlplane.proxy import hung, lost, page, status
 from tests.kube.virtual import Skewed, run
 
@@ -45,7 +45,7 @@ async def contender(plane, name, identity, network=None):
     config = plane.kubeconfig(server=network.url if network else None)
     clock = SystemClock()
     async with Connection(Credentials(config), clock) as connection:
-        yield Lease(connection, clock, ("default", name), identity, SHORT)
+        yield LeaseElection(connection, clock, ("default", name), identity, SHORT)
 
 
 def spec(plane, name):
@@ -258,7 +258,7 @@ def test_two_replicas_never_lead_at_once_and_one_leads_in_the_end(contenders, se
         for number, (rate, offset, bad, death) in enumerate(contenders):
             draw = random.Random(f"{seed} {number}")
             clock = Skewed(rate, offset, draw)
-            lease = Lease(
+            lease = LeaseElection(
                 cast(Connection, Wire(server, clock, draw, bad)),
                 clock,
                 ("system", "batchsched"),
@@ -270,9 +270,9 @@ def test_two_replicas_never_lead_at_once_and_one_leads_in_the_end(contenders, se
                 alive.append(lease)
         for _ in range(1200):
             await asyncio.sleep(0.1)
-            leading = [lease.identity for lease in leases if lease.remaining() > 0]
+            leading = [lease.identity for lease in leases if lease.remaining_seconds() > 0]
             assert len(leading) <= 1, (asyncio.get_running_loop().time(), leading)
-        assert not alive or any(lease.remaining() > 0 for lease in alive)
+        assert not alive or any(lease.remaining_seconds() > 0 for lease in alive)
         for task in tasks:
             task.cancel()
 

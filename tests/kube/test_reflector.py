@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batchsched.kube.connection import ApiResource, Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.reflector import Reflector, ReflectorTimes
+from batchsched.kube.reflector import Reflector, ReflectorSettings
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, Proxy, cut, delayed, hung, lost, page, refused, says, status
 from tests.kube.virtual import Hurried
@@ -38,17 +38,17 @@ class Mirror:
         self.lists = 0
         self.wrong: list[str] = []
 
-    def replaced(self, objects):
+    def on_replace(self, objects):
         self.there = dict(map(self._read, objects))
         self.lists += 1
 
-    def changed(self, raw):
+    def on_change(self, raw):
         name, version = self._read(raw)
         if self.there.get(name) == version:
             self.wrong.append(f"{name} {version} was passed twice")
         self.there[name] = version
 
-    def deleted(self, raw):
+    def on_delete(self, raw):
         name, _ = self._read(raw)
         if name not in self.there:
             self.wrong.append(f"{name} went twice")
@@ -99,7 +99,9 @@ async def following(plane, shelf, network=None, clock=None, resource=CONFIG_MAPS
     mirror = Mirror()
     async with Connection(Credentials(config), clock) as connection:
         terms = {"selector": {"labelSelector": f"shelf={shelf.mark}"}, "silence": 5.0, **terms}
-        reflector = Reflector(connection, resource, mirror, clock, terms=ReflectorTimes(**terms), read=read)
+        reflector = Reflector(
+            connection, resource, mirror, clock, terms=ReflectorSettings(**terms), read=read
+        )
         task = asyncio.create_task(reflector.run())
         try:
             yield reflector, mirror
@@ -297,7 +299,7 @@ async def test_up_to_date_reads_changes_that_a_silent_watch_missed(plane, proxy,
         shelf.drop("old")
         await asyncio.sleep(0.2)
         assert mirror.there != shelf.there()
-        await reflector.up_to_date()
+        await reflector.wait_until_up_to_date()
         assert mirror.there == shelf.there()
         shelf.put("newer")
         await settled(mirror, shelf)
@@ -313,7 +315,7 @@ async def test_up_to_date_waits_until_the_catch_up_is_complete(plane, proxy, she
         await until(lambda: proxy.count(watch=True) == 1)
         proxy.on(fault, watch=watch, count=2)
         shelf.put("new")
-        await asyncio.gather(reflector.up_to_date(), reflector.up_to_date())
+        await asyncio.gather(reflector.wait_until_up_to_date(), reflector.wait_until_up_to_date())
         assert mirror.there == shelf.there()
 
 

@@ -17,7 +17,7 @@ from batchsched.kube import writer as module
 from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.writer import SELECTED_NODE, ApiBinder, Writer
-from batchsched.ports.cluster import Binding, NodeSelection, VolumeBinding
+from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, hung, lost, page, refused, status
@@ -331,7 +331,9 @@ async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
 async def test_a_node_is_selected_for_a_claim(plane, namespace):
     claim(namespace, "one")
     async with writing(plane) as writer:
-        await ApiBinder(writer, lambda _: True).select_node(NodeSelection(namespace.name, "one", "node-0"))
+        await ApiBinder(writer, lambda _: True).write_selected_node(
+            SelectedNode(namespace.name, "one", "node-0")
+        )
     found = plane.admin.get(namespace.path("persistentvolumeclaims", "one"))
     assert found["metadata"]["annotations"][SELECTED_NODE] == "node-0"
 
@@ -340,6 +342,6 @@ async def test_claims_bound_waits_until_all_are_bound_or_the_timeout(plane):
     bound: set[str] = set()
     async with writing(plane) as writer:
         binder = ApiBinder(writer, bound.__contains__, poll=0.01)
-        assert not await binder.claims_bound(["a/one"], 0.05)
+        assert not await binder.wait_for_bound_claims(["a/one"], 0.05)
         asyncio.get_running_loop().call_later(0.05, bound.add, "a/one")
-        assert await binder.claims_bound(["a/one"], 5)
+        assert await binder.wait_for_bound_claims(["a/one"], 5)

@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.results import encoded_outcome, sweep
-from batchsched.lab.scenario import load
-from batchsched.lab.workers import workers
+from batchsched.lab.results import execute_missing_runs, execute_run
+from batchsched.lab.scenario import load_scenario
+from batchsched.lab.workers import open_workers
 
 
 class Slow:
@@ -19,15 +19,15 @@ class Slow:
 
     def submit(self, _, run, /):
         self._begun += 1
-        return self._crew.submit(encoded_outcome if self._begun == 1 else rested, run)
+        return self._crew.submit(execute_run if self._begun == 1 else rested, run)
 
 
 def rested(run):
     """Make a run, an hour from now."""
     time.sleep(3600)
-    return encoded_outcome(run)
+    return execute_run(run)
 
 
 if __name__ == "__main__":
-    with workers(None, 2) as crew:
-        sweep(plan_runs(load(Path(sys.argv[1]))), Path(sys.argv[2]), Slow(crew))
+    with open_workers(None, 2) as crew:
+        execute_missing_runs(plan_runs(load_scenario(Path(sys.argv[1]))), Path(sys.argv[2]), Slow(crew))

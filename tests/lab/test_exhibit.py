@@ -9,8 +9,8 @@ from batchsched.errors import InvalidInput
 from batchsched.lab import exhibit, results
 from batchsched.lab.exhibit import ResultPages
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.results import result_path, sweep, write_plan
-from batchsched.lab.workers import InProcess
+from batchsched.lab.results import execute_missing_runs, result_path, write_plan
+from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
 
@@ -20,7 +20,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     runs = plan_runs(scenario())
     write_plan(folder, scenario(), runs)
-    sweep(runs, folder, InProcess())
+    execute_missing_runs(runs, folder, InProcessWorkers())
     return folder
 
 
@@ -36,14 +36,14 @@ def read(monkeypatch):
 
     def decode(path):
         found.append(path.name)
-        return results.decode(path)
+        return results.read_outcome(path)
 
     monkeypatch.setattr(exhibit, "decode", decode)
     return found
 
 
 def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
-    page = ResultPages(folder).runs()
+    page = ResultPages(folder).runs_html()
     assert "small: 4 of 4 runs finished" in page
     for run in plan_runs(scenario()):
         assert f'href="/runs/{run.key}.parquet"' in page
@@ -53,38 +53,38 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
 
 
 def test_the_report_and_the_list_of_runs_link_to_each_other(folder):
-    assert '<a href="/runs">' in ResultPages(folder).report()
-    assert '<a href="/">' in ResultPages(folder).runs()
+    assert '<a href="/runs">' in ResultPages(folder).report_html()
+    assert '<a href="/">' in ResultPages(folder).runs_html()
 
 
 def test_a_finished_run_is_in_the_next_response(folder, made, read):
     last = result_path(folder, plan_runs(scenario())[3].key)
     last.unlink()
     shown = ResultPages(folder)
-    before = shown.report()
-    page = shown.runs()
+    before = shown.report_html()
+    page = shown.runs_html()
     assert "3 of 4 runs finished" in page
     assert "not finished" in page
     assert 'http-equiv="refresh"' in page
     assert len(read) == 3
     shutil.copy(result_path(made, plan_runs(scenario())[3].key), last)
-    assert "4 of 4 runs finished" in shown.runs()
-    assert shown.report() != before
+    assert "4 of 4 runs finished" in shown.runs_html()
+    assert shown.report_html() != before
     assert read[3:] == [last.name]
 
 
 def test_an_unchanged_report_is_not_rendered_again(folder, monkeypatch):
     shown = ResultPages(folder)
-    first = shown.report()
+    first = shown.report_html()
     monkeypatch.setattr(exhibit, "render_sweep", lambda *_: pytest.fail("made again"))
-    assert shown.report() is first
+    assert shown.report_html() is first
 
 
 def test_a_folder_without_results_is_refused_with_what_is_missing(tmp_path):
     with pytest.raises(InvalidInput, match="a folder that `lab run` wrote"):
-        ResultPages(tmp_path).runs()
+        ResultPages(tmp_path).runs_html()
     write_plan(tmp_path, scenario(), plan_runs(scenario()))
-    for ask in (ResultPages(tmp_path).runs, ResultPages(tmp_path).report):
+    for ask in (ResultPages(tmp_path).runs_html, ResultPages(tmp_path).report_html):
         with pytest.raises(InvalidInput, match="none of its 4 runs has finished"):
             ask()
 
@@ -92,9 +92,9 @@ def test_a_folder_without_results_is_refused_with_what_is_missing(tmp_path):
 def test_a_run_is_found_by_the_name_of_its_file_only(folder):
     shown = ResultPages(folder)
     key = plan_runs(scenario())[0].key
-    assert shown.file(f"{key}.parquet") == result_path(folder, key)
+    assert shown.result_file(f"{key}.parquet") == result_path(folder, key)
     for name in (key, "absent.parquet", "../plan.json", f"../runs/{key}.parquet", "", ".", ".."):
-        assert shown.file(name) is None
+        assert shown.result_file(name) is None
 
 
 def test_a_plan_with_paths_outside_the_folder_opens_no_file(folder, tmp_path):
@@ -104,11 +104,11 @@ def test_a_plan_with_paths_outside_the_folder_opens_no_file(folder, tmp_path):
     told["runs"] += [{**told["runs"][0], "key": key} for key in ("../../secret", "link")]
     (folder / "plan.json").write_text(json.dumps(told))
     for name in ("../../secret.parquet", "secret.parquet", "link.parquet"):
-        assert ResultPages(folder).file(name) is None
+        assert ResultPages(folder).result_file(name) is None
 
 
 def test_names_are_text_and_never_markup(folder):
     told = json.loads((folder / "plan.json").read_text())
     told["runs"][0]["policy"] = "<script>alert(1)</script>"
     (folder / "plan.json").write_text(json.dumps(told))
-    assert "<script>" not in ResultPages(folder).runs()
+    assert "<script>" not in ResultPages(folder).runs_html()

@@ -9,10 +9,10 @@ from batchsched.lab.figure import (
     HOUR,
     LIGHT,
     SERIES,
-    clock_axis,
-    dash,
-    duration,
-    rounded,
+    format_duration,
+    line_dash,
+    log_duration_axis,
+    round_significant,
     series_color,
     time_unit,
 )
@@ -25,7 +25,7 @@ THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
     [(0, "0 s"), (0.4, "0.4 s"), (42, "42 s"), (210, "3.5 min"), (7560, "2.1 h"), (12 * DAY, "12.0 d")],
 )
 def test_durations_are_written_as_people_write_them(seconds, text):
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize("span, name", [(HOUR, "minutes"), (DAY, "hours"), (30 * DAY, "days")])
@@ -34,7 +34,7 @@ def test_an_axis_of_time_has_a_unit_that_fits_its_span(span, name):
 
 
 def test_a_clock_axis_labels_every_tick_in_ascending_order():
-    drawn = clock_axis("wait")
+    drawn = log_duration_axis("wait")
     assert drawn["tickvals"] == sorted(drawn["tickvals"])
     assert len(drawn["tickvals"]) == len(drawn["ticktext"])
 
@@ -75,11 +75,11 @@ def test_both_themes_define_the_same_colours():
 
 def test_series_beyond_the_palette_repeat_its_colours():
     assert series_color(SERIES) == series_color(0)
-    assert dash(0) == "solid"
+    assert line_dash(0) == "solid"
 
 
 def test_no_two_lines_have_the_same_dash():
-    assert len({dash(index) for index in range(SERIES)}) == SERIES
+    assert len({line_dash(index) for index in range(SERIES)}) == SERIES
 
 
 @THEMES
@@ -92,5 +92,5 @@ def test_no_two_of_seven_policies_have_the_same_hue(theme):
 
 
 def test_rounded_values_have_five_significant_digits():
-    assert rounded([1234567.0, 0.123456]) == [1234600.0, 0.12346]
-    assert rounded([1234567.0], 2) == [1200000.0]
+    assert round_significant([1234567.0, 0.123456]) == [1234600.0, 0.12346]
+    assert round_significant([1234567.0], 2) == [1200000.0]

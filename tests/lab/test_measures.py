@@ -3,26 +3,26 @@ from dataclasses import replace
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.fairness import measure
-from batchsched.lab.measures import MEASURES, measure_named, measure_run
+from batchsched.lab.fairness import measure_fairness
+from batchsched.lab.measures import MEASURES, find_measure, measure_run
 from batchsched.simulator.result import QueueSeries, RunResult, Series
 from tests.lab.runs import GPU, START, played
 
 
 def test_every_measure_has_a_value():
     result = played("fcfs")
-    assert list(measure_run(result, measure(result, ()))) == [one.key for one in MEASURES]
+    assert list(measure_run(result, measure_fairness(result, ()))) == [one.key for one in MEASURES]
 
 
 def test_a_run_without_events_has_all_measures():
     empty = RunResult("w", "p", (), Series((), {}, {}, (), ()), 0)
-    assert measure_run(empty, measure(empty, ()))["jain"] == 1.0
+    assert measure_run(empty, measure_fairness(empty, ()))["jain"] == 1.0
 
 
 def test_work_is_lost_in_device_hours_and_evicted_pods_are_counted():
     result = played("fcfs")
     spoilt = replace(result.gangs[0], gpus=4, lost=1800, evicted=2)
-    numbers = measure_run(replace(result, gangs=(spoilt, *result.gangs[1:])), measure(result, ()))
+    numbers = measure_run(replace(result, gangs=(spoilt, *result.gangs[1:])), measure_fairness(result, ()))
     assert (numbers["lostHours"], numbers["evictions"]) == (2.0, 2.0)
 
 
@@ -38,12 +38,12 @@ def test_fairness_is_a_mean_over_the_time_in_which_gangs_arrive():
     )
     series = Series((START,), {GPU: (0,)}, {GPU: (8,)}, (0,), (0,))
     result = RunResult("w", "p", gangs, series, 1, queues=told)
-    numbers = measure_run(result, measure(result, ()))
+    numbers = measure_run(result, measure_fairness(result, ()))
     assert numbers["fairnessError"] == pytest.approx(0.5)
     assert numbers["jain"] == pytest.approx(0.5)
 
 
 def test_an_unknown_measure_is_refused_with_the_nearest_name():
-    assert measure_named("meanWait", "x").title == "Mean wait"
+    assert find_measure("meanWait", "x").title == "Mean wait"
     with pytest.raises(InvalidInput, match="did you mean meanWait"):
-        measure_named("meanWeight", "tune.objective")
+        find_measure("meanWeight", "tune.objective")

@@ -3,16 +3,16 @@ from math import isnan
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.fairness import measure
+from batchsched.lab.fairness import measure_fairness
 from batchsched.lab.measures import MEASURES, Outcome
-from batchsched.lab.pairs import MeanInterval, by_policy, compare_pairs, difference_text, quantile
+from batchsched.lab.pairs import MeanInterval, compare_pairs, difference_text, group_by_policy, t_quantile
 from batchsched.simulator.result import RunResult, Series
 
 
 def outcome(policy, seed, wait, used=0.5):
     measures = {one.key: 0.0 for one in MEASURES} | {"meanWait": wait, "utilisation": used}
     result = RunResult("w", policy, (), Series((), {}, {}, (), ()), 0)
-    return Outcome(f"{policy}{seed}", seed, result, measure(result, ()), measures, 0.0)
+    return Outcome(f"{policy}{seed}", seed, result, measure_fairness(result, ()), measures, 0.0)
 
 
 def of(policy, *waits, used=0.5):
@@ -58,7 +58,7 @@ def test_only_seeds_of_both_policies_are_compared():
 
 
 def test_policies_keep_their_order():
-    assert list(by_policy([*of("z", 1), *of("a", 1), *of("z", 2)])) == ["z", "a"]
+    assert list(group_by_policy([*of("z", 1), *of("a", 1), *of("z", 2)])) == ["z", "a"]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_differences_are_written_with_their_interval(other, text):
     "freedom, expected", [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042), (2000, 1.960)]
 )
 def test_quantiles_equal_those_of_the_student_t_table(freedom, expected):
-    assert quantile(freedom) == pytest.approx(expected, abs=5e-4)
+    assert t_quantile(freedom) == pytest.approx(expected, abs=5e-4)
 
 
 def test_zero_degrees_of_freedom_are_refused():
     with pytest.raises(InvalidInput, match="two values"):
-        quantile(0)
+        t_quantile(0)
 
 
 def test_the_share_of_pairs_with_a_lower_value_is_stated():

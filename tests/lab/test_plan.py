@@ -2,7 +2,7 @@ import pytest
 
 from batchsched.errors import InvalidInput
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.scenario import load
+from batchsched.lab.scenario import load_scenario
 from tests.lab.scenarios import scenario, written
 
 
@@ -48,7 +48,7 @@ def test_the_content_of_a_trace_is_part_of_its_key_and_its_path_is_not(tmp_path)
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "t.swf").write_text(text)
         workloads = [{"name": "t", "swf": {"trace": "t.swf"}}]
-        found.append(keys(load(written(tmp_path / folder / "s.yaml", workloads=workloads))))
+        found.append(keys(load_scenario(written(tmp_path / folder / "s.yaml", workloads=workloads))))
     assert found[0] == found[1]
     assert set(found[2]).isdisjoint(found[0])
 
@@ -56,7 +56,7 @@ def test_the_content_of_a_trace_is_part_of_its_key_and_its_path_is_not(tmp_path)
 def test_a_policy_may_change_queues_all_of_them_or_one():
     policies = [{"name": "p", "queues": {"*": {"weight": 2.0}, "b": {"weight": 3.0, "parent": "a"}}}]
     run = plan_runs(scenario(policies=policies))[0]
-    laid = {queue.name: queue.spec for queue in run.change_queues(())}
+    laid = {queue.name: queue.spec for queue in run.changed_queues(())}
     assert (laid["a"].weight, laid["b"].weight, laid["b"].parent) == (2.0, 3.0, "a")
     assert laid["a"].guarantee == {"nvidia.com/gpu": "16"}
 
@@ -67,7 +67,7 @@ def test_a_policy_may_change_queues_all_of_them_or_one():
 def test_an_invalid_change_of_queues_names_the_policy_and_the_queue(queues, complaint):
     run = plan_runs(scenario(policies=[{"name": "p", "queues": queues}]))[0]
     with pytest.raises(InvalidInput, match=f"policy p: .*{complaint}"):
-        run.change_queues(())
+        run.changed_queues(())
 
 
 def test_an_invalid_profile_names_its_policy():

@@ -8,7 +8,7 @@ from plotly import graph_objects as go
 from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.report import describe_cluster, render_simulation, render_sweep
-from batchsched.lab.simulation import assess, outcome_of
+from batchsched.lab.simulation import build_outcome, simulate_run
 from batchsched.simulator.result import RunResult, Series
 from tests.lab import runs
 from tests.lab.runs import played
@@ -28,12 +28,12 @@ NODES = runs.cluster(16)
 @pytest.fixture(scope="module")
 def simulated():
     made = [played("FIFO-greedy"), played("batchsched", shortest_first=True)]
-    return [assess(result, (), 7) for result in made]
+    return [build_outcome(result, (), 7) for result in made]
 
 
 @pytest.fixture(scope="module")
 def swept():
-    return [outcome_of(run) for run in plan_runs(scenario())]
+    return [simulate_run(run) for run in plan_runs(scenario())]
 
 
 def simulation_page(outcomes):
@@ -158,7 +158,7 @@ def test_a_name_with_markup_is_escaped(simulated):
 
 def test_a_run_without_gangs_makes_a_page():
     empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
-    assert "0 nodes" in render_simulation("nothing", [assess(empty, (), 0)], ())
+    assert "0 nodes" in render_simulation("nothing", [build_outcome(empty, (), 0)], ())
 
 
 def test_a_cluster_is_described_in_a_line():
@@ -166,7 +166,7 @@ def test_a_cluster_is_described_in_a_line():
 
 
 def test_several_workloads_have_tables_and_figures_of_their_own(swept):
-    other = [outcome.rename("second", outcome.policy) for outcome in swept]
+    other = [outcome.with_names("second", outcome.policy) for outcome in swept]
     both = render_sweep("small", [*swept, *other])
     assert ">drawn</h2>" in both
     assert ">second</h2>" in both

@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.scenario import load, with_value_at
+from batchsched.lab.scenario import load_scenario, with_value_at
 from tests.lab.scenarios import scenario, stated, written
 
 
@@ -13,7 +13,9 @@ def test_a_number_of_seeds_counts_from_zero():
 def test_paths_are_relative_to_the_file(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/trace.swf").write_text("")
-    made = load(written(tmp_path / "s.yaml", workloads=[{"name": "t", "swf": {"trace": "data/trace.swf"}}]))
+    made = load_scenario(
+        written(tmp_path / "s.yaml", workloads=[{"name": "t", "swf": {"trace": "data/trace.swf"}}])
+    )
     swf = made.workloads[0].swf
     assert swf is not None
     assert swf.trace == tmp_path / "data/trace.swf"
@@ -21,7 +23,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
 
 def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
     with pytest.raises(InvalidInput, match=r"workload t: there is no file '.*absent.swf'"):
-        load(written(tmp_path / "s.yaml", workloads=[{"name": "t", "swf": {"trace": "absent.swf"}}]))
+        load_scenario(written(tmp_path / "s.yaml", workloads=[{"name": "t", "swf": {"trace": "absent.swf"}}]))
 
 
 @pytest.mark.parametrize(
@@ -49,19 +51,21 @@ def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
 )
 def test_an_invalid_scenario_is_refused_with_a_remedy(tmp_path, change, complaint):
     with pytest.raises(InvalidInput, match=complaint):
-        load(written(tmp_path / "s.yaml", **change))
+        load_scenario(written(tmp_path / "s.yaml", **change))
 
 
 @pytest.mark.parametrize("text", ["[", "just text", "- a list"])
 def test_a_document_that_is_not_a_mapping_is_refused_with_its_file(tmp_path, text):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(InvalidInput, match=r"s\.yaml"):
-        load(tmp_path / "s.yaml")
+        load_scenario(tmp_path / "s.yaml")
 
 
 def test_changes_reach_parts_of_lists_by_name_and_by_number(tmp_path):
     path = written(tmp_path / "s.yaml")
-    made = load(path, [("workloads.drawn.generate.gangs", 7), ("policies.1.name", "short"), ("seeds", 1)])
+    made = load_scenario(
+        path, [("workloads.drawn.generate.gangs", 7), ("policies.1.name", "short"), ("seeds", 1)]
+    )
     drawn = made.workloads[0].generate
     assert drawn is not None
     assert drawn.gangs == 7
@@ -93,14 +97,14 @@ def test_a_change_of_a_missing_path_is_refused(place):
 def test_a_parameter_is_a_range_or_a_list(tmp_path, parameter, complaint):
     tune = {"policy": "sjf", "objective": {"minimise": "meanWait"}, "parameters": {"profile.x": parameter}}
     with pytest.raises(InvalidInput, match=complaint):
-        load(written(tmp_path / "s.yaml", tune=tune))
+        load_scenario(written(tmp_path / "s.yaml", tune=tune))
 
 
 def test_an_objective_is_one_measure(tmp_path):
     tune = {"policy": "sjf", "objective": {}, "parameters": {"profile.x": {"choices": [1]}}}
     with pytest.raises(InvalidInput, match="either minimise or maximise"):
-        load(written(tmp_path / "s.yaml", tune=tune))
+        load_scenario(written(tmp_path / "s.yaml", tune=tune))
     with pytest.raises(InvalidInput, match="no policy is named 'x'"):
-        load(
+        load_scenario(
             written(tmp_path / "s.yaml", tune={**tune, "policy": "x", "objective": {"minimise": "meanWait"}})
         )

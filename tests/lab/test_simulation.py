@@ -8,9 +8,16 @@ import pytest
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.plan import Run, plan_runs
-from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource, Window, WorkloadSpec, load
-from batchsched.lab.simulation import draw_window_starts, execute, outcome_of, rows_in_window, workload_of
-from batchsched.lab.workers import workers
+from batchsched.lab.scenario import (
+    ClusterSpec,
+    Failures,
+    GeneratedSource,
+    TraceWindow,
+    WorkloadSpec,
+    load_scenario,
+)
+from batchsched.lab.simulation import draw_window_starts, map_runs, rows_in_window, simulate_run, workload_of
+from batchsched.lab.workers import open_workers
 from tests.lab.scenarios import written
 
 GENERATED = WorkloadSpec(name="drawn", generate=GeneratedSource(gangs=15))
@@ -29,8 +36,8 @@ def run_of(policy, cluster=CLUSTER):
 
 def results(processes, *policies):
     """The results of runs by index."""
-    with workers(None, processes) as crew:
-        outcomes = dict(execute(outcome_of, [run_of(policy) for policy in policies], crew))
+    with open_workers(None, processes) as crew:
+        outcomes = dict(map_runs(simulate_run, [run_of(policy) for policy in policies], crew))
     return [outcomes[index].result for index in range(len(policies))]
 
 
@@ -47,8 +54,8 @@ def test_runs_in_one_process_are_yielded_one_by_one():
         started.append(run.policy)
         return run.policy
 
-    with workers(None, 1) as crew:
-        first = next(execute(start, [run_of("saf"), run_of("fcfs")], crew))
+    with open_workers(None, 1) as crew:
+        first = next(map_runs(start, [run_of("saf"), run_of("fcfs")], crew))
     assert (first, started) == ((0, "saf"), ["saf"])
 
 
@@ -61,7 +68,7 @@ def test_an_unknown_policy_is_named_and_leaves_the_garbage_collector_as_it_was(p
 
 
 def test_without_detail_the_measures_are_the_same_and_series_are_left_out():
-    whole = outcome_of(run_of("saf"))
+    whole = simulate_run(run_of("saf"))
     small = whole.without_detail()
     assert small.measures == whole.measures
     assert small.result.metrics().mean_slowdown == whole.result.metrics().mean_slowdown
@@ -73,7 +80,7 @@ def test_without_detail_the_measures_are_the_same_and_series_are_left_out():
 def test_gangs_outlive_failures_of_their_nodes():
     failing = CLUSTER.model_copy(update={"failures": Failures(hours_between=40, hours_to_repair=1)})
     run = run_of("fcfs", failing)
-    result = outcome_of(run).result
+    result = simulate_run(run).result
     assert workload_of(run_of("fcfs")).outages == ()
     assert len(workload_of(run).outages) == result.failures > 0
     assert result.metrics().unfinished == 0
@@ -93,7 +100,7 @@ def made(tmp_path, source, **more):
     tmp_path.joinpath("t.swf").write_text(SWF)
     tmp_path.joinpath("p.csv").write_text(PHILLY)
     path = written(tmp_path / "s.yaml", workloads=[{"name": "w", **source}], queues=[], **more)
-    return [workload_of(run) for run in plan_runs(load(path)) if run.policy == "fcfs"]
+    return [workload_of(run) for run in plan_runs(load_scenario(path)) if run.policy == "fcfs"]
 
 
 def test_a_trace_without_a_window_is_the_same_for_every_seed(tmp_path):
@@ -161,7 +168,7 @@ def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
 
 def test_queues_of_the_scenario_replace_those_of_the_workload(tmp_path):
     path = written(tmp_path / "s.yaml", queues=[{"metadata": {"name": "a"}, "spec": {"weight": 2.0}}])
-    cluster = workload_of(plan_runs(load(path))[0]).cluster
+    cluster = workload_of(plan_runs(load_scenario(path))[0]).cluster
     assert {queue.name: queue.spec.weight for queue in cluster.queues} == {"a": 2.0, "b": 1.0}
 
 
@@ -170,7 +177,8 @@ def test_windows_start_at_rows_drawn_from_the_seed():
 
 
 @pytest.mark.parametrize(
-    "window, complaint", [(Window(start=9), "no job is left from row 9"), (Window(jobs=9), "shorter")]
+    "window, complaint",
+    [(TraceWindow(start=9), "no job is left from row 9"), (TraceWindow(jobs=9), "shorter")],
 )
 def test_a_window_after_the_end_of_the_trace_is_refused(window, complaint):
     with pytest.raises(InvalidInput, match=complaint):

@@ -9,8 +9,15 @@ import pytest
 
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.results import encoded_outcome, missing_runs, outcomes, result_path, sweep, write_plan
-from batchsched.lab.workers import InProcess, workers
+from batchsched.lab.results import (
+    execute_missing_runs,
+    execute_run,
+    missing_runs,
+    read_outcomes,
+    result_path,
+    write_plan,
+)
+from batchsched.lab.workers import InProcessWorkers, open_workers
 from tests.lab.scenarios import scenario, written
 
 PATIENCE = 120
@@ -19,46 +26,51 @@ PATIENCE = 120
 def swept(folder, crew, **more):
     runs = plan_runs(scenario(**more))
     write_plan(folder, scenario(**more), runs)
-    made = sweep(runs, folder, crew)
+    made = execute_missing_runs(runs, folder, crew)
     return made, numbers(folder)
 
 
 def numbers(folder):
     """What came out, but for how long it took."""
-    return [(one.workload, one.policy, one.seed, one.measures, one.result) for one in outcomes(folder)]
+    return [(one.workload, one.policy, one.seed, one.measures, one.result) for one in read_outcomes(folder)]
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    return swept(tmp_path_factory.mktemp("alone"), InProcess())[1]
+    return swept(tmp_path_factory.mktemp("alone"), InProcessWorkers())[1]
 
 
 def test_a_sweep_makes_only_missing_runs(tmp_path, alone):
-    assert swept(tmp_path, InProcess()) == (4, alone)
+    assert swept(tmp_path, InProcessWorkers()) == (4, alone)
     first = result_path(tmp_path, plan_runs(scenario())[0].key)
     first.unlink()
     told = []
-    assert sweep(plan_runs(scenario()), tmp_path, InProcess(), lambda *both: told.append(both)) == 1
+    assert (
+        execute_missing_runs(
+            plan_runs(scenario()), tmp_path, InProcessWorkers(), lambda *both: told.append(both)
+        )
+        == 1
+    )
     assert told == [(3, 4), (4, 4)]
     assert numbers(tmp_path) == alone
 
 
 def test_equal_runs_are_made_once(tmp_path):
     policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
-    made, found = swept(tmp_path, InProcess(), policies=policies, seeds=1)
+    made, found = swept(tmp_path, InProcessWorkers(), policies=policies, seeds=1)
     assert made == 1
     assert [policy for _, policy, *_ in found] == ["one", "two"]
 
 
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path, alone):
-    with workers(None, 2) as crew:
+    with open_workers(None, 2) as crew:
         assert swept(tmp_path, crew)[1] == alone
 
 
 def test_a_failed_run_names_the_cause_and_finished_runs_are_kept(tmp_path):
     policies = [{"name": "good"}, {"name": "bad", "queues": {"missing": {"weight": 2}}}]
     with pytest.raises(InvalidInput, match="policy bad: there is no queue 'missing'"):
-        swept(tmp_path, InProcess(), policies=policies, seeds=1)
+        swept(tmp_path, InProcessWorkers(), policies=policies, seeds=1)
     assert len(missing_runs(plan_runs(scenario(policies=policies[:1], seeds=1)), tmp_path)) == 0
 
 
@@ -67,9 +79,9 @@ def die(_):
 
 
 def test_a_killed_worker_is_reported_as_unusable_input(tmp_path, monkeypatch):
-    monkeypatch.setattr("batchsched.lab.results.encoded_outcome", die)
-    with pytest.raises(UnusableInput, match="was killed"), workers(None, 2) as crew:
-        sweep(plan_runs(scenario(seeds=1)), tmp_path, crew)
+    monkeypatch.setattr("batchsched.lab.results.execute_run", die)
+    with pytest.raises(UnusableInput, match="was killed"), open_workers(None, 2) as crew:
+        execute_missing_runs(plan_runs(scenario(seeds=1)), tmp_path, crew)
 
 
 @pytest.mark.slow
@@ -90,7 +102,7 @@ def test_a_killed_sweep_that_is_resumed_loses_no_finished_run(tmp_path, alone):
     runs = plan_runs(scenario())
     left = missing_runs(runs, folder)
     assert 0 < len(left) < 4
-    assert sweep(runs, folder, InProcess()) == len(left)
+    assert execute_missing_runs(runs, folder, InProcessWorkers()) == len(left)
     assert {one: one.stat().st_mtime_ns for one in finished} == finished
     write_plan(folder, scenario(), runs)
     assert numbers(folder) == alone
@@ -103,7 +115,7 @@ def test_a_local_dask_cluster_gives_equal_numbers(tmp_path, alone):
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", scheduler_port=0
         ) as cluster,
-        workers(cluster.scheduler_address, 1) as crew,
+        open_workers(cluster.scheduler_address, 1) as crew,
     ):
         assert swept(tmp_path, crew) == (4, alone)
 
@@ -113,7 +125,7 @@ def test_a_local_dask_cluster_gives_equal_numbers(tmp_path, alone):
     "BATCHSCHED_RAY" not in os.environ, reason="no Ray cluster: set BATCHSCHED_RAY to its address"
 )
 def test_a_ray_cluster_gives_equal_numbers(tmp_path, alone):
-    with workers(os.environ["BATCHSCHED_RAY"], 1) as crew:
+    with open_workers(os.environ["BATCHSCHED_RAY"], 1) as crew:
         assert swept(tmp_path, crew) == (4, alone)
 
 
@@ -125,4 +137,4 @@ def until(happened):
 
 
 def test_an_encoded_outcome_is_a_parquet_file():
-    assert encoded_outcome(plan_runs(scenario(seeds=1))[0])[:4] == b"PAR1"
+    assert execute_run(plan_runs(scenario(seeds=1))[0])[:4] == b"PAR1"

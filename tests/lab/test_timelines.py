@@ -10,15 +10,15 @@ from batchsched.lab.measures import Outcome
 from batchsched.lab.timelines import (
     MAX_POINTS,
     OTHERS,
-    arrivals_end,
-    error_over_time,
-    jain_over_time,
-    queue_length,
-    shares,
-    step_means,
-    utilisation,
+    arrival_span_seconds,
+    bin_means,
+    draw_fairness_error,
+    draw_jain_index,
+    draw_queue_length,
+    draw_shares,
+    draw_utilisation,
 )
-from batchsched.lab.trial import resource_label, trials
+from batchsched.lab.trial import build_trials, resource_label
 from batchsched.simulator.result import GangRecord, RunResult, Series
 from tests.lab.runs import GPU, played
 
@@ -32,18 +32,18 @@ def test_binning_keeps_the_area_under_a_line(changes, bins):
     times, values = (np.array(column, dtype=float) for column in zip(*sorted(changes), strict=True))
     edges = np.linspace(0, 1200, bins + 1)
     spans = np.diff(np.append(times, 1200.0))
-    means = step_means(times, values, edges)
+    means = bin_means(times, values, edges)
     assert float(means @ np.diff(edges)) == pytest.approx(float(values @ spans), rel=1e-9, abs=1e-6)
 
 
 def test_a_spike_within_a_bin_is_averaged_not_dropped():
-    means = step_means(np.array([0.0, 4.0, 5.0]), np.array([0.0, 10.0, 0.0]), np.array([0.0, 10.0]))
+    means = bin_means(np.array([0.0, 4.0, 5.0]), np.array([0.0, 10.0, 0.0]), np.array([0.0, 10.0]))
     assert means.tolist() == [1.0]
 
 
 def test_utilisation_has_one_line_for_each_policy_in_percent_with_bounded_points():
-    runs = trials([played("a", gangs=400), played("b", gangs=400, shortest_first=True)])
-    figure = utilisation(runs, GPU)
+    runs = build_trials([played("a", gangs=400), played("b", gangs=400, shortest_first=True)])
+    figure = draw_utilisation(runs, GPU)
     assert [line["name"] for line in figure.data] == ["a", "b"]
     assert all(0 <= value <= 100 for line in figure.data for value in line["y"])
     assert all(len(line["x"]) == len(line["y"]) <= 2 * MAX_POINTS for line in figure.data)
@@ -53,7 +53,7 @@ def test_utilisation_has_one_line_for_each_policy_in_percent_with_bounded_points
 def test_a_long_tail_is_outside_the_initial_view():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
-    figure = queue_length(trials([replace(run, gangs=(*run.gangs[:-1], last))]))
+    figure = draw_queue_length(build_trials([replace(run, gangs=(*run.gangs[:-1], last))]))
     assert "double-click" in figure.caption
 
 
@@ -76,7 +76,7 @@ def line(figure):
 
 
 def test_the_error_is_drawn_in_percent_over_time():
-    figure = error_over_time({"p": [outcome([[0.2, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]])]})
+    figure = draw_fairness_error({"p": [outcome([[0.2, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]])]})
     assert (line(figure)[0], line(figure)[-1]) == (30.0, 0.0)
     assert "seeds" not in figure.caption
 
@@ -84,19 +84,19 @@ def test_the_error_is_drawn_in_percent_over_time():
 def test_seeds_are_averaged_while_their_gangs_arrive():
     long = outcome([[0.0], [0.0]], [[0.2], [0.2]], last=200)
     short = outcome([[0.0], [0.0]], [[0.4], [0.4]], seed=1, last=100)
-    figure = error_over_time({"p": [long, short]})
+    figure = draw_fairness_error({"p": [long, short]})
     assert (line(figure)[0], line(figure)[-1]) == pytest.approx((30.0, 20.0))
     assert "2 seeds" in figure.caption
 
 
 def test_jains_index_is_drawn_on_an_axis_from_below_its_minimum_to_one():
-    figure = jain_over_time({"p": [outcome([[0.5, 0.0], [0.5, 0.5]], [[0.5, 0.5]] * 2)]})
+    figure = draw_jain_index({"p": [outcome([[0.5, 0.0], [0.5, 0.5]], [[0.5, 0.5]] * 2)]})
     assert line(figure)[0] == 0.5
     assert figure.layout["yaxis"]["range"] == [0.4, 1.02]
 
 
 def test_held_and_fair_shares_are_drawn_above_each_other_in_equal_colours():
-    figure = shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, "shares-0")
+    figure = draw_shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, "shares-0")
     assert [(one["name"], one["yaxis"], one["y"][0]) for one in figure.data] == [
         ("q0", "y", 20.0),
         ("q0", "y2", 50.0),
@@ -108,7 +108,7 @@ def test_held_and_fair_shares_are_drawn_above_each_other_in_equal_colours():
 
 def test_many_queues_are_drawn_as_the_largest_and_one_sum_of_the_others():
     held = [[at / 100 for at in range(10)]] * 2
-    figure = shares("p", outcome(held, held), 100.0, "shares-0")
+    figure = draw_shares("p", outcome(held, held), 100.0, "shares-0")
     names = [one["name"] for one in figure.data[::2]]
     assert names == [f"q{at}" for at in range(3, 10)] + [OTHERS]
     assert figure.data[-1]["y"][0] == pytest.approx(3.0)
@@ -116,5 +116,5 @@ def test_many_queues_are_drawn_as_the_largest_and_one_sum_of_the_others():
 
 def test_arrivals_of_a_run_without_gangs_end_at_zero():
     run = outcome([[0.0]] * 2, [[0.0]] * 2)
-    assert arrivals_end(run) == 100
-    assert arrivals_end(replace(run, result=replace(run.result, gangs=()))) == 0
+    assert arrival_span_seconds(run) == 100
+    assert arrival_span_seconds(replace(run, result=replace(run.result, gangs=()))) == 0

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.lab.trial import GPUS, PODS, end_of_events, mean_until, resources, trials
+from batchsched.lab.trial import GPUS, PODS, build_trials, resources_in_use, time_axis_end, time_weighted_mean
 from batchsched.simulator.result import RunResult, Series
 from tests.lab.runs import GPU, START, played
 
@@ -10,7 +10,7 @@ from tests.lab.runs import GPU, START, played
 def test_all_trials_share_a_clock_that_starts_at_the_first_event():
     early, late = played("a", seed=1), played("b", seed=2)
     first = min(gang.submitted for run in (early, late) for gang in run.gangs)
-    runs = trials([early, late])
+    runs = build_trials([early, late])
     assert min(float(trial.submitted.min()) for trial in runs) == 0
     assert runs[0].submitted[0] == early.gangs[0].submitted - first
 
@@ -18,7 +18,7 @@ def test_all_trials_share_a_clock_that_starts_at_the_first_event():
 def test_a_gang_that_never_started_has_no_wait_and_no_slowdown():
     run = played("a", gangs=3)
     waiting = replace(run.gangs[0], started=None, ended=None, placements=())
-    trial = trials([replace(run, gangs=(waiting, *run.gangs[1:]))])[0]
+    trial = build_trials([replace(run, gangs=(waiting, *run.gangs[1:]))])[0]
     assert np.isnan([trial.wait[0], trial.slowdown[0]]).all()
     assert not np.isnan(trial.wait[1:]).any()
 
@@ -26,33 +26,33 @@ def test_a_gang_that_never_started_has_no_wait_and_no_slowdown():
 def test_gangs_are_measured_in_pods_if_none_requests_gpus():
     run = played("a", gangs=5)
     plain = replace(run, gangs=tuple(replace(gang, gpus=0, size=4) for gang in run.gangs))
-    assert trials([run])[0].unit == GPUS
-    assert trials([plain])[0].unit == PODS
-    assert trials([plain])[0].units.tolist() == [4] * 5
+    assert build_trials([run])[0].unit == GPUS
+    assert build_trials([plain])[0].unit == PODS
+    assert build_trials([plain])[0].units.tolist() == [4] * 5
 
 
 def test_gpus_come_first_among_the_resources_and_unused_ones_are_left_out():
-    assert resources(trials([played("a")])) == (GPU, "cpu")
+    assert resources_in_use(build_trials([played("a")])) == (GPU, "cpu")
 
 
 def test_a_run_without_events_is_an_empty_trial():
     empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
-    trial = trials([empty])[0]
+    trial = build_trials([empty])[0]
     assert (trial.end, len(trial.units), START > 0) == (0.0, 0, True)
 
 
 def test_a_mean_over_time_weights_each_value_by_its_duration():
     times, values = np.array([0.0, 10.0, 30.0]), np.array([0.0, 1.0, 0.5])
-    assert mean_until(times, values, 30.0) == 20 / 30
-    assert mean_until(times, values, 50.0) == 30 / 50
-    assert mean_until(times, values, 5.0) == 0.0
-    assert mean_until(times[:0], values[:0], 5.0) == 0.0
+    assert time_weighted_mean(times, values, 30.0) == 20 / 30
+    assert time_weighted_mean(times, values, 50.0) == 30 / 50
+    assert time_weighted_mean(times, values, 5.0) == 0.0
+    assert time_weighted_mean(times[:0], values[:0], 5.0) == 0.0
 
 
 def test_a_gang_that_never_starts_extends_the_plot_to_the_whole_run():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
     long = replace(run, gangs=(*run.gangs[:-1], last))
-    assert end_of_events(trials([long])) < 0.8 * trials([long])[0].end
+    assert time_axis_end(build_trials([long])) < 0.8 * build_trials([long])[0].end
     stuck = replace(long, gangs=(replace(run.gangs[0], started=None, ended=None), *long.gangs[1:]))
-    assert end_of_events(trials([stuck])) == trials([stuck])[0].end
+    assert time_axis_end(build_trials([stuck])) == build_trials([stuck])[0].end

@@ -6,8 +6,8 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.pairs import MeanInterval
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.tuning import TuningResources, held_out, tune, with_settings
-from batchsched.lab.workers import InProcess
+from batchsched.lab.tuning import TuningResources, held_out_seeds, tune, with_settings
+from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
 BLOCKING = {"name": "fcfs", "profile": {"policy": {"name": "fcfs"}, "backfill": "none", "blocking": True}}
@@ -16,7 +16,7 @@ BLOCKING = {"name": "fcfs", "profile": {"policy": {"name": "fcfs"}, "backfill": 
 def tuned(folder, tune_it, **more):
     told = []
     made = scenario(tune={"policy": "fcfs", "trials": 4, "heldOut": 3, **tune_it}, **more)
-    return tune(made, TuningResources(folder, InProcess(), lambda *both: told.append(both))), told
+    return tune(made, TuningResources(folder, InProcessWorkers(), lambda *both: told.append(both))), told
 
 
 def better(**more):
@@ -53,7 +53,7 @@ def test_the_best_candidate_is_checked_on_held_out_seeds(found):
 def test_a_better_result_on_held_out_seeds_is_an_improvement(found):
     made, _ = found
     gain, width = -made.objective.difference.value, made.objective.difference.half_width
-    assert made.is_better_held_out is (gain > 0 and gain >= width)
+    assert made.is_better_on_held_out_seeds is (gain > 0 and gain >= width)
     assert gain > 0
 
 
@@ -63,7 +63,7 @@ def test_a_parameter_without_effect_is_no_improvement(tmp_path):
         "parameters": {"profile.sessionWindow": {"low": 400, "high": 600, "whole": True}},
     }
     made, _ = tuned(tmp_path, idle, seeds=1)
-    assert not made.is_better_held_out
+    assert not made.is_better_on_held_out_seeds
     assert not made.is_better_in_search
     assert made.objective.verdict == "same"
     assert made.worse_measures == ()
@@ -121,11 +121,11 @@ def test_an_untunable_scenario_is_refused_with_the_reason(tmp_path, change, comp
 
 def test_a_scenario_without_tune_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="says nothing of tune"):
-        tune(scenario(), TuningResources(tmp_path, InProcess(), lambda *_: None))
+        tune(scenario(), TuningResources(tmp_path, InProcessWorkers(), lambda *_: None))
 
 
 def test_held_out_seeds_may_be_stated():
     made = scenario(tune={"policy": "fcfs", **better(), "heldOut": [8, 9]})
     assert made.tune is not None
-    assert held_out(made, made.tune) == (8, 9)
+    assert held_out_seeds(made, made.tune) == (8, 9)
     assert len(plan_runs(made)) == 4

@@ -6,11 +6,11 @@ import psutil
 import pytest
 
 from batchsched.errors import InvalidInput, Unreachable
-from batchsched.lab.workers import workers
+from batchsched.lab.workers import open_workers
 
 
 def test_local_worker_processes_return_futures_and_end_with_the_context():
-    with workers(None, 2) as crew:
+    with open_workers(None, 2) as crew:
         assert [one.result() for one in [crew.submit(abs, -1), crew.submit(abs, -2)]] == [1, 2]
     assert [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())] == []
 
@@ -20,14 +20,14 @@ def test_local_workers_end_after_an_interrupt():
         assert crew.submit(abs, -1).result() == 1
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), workers(None, 2) as crew:
+    with pytest.raises(KeyboardInterrupt), open_workers(None, 2) as crew:
         interrupted(crew)
     assert [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())] == []
 
 
 @pytest.mark.parametrize("address", ["http://x:1", "localhost:8786", ""])
 def test_an_address_of_an_unknown_kind_is_refused(address):
-    with pytest.raises(InvalidInput, match="Dask scheduler or ray"), workers(address, 1):
+    with pytest.raises(InvalidInput, match="Dask scheduler or ray"), open_workers(address, 1):
         pass
 
 
@@ -35,14 +35,14 @@ def test_an_address_of_an_unknown_kind_is_refused(address):
 def test_a_missing_package_is_reported_with_its_extra(monkeypatch, module, address):
     monkeypatch.setitem(sys.modules, module, None)
     extra = "dask" if module == "distributed" else "ray"
-    with pytest.raises(InvalidInput, match=rf"batchsched\[{extra}\]"), workers(address, 1):
+    with pytest.raises(InvalidInput, match=rf"batchsched\[{extra}\]"), open_workers(address, 1):
         pass
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr("batchsched.lab.workers.CONNECT_TIMEOUT", "1s")
     answer = r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"
-    with pytest.raises(Unreachable, match=answer), workers("tcp://127.0.0.1:1", 1):
+    with pytest.raises(Unreachable, match=answer), open_workers("tcp://127.0.0.1:1", 1):
         pass
 
 
@@ -78,12 +78,12 @@ class Rays(ModuleType):
 def test_ray_tasks_are_returned_as_futures(monkeypatch):
     rays = Rays()
     monkeypatch.setitem(sys.modules, "ray", rays)
-    with workers("ray://head:10001", 1) as crew:
+    with open_workers("ray://head:10001", 1) as crew:
         assert crew.submit(abs, -3).result() == 3
     assert rays.told == ["ray://head:10001", "shutdown"]
 
 
 def test_a_ray_cluster_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", Rays(refuses=True))
-    with pytest.raises(Unreachable, match="no Ray cluster"), workers("ray://head:1", 1):
+    with pytest.raises(Unreachable, match="no Ray cluster"), open_workers("ray://head:1", 1):
         pass

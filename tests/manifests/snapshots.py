@@ -4,13 +4,13 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.cluster_objects import (
     DisruptionBudgetSpec,
+    LabelSelectorSpec,
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
     Service,
     StatefulSet,
-    WorkloadSpec,
 )
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node, NodeSpec, NodeStatus, Taint
@@ -21,10 +21,10 @@ from batchsched.api.core.volume import (
     CSIDriver,
     CSIDriverSpec,
     CSINode,
+    CSINodeDriver,
     CSINodeSpec,
     CSIStorageCapacity,
     DriverAllocatable,
-    NodeDriver,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -153,7 +153,7 @@ SNAPSHOTS = st.builds(
     ),
     namespaces=plain(Namespace, namespaced=False),
     services=plain(Service),
-    replica_sets=plain(ReplicaSet, spec=st.builds(WorkloadSpec, selector=SELECTORS)),
+    replica_sets=plain(ReplicaSet, spec=st.builds(LabelSelectorSpec, selector=SELECTORS)),
     stateful_sets=plain(StatefulSet),
     persistent_volumes=plain(PersistentVolume, namespaced=False),
     persistent_volume_claims=plain(PersistentVolumeClaim),
@@ -171,7 +171,7 @@ SNAPSHOTS = st.builds(
         spec=st.builds(
             CSINodeSpec,
             drivers=st.just(())
-            | st.just((NodeDriver(name="d", node_id="n", allocatable=DriverAllocatable(count=0)),)),
+            | st.just((CSINodeDriver(name="d", node_id="n", allocatable=DriverAllocatable(count=0)),)),
         ),
     ),
     csi_drivers=plain(

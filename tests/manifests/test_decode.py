@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.manifests import decode
-from batchsched.manifests.decode import Decoder, DecodeRefused
+from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import Document, Envelope
 
 POD = KIND_BY_GROUP_AND_NAME["", "Pod"]
@@ -55,5 +55,5 @@ def test_specs_that_no_pod_refers_to_are_dropped():
 def test_a_spec_that_cannot_be_used_is_refused_every_time():
     decoder = Decoder()
     for _ in range(3):
-        with pytest.raises(DecodeRefused, match=r"spec\.priority"):
+        with pytest.raises(ObjectDecodeError, match=r"spec\.priority"):
             pod(decoder, "high")

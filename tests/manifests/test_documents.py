@@ -3,7 +3,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.manifests.documents import documents
+from batchsched.manifests.documents import split_documents
 
 NODE = b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}'
 
@@ -11,7 +11,8 @@ NODE = b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}'
 def found(data, file="x.json"):
     """Return the kinds of what is found, and the messages of what is wrong."""
     return [
-        one.message if isinstance(one, InvalidInput) else one.envelope.kind for one in documents(data, file)
+        one.message if isinstance(one, InvalidInput) else one.envelope.kind
+        for one in split_documents(data, file)
     ]
 
 
@@ -46,7 +47,7 @@ def test_only_an_item_that_is_not_an_object_is_set_aside():
 
 
 def test_object_with_a_kind_that_is_not_text_is_named_by_its_position():
-    (one,) = documents(b'{"kind": 7}', "x.json")
+    (one,) = split_documents(b'{"kind": 7}', "x.json")
     assert isinstance(one, InvalidInput)
     assert one.object == "(document 1)"
 

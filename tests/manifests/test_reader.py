@@ -6,7 +6,7 @@ import yaml
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
 from batchsched.errors import UnusableInput
-from batchsched.manifests.reader import read, set_aside_line
+from batchsched.manifests.reader import format_set_aside, read_manifests
 
 OURS = "scheduling.batchsched.dev/v1alpha1"
 
@@ -53,7 +53,7 @@ def reading(tmp_path):
                 content = json.dumps(content)
             file.write_bytes(content.encode() if isinstance(content, str) else content)
             files.append(file)
-        return read(files)
+        return read_manifests(files)
 
     return write
 
@@ -154,16 +154,16 @@ def test_directory_is_read_by_name_and_what_is_no_manifest_is_left(tmp_path):
     (tmp_path / "b" / "2.json").write_text(json.dumps(node("n2")))
     (tmp_path / "1.yaml").write_text(json.dumps(node("n1")))
     (tmp_path / "README.md").write_text("# not this")
-    found = read([tmp_path])
+    found = read_manifests([tmp_path])
     assert names(found.snapshot.nodes) == ["n1", "n2"]
     assert found.set_aside == ()
 
 
 def test_file_that_is_missing_is_set_aside(tmp_path):
     (tmp_path / "1.json").write_text(json.dumps(node("n1")))
-    found = read([tmp_path / "none.json", tmp_path / "1.json"])
+    found = read_manifests([tmp_path / "none.json", tmp_path / "1.json"])
     assert (
-        set_aside_line(found.set_aside[0])
+        format_set_aside(found.set_aside[0])
         == f"{tmp_path}/none.json: cannot be read: No such file or directory"
     )
 

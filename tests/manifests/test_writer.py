@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from batchsched.errors import InvalidInput
-from batchsched.manifests.reader import read
+from batchsched.manifests.reader import read_manifests
 from batchsched.manifests.schemas import snapshot_schema
 from batchsched.manifests.writer import from_json, to_json
 from tests.manifests.snapshots import SNAPSHOTS
@@ -22,7 +22,7 @@ def test_snapshot_survives_being_written_and_restored(snapshot):
 def test_snapshot_survives_being_written_and_read_as_manifests(tmp_path_factory, snapshot):
     file = tmp_path_factory.mktemp("written") / "cluster.json"
     file.write_bytes(to_json(snapshot))
-    reading = read([file])
+    reading = read_manifests([file])
     assert reading.snapshot == snapshot
     assert reading.set_aside == ()
 

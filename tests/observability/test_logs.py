@@ -6,7 +6,14 @@ import sys
 
 import pytest
 
-from batchsched.observability.logs import JsonLines, TextLines, level, log_event, log_warning, set_up_logging
+from batchsched.observability.logs import (
+    JsonLogFormat,
+    TextLogFormat,
+    log_info,
+    log_warning,
+    logging_level,
+    set_up_logging,
+)
 
 
 @pytest.fixture
@@ -26,13 +33,15 @@ def record(message="What happened", at=logging.INFO, error=None, **fields):
 
 
 def test_text_line_has_the_format_of_klog():
-    line = TextLines().format(record(pod="team-a/x", placed=3))
+    line = TextLogFormat().format(record(pod="team-a/x", placed=3))
     assert line == 'I1121 12:00:00.250000 runner.profile_scheduler] "What happened" pod="team-a/x" placed=3'
 
 
-@pytest.mark.parametrize("at, letter", [(logging.WARNING, "W"), (logging.ERROR, "E"), (level(4), "I")])
+@pytest.mark.parametrize(
+    "at, letter", [(logging.WARNING, "W"), (logging.ERROR, "E"), (logging_level(4), "I")]
+)
 def test_first_letter_is_the_severity(at, letter):
-    assert TextLines().format(record(at=at))[0] == letter
+    assert TextLogFormat().format(record(at=at))[0] == letter
 
 
 def test_traceback_follows_the_line():
@@ -40,14 +49,15 @@ def test_traceback_follows_the_line():
         raise ValueError("broken")
     except ValueError:
         error = sys.exc_info()
-    assert "ValueError: broken" in TextLines().format(record(at=logging.ERROR, error=error))
+    assert "ValueError: broken" in TextLogFormat().format(record(at=logging.ERROR, error=error))
     assert (
-        "ValueError: broken" in json.loads(JsonLines().format(record(at=logging.ERROR, error=error)))["err"]
+        "ValueError: broken"
+        in json.loads(JsonLogFormat().format(record(at=logging.ERROR, error=error)))["err"]
     )
 
 
 def test_object_of_a_line_has_the_fields_of_component_base():
-    found = json.loads(JsonLines().format(record(at=level(2), pod="team-a/x")))
+    found = json.loads(JsonLogFormat().format(record(at=logging_level(2), pod="team-a/x")))
     assert found == {
         "ts": 1_795_262_400_250.0,
         "caller": "planner.py:7",
@@ -60,20 +70,20 @@ def test_object_of_a_line_has_the_fields_of_component_base():
 
 
 def test_error_has_err_instead_of_v():
-    found = json.loads(JsonLines().format(record(at=logging.ERROR)))
+    found = json.loads(JsonLogFormat().format(record(at=logging.ERROR)))
     assert "v" not in found
     assert found["err"] == ""
 
 
 def test_text_with_line_breaks_is_escaped_on_one_line():
-    for form in (TextLines(), JsonLines()):
+    for form in (TextLogFormat(), JsonLogFormat()):
         assert "\n" not in form.format(record("one\ntwo", reason="three\nfour"))
 
 
 def test_more_verbosity_shows_more(capsys, logger):
     set_up_logging("json", 1)
     for verbosity in range(3):
-        log_event(logger, verbosity, "said", message="a field may have any name")
+        log_info(logger, verbosity, "said", message="a field may have any name")
     log_warning(logger, "warned")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(one["msg"], one["v"], one["level"]) for one in lines] == [

@@ -2,7 +2,7 @@
 
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.observer import Observer
-from batchsched.record.file import differences, read
+from batchsched.record.file import compare_decisions, read_session_file
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide
@@ -29,7 +29,7 @@ class Observed:
         self.gauges = MetricsCollector(seen.metrics, town.cache, ())
 
     def read(self) -> None:
-        self.gauges.read(self.town.loop.planners, self.town.clock.monotonic())
+        self.gauges.update_gauges(self.town.loop.planners, self.town.clock.monotonic())
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.seen.metrics.registry.get_sample_value(name, labels)
@@ -90,10 +90,10 @@ async def test_kept_session_decides_again_as_it_was_decided(tmp_path):
     file = tmp_path / "session.json.gz"
     kept = one.seen.sessions.get(summary.id)
     assert kept is not None
-    file.write_bytes(kept.content())
-    recorded = read(file)
+    file.write_bytes(kept.to_session_file())
+    recorded = read_session_file(file)
     again = decide(recorded.snapshot, recorded.profile, recorded.now, recorded.seed)
-    assert not differences(recorded.decision, again)
+    assert not compare_decisions(recorded.decision, again)
     assert recorded.decision.solver.stages
 
 

@@ -15,7 +15,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.status_page import cluster_view, pod_counts
 from batchsched.observability.metrics import Metrics
-from batchsched.scheduler.standby_usage import StandbyUsage
+from batchsched.scheduler.standby_usage import StandbyUsageRecorder
 from batchsched.session.gangs.queue_limits import measure_limits, usage_by_queue
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED
@@ -139,7 +139,7 @@ def in_entitlements(tables: SessionTables) -> Usage:
 
 def in_metrics(state: ClusterState) -> Usage:
     metrics = Metrics()
-    MetricsCollector(metrics, state, ()).read((), 0.0)
+    MetricsCollector(metrics, state, ()).update_gauges((), 0.0)
 
     def sample(name: str, resource: str) -> int:
         labels = {"queue": name, "resource": resource}
@@ -150,13 +150,13 @@ def in_metrics(state: ClusterState) -> Usage:
 
 
 def in_page(state: ClusterState) -> Mapping[str, str]:
-    page = cluster_view(state.snapshot(), {}, state.queue_usage.by_resource(), pod_counts(state.gangs))
+    page = cluster_view(state.snapshot(), {}, state.queue_usage.to_table(), pod_counts(state.gangs))
     return {row.name: row.allocated for row in page.queues if row.allocated}
 
 
 def in_standby_history(state: ClusterState) -> Mapping[str, Mapping[str, float]]:
     clock = Clock()
-    standby = StandbyUsage(state, clock, lambda: (PROFILE,), lambda: False)
+    standby = StandbyUsageRecorder(state, clock, lambda: (PROFILE,), lambda: False)
     for _ in range(2):
         standby.record_usage()
         clock.turn(PROFILE.usage_half_life_seconds)
@@ -168,7 +168,7 @@ def in_standby_history(state: ClusterState) -> Mapping[str, Mapping[str, float]]
 def test_usage_of_a_queue_is_the_same_number_everywhere(drawn):
     state = cluster_of(drawn)
     expected = by_rule(drawn)
-    tables = SessionTables(state.snapshot(), standard_registry().pipeline(PROFILE))
+    tables = SessionTables(state.snapshot(), standard_registry().create_pipeline(PROFILE))
     tables.refresh()
     assert plain(state.queue_usage.allocated) == expected
     assert plain(in_limits(tables)) == expected

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.core.volume import PersistentVolumeClaim
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import Handle, Nominations, filter_with_nominations
+from batchsched.framework.preemption import Nominations, PreemptionHandle, filter_with_nominations
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, Verdict
 from tests.conformance.draw import case
@@ -79,7 +79,7 @@ def table(
     nodes = tuple(nodes)
     there = {name: tuple(pods) for name, pods in (bound or {}).items()}
     named = {resource for one in nodes for resource in one.allocatable()} | set(extra)
-    named |= {resource for pods in there.values() for one in pods for resource in requests(one)}
+    named |= {resource for pods in there.values() for one in pods for resource in pod_requests(one)}
     snapshot = Snapshot(nodes=nodes, persistent_volume_claims=tuple(claims))
     made = NodeTable(snapshot, (*LEADING, *sorted(named - set(LEADING))))
     for name, pods in there.items():
@@ -129,12 +129,12 @@ def land(made: NodeTable, one: Pod, name: str) -> None:
 
 def put(made: NodeTable, one: Pod, at: int) -> None:
     """Put a pod on a node, given by its index."""
-    made.add([(one, at)], *made.read_requests(one))
+    made.add_pods([(one, at)], *made.read_requests(one))
 
 
 def take(made: NodeTable, one: Pod) -> None:
     """Remove a pod from its node."""
-    made.remove([one])
+    made.remove_pods([one])
 
 
 def class_of(made: NodeTable, one: Pod) -> PodClass:
@@ -147,9 +147,9 @@ def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) 
     """PreFilter, where there is one, and Filter; a refusal at PreFilter refuses every node."""
     state = CycleState()
     pod_class = class_of(made, one)
-    nodes = made.all() if view is None else view
+    nodes = made.all_nodes_view() if view is None else view
     if hasattr(plugin, "prefilter"):
-        status = plugin.prefilter(pod_class, made.all(), state).status
+        status = plugin.prefilter(pod_class, made.all_nodes_view(), state).status
         if status.code is Code.SKIP:
             return Verdict.accept(len(nodes))
         if not status.ok:
@@ -170,17 +170,17 @@ def scores(plugin: Any, one: Pod, made: NodeTable) -> list[int]:
     state = CycleState()
     pod_class = class_of(made, one)
     if hasattr(plugin, "prescore"):
-        assert plugin.prescore(pod_class, made.all(), state).code is Code.SUCCESS
-    found = plugin.score(pod_class, made.all(), state)
+        assert plugin.prescore(pod_class, made.all_nodes_view(), state).code is Code.SUCCESS
+    found = plugin.score(pod_class, made.all_nodes_view(), state)
     if hasattr(plugin, "normalize"):
-        found = plugin.normalize(found, pod_class, made.all(), state)
+        found = plugin.normalize(found, pod_class, made.all_nodes_view(), state)
     assert found.dtype == np.int64
     return list(found.tolist())
 
 
-def judged(pipeline: Pipeline, one: PodClass, made: NodeTable, nominations: Nominations) -> Handle:
+def judged(pipeline: Pipeline, one: PodClass, made: NodeTable, nominations: Nominations) -> PreemptionHandle:
     """Filter the nodes for a pod as the session does when pods are nominated; what PostFilter is called with."""
-    handle = Handle(pipeline, one, made, pipeline.scan(one, made), nominations)
+    handle = PreemptionHandle(pipeline, one, made, pipeline.run_filters(one, made), nominations)
     return replace(
-        handle, scan=filter_with_nominations(handle, partial(pipeline.after_extenders, one, table=made))
+        handle, scan=filter_with_nominations(handle, partial(pipeline.run_extender_filters, one, table=made))
     )

@@ -159,7 +159,7 @@ def asking(plugin: Any, world: World, table: NodeTable) -> tuple[Pod, PodClass, 
     """The first pod that waits, its class, and what a plugin that has something to say of it kept at PreFilter."""
     pod, state = world.gangs[0].classes[0][0], CycleState()
     one = class_of(table, pod)
-    assume(plugin.prefilter(one, table.all(), state).status.code is Code.SUCCESS)
+    assume(plugin.prefilter(one, table.all_nodes_view(), state).status.code is Code.SUCCESS)
     return pod, one, state
 
 
@@ -167,7 +167,7 @@ def judged_as_one_by_one(plugin: Any, world: World, data: st.DataObject) -> None
     """See that a plugin says of all nodes at once, and of some in any order, what it says of each alone."""
     table = world.table()
     _, one, state = asking(plugin, world, table)
-    whole = plugin.filter(one, table.all(), state)
+    whole = plugin.filter(one, table.all_nodes_view(), state)
     chosen = np.asarray(data.draw(st.permutations(range(len(world.nodes)))), np.int32)
     some = plugin.filter(one, table.nodes_view(chosen), state)
     for place, at in enumerate(chosen.tolist()):

@@ -45,8 +45,11 @@ def test_a_resource_that_the_node_lacks_is_left_out():
 
 def test_a_pod_without_requests_is_not_scored():
     made = table([node("n")])
-    assert BalancedAllocation().prescore(class_of(made, pod()), made.all(), CycleState()).code is Code.SKIP
-    assert balancing(GPU).score(class_of(made, pod()), made.all(), CycleState()).tolist() == [75]
+    assert (
+        BalancedAllocation().prescore(class_of(made, pod()), made.all_nodes_view(), CycleState()).code
+        is Code.SKIP
+    )
+    assert balancing(GPU).score(class_of(made, pod()), made.all_nodes_view(), CycleState()).tolist() == [75]
 
 
 def test_at_least_one_resource_is_needed():

@@ -7,8 +7,8 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.binding_cycle import BindingCycle, bind
-from batchsched.framework.runtime.pipeline import Pipeline, names
+from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
+from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SKIP, SUCCESS
 from batchsched.plugins.default_binder import DefaultBinder
@@ -28,14 +28,14 @@ def known():
 
 def test_a_pod_is_bound_to_its_node():
     binder = Written()
-    assert asyncio.run(bind(Pipeline([DefaultBinder()]), known(), "a", cycle(binder))) == SUCCESS
+    assert asyncio.run(run_binding_cycle(Pipeline([DefaultBinder()]), known(), "a", cycle(binder))) == SUCCESS
     assert binder.writes == [Binding("default", "x", "u1", "a")]
 
 
 def test_a_failed_write_is_an_error_with_the_name_of_the_plugin():
     binder = Written(fault=OSError("409 Conflict"))
     with pytest.raises(PluginError, match="plugin DefaultBinder failed in Bind: OSError: 409 Conflict"):
-        asyncio.run(bind(Pipeline([DefaultBinder()]), known(), "a", cycle(binder)))
+        asyncio.run(run_binding_cycle(Pipeline([DefaultBinder()]), known(), "a", cycle(binder)))
 
 
 @pytest.mark.parametrize("answer, writes", [(SKIP, 1), (SUCCESS, 0)], ids=["skips", "takes it"])
@@ -47,12 +47,12 @@ def test_an_earlier_bind_plugin_takes_precedence(answer, writes):
             return answer
 
     binder = Written()
-    assert asyncio.run(bind(Pipeline([Own(), DefaultBinder()]), known(), "a", cycle(binder))).ok
+    assert asyncio.run(run_binding_cycle(Pipeline([Own(), DefaultBinder()]), known(), "a", cycle(binder))).ok
     assert len(binder.writes) == writes
 
 
 def test_the_default_binder_is_enabled_unless_a_profile_disables_it():
-    assert names(standard_registry().pipeline(Profile()).binds) == ("DefaultBinder",)
+    assert plugin_names(standard_registry().create_pipeline(Profile()).binds) == ("DefaultBinder",)
     off = Profile.model_validate({"plugins": {"bind": {"disabled": [{"name": "DefaultBinder"}]}}})
-    assert standard_registry().pipeline(off).binds == ()
+    assert standard_registry().create_pipeline(off).binds == ()
     assert DefaultBinder().signature(pod()) is DefaultBinder().signature(known())

@@ -14,7 +14,7 @@ from batchsched.api.core.pod import Container
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import Handle, Nominations, make_room
+from batchsched.framework.preemption import Nominations, PreemptionHandle, run_postfilters
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import Code, Verdict
@@ -23,7 +23,7 @@ from batchsched.plugins.default_preemption import (
     DefaultPreemptionArgs,
     PreemptionCandidate,
     choose_candidate,
-    importance,
+    importance_key,
     split_by_budget,
     terminating_by_preemption,
 )
@@ -70,7 +70,7 @@ def handle_of(made, one, *nominated, args=None, budgets=()):
 
 def preempted(made, one, *nominated, **more):
     """The nominated node and the victims, or the reason."""
-    answer = make_room(handle_of(made, one, *nominated, **more))
+    answer = run_postfilters(handle_of(made, one, *nominated, **more))
     if answer.status.ok:
         return answer.node, list(answer.victims)
     assert answer.status.code is Code.UNSCHEDULABLE
@@ -79,7 +79,7 @@ def preempted(made, one, *nominated, **more):
 
 def searched(made, one, **more):
     handle = handle_of(made, one, **more)
-    search = DefaultPreemption(more.get("args")).search(handle.pod, handle.scan, handle)
+    search = DefaultPreemption(more.get("args")).find_candidates(handle.pod, handle.scan, handle)
     return {room.node: ([each.name for each in room.victims], room.violations) for room in search.candidates}
 
 
@@ -113,7 +113,7 @@ def test_a_pod_that_has_not_started_is_the_least_important():
     there = [running("waiting", "2", startTime=None), running("early", "2", minute=1)]
     made = table([node("a", SMALL)], {"a": there})
     assert preempted(made, wanting("1")) == ("a", ["default/waiting"])
-    assert importance(there[0], handle_of(made, wanting()))[1] == math.inf
+    assert importance_key(there[0], handle_of(made, wanting()))[1] == math.inf
 
 
 def test_nodes_on_which_no_eviction_can_help_are_not_tried():
@@ -279,11 +279,11 @@ def test_a_candidate_node_that_fits_without_victims_is_an_error():
     """For example if the filters first refuse the node and then accept it: their answers are inconsistent."""
     made = table([node("a", SMALL)], {"a": [running("p", "4")]})
     handle = handle_of(made, wanting())
-    gone = next(iter(made.pods.on(0)))
-    made.remove([gone])
-    made.add([(running("p", "1"), 0)], *made.read_requests(running("p", "1")))
+    gone = next(iter(made.pods.pods_on(0)))
+    made.remove_pods([gone])
+    made.add_pods([(running("p", "1"), 0)], *made.read_requests(running("p", "1")))
     with pytest.raises(PluginError, match="at least one victim"):
-        make_room(handle)
+        run_postfilters(handle)
 
 
 def test_the_preemption_policy_is_part_of_the_signature():
@@ -321,13 +321,13 @@ def test_no_victim_could_be_reprieved_and_the_search_restores_the_table(there, c
     if handle.scan.fits.any():
         return
     before = made.requested.copy()
-    search = DefaultPreemption().search(handle.pod, handle.scan, handle)
+    search = DefaultPreemption().find_candidates(handle.pod, handle.scan, handle)
     assert (made.requested == before).all()
     assert len(made.pods) == sum(map(len, bound.values()))
     for room in search.candidates:
         assert all(victim.spec.priority < priority for victim in room.victims)
         assert room.violations <= len(room.victims)
-        with handle.trial(made.index[room.node]) as trial:
+        with handle.start_node_dry_run(made.index[room.node]) as trial:
             for victim in room.victims:
                 trial.remove(victim)
             assert trial.refusal().ok
@@ -341,12 +341,12 @@ def test_no_victim_could_be_reprieved_and_the_search_restores_the_table(there, c
     }
 
 
-class OneByOne(Handle):
+class OneByOne(PreemptionHandle):
     """Tries every node alone."""
 
     @override
-    def trials(self, nodes):
-        return super().trials(())
+    def start_multi_node_dry_run(self, nodes):
+        return super().start_multi_node_dry_run(())
 
 
 class Unsaid:
@@ -385,15 +385,15 @@ def test_an_error_of_a_plugin_on_one_node_does_not_affect_other_nodes(broken, fo
     one = wanting("1")
     requests, nonzero = made.read_requests(one)
     wish = PodClass.of_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), 10)
-    handle = Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({}))
+    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
     if found is None:
         with pytest.raises(PluginError, match="plugin Brittle failed in Filter: KeyError"):
-            plugin.search(wish, handle.scan, handle)
+            plugin.find_candidates(wish, handle.scan, handle)
         return
-    search = plugin.search(wish, handle.scan, handle)
+    search = plugin.find_candidates(wish, handle.scan, handle)
     rooms = {room.node: ([each.name for each in room.victims], room.violations) for room in search.candidates}
     assert rooms == found
-    assert [one.name for one in made.pods.on(0)] == ["p"]
+    assert [one.name for one in made.pods.pods_on(0)] == ["p"]
 
 
 HELD = st.sampled_from([None, None, None, None, None, None, 80, 81])
@@ -450,7 +450,7 @@ def test_trying_nodes_together_finds_the_same_candidates_as_one_by_one(
     ]
     default = [
         each
-        for each in standard_registry().pipeline(Profile()).plugins
+        for each in standard_registry().create_pipeline(Profile()).plugins
         if not isinstance(each, GangScheduling)
     ]
     pipeline, nominations = Pipeline([*default, *others]), Nominations.of_pods(nominated, made)
@@ -465,8 +465,8 @@ def test_trying_nodes_together_finds_the_same_candidates_as_one_by_one(
         )
     )
     told = [
-        plugin.search(seen, scan, kind(pipeline, seen, made, scan, nominations))
-        for kind in (Handle, OneByOne)
+        plugin.find_candidates(seen, scan, kind(pipeline, seen, made, scan, nominations))
+        for kind in (PreemptionHandle, OneByOne)
     ]
     assert told[0] == told[1]
 

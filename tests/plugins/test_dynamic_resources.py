@@ -1,5 +1,5 @@
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.preemption import Handle, Nominations, make_room
+from batchsched.framework.preemption import Nominations, PreemptionHandle, run_postfilters
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
@@ -21,12 +21,14 @@ class Refuses:
 def made_room(*plugins):
     made, pipeline = table([node("a")]), Pipeline(plugins)
     wish = class_of(made, pod())
-    return make_room(Handle(pipeline, wish, made, pipeline.scan(wish, made), Nominations({})))
+    return run_postfilters(
+        PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+    )
 
 
 def test_a_pod_without_claims_skips_the_filter_and_scores_nothing():
     made = table([node("a"), node("b")])
-    answer = DynamicResources().prefilter(class_of(made, pod()), made.all(), CycleState())
+    answer = DynamicResources().prefilter(class_of(made, pod()), made.all_nodes_view(), CycleState())
     assert answer.status.code is Code.SKIP
     assert scores(DynamicResources(), pod(), made) == [0, 0]
     assert DynamicResources().signature(pod()) == DynamicResources().signature(pod(nodeName="a"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import ALL_NODES, Candidate, CandidateSet
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.plugin_support.volume_listers import storage_of
+from batchsched.framework.plugin_support.volume_listers import storage_objects
 from batchsched.framework.status import Code
 from batchsched.plugins.balanced_allocation import BalancedAllocation
 from batchsched.plugins.image_locality import ImageLocality
@@ -150,5 +150,5 @@ def lets_pass(plugin: Any, one: Any, made: Any, at: int) -> bool:
 
 def has_delayed_claims(one: Any, made: Any) -> bool:
     """Tell whether a pod has claims that are bound when it is scheduled."""
-    claims = claims_of(one, storage_of(made))
+    claims = claims_of(one, storage_objects(made))
     return claims is not None and bool(claims.delayed)

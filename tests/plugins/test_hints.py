@@ -12,7 +12,7 @@ from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Resource, events_of
+from batchsched.framework.events import EventResource, events_of_change
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import name_of
@@ -28,13 +28,13 @@ from batchsched.plugins.node_resources_fit import NodeResourcesFit
 from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.node_volume_limits import NodeVolumeLimits
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
-from batchsched.plugins.pod_topology_spread.constraints import Args, DefaultConstraint
+from batchsched.plugins.pod_topology_spread.constraints import DefaultConstraint, PodTopologySpreadArgs
 from batchsched.plugins.scheduling_gates import SchedulingGates
 from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_restrictions import VolumeRestrictions
 from batchsched.plugins.volume_zone import VolumeZone
-from batchsched.scheduling_queue.in_flight import InFlightEvent
+from batchsched.scheduling_queue.in_flight import ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import class_of, node, pod, with_ports
@@ -42,7 +42,7 @@ from tests.plugins.storage import claim, claiming, csi_node, volume
 from tests.plugins.upheaval import Upheaval
 from tests.scheduling_queue.entities import standard_pipeline
 
-DEFAULTS = Args(
+DEFAULTS = PodTopologySpreadArgs(
     defaulting_type="List",
     default_constraints=(
         DefaultConstraint(max_skew=1, topology_key="rack", when_unsatisfiable="DoNotSchedule"),
@@ -72,13 +72,13 @@ def passes(plugin: Any, one: Pod, made: NodeTable) -> set[str]:
     state, pod_class = CycleState(), class_of(made, one)
     names = set(made.names)
     if hasattr(plugin, "prefilter"):
-        answer = plugin.prefilter(pod_class, made.all(), state)
+        answer = plugin.prefilter(pod_class, made.all_nodes_view(), state)
         if answer.status.code is Code.SKIP:
             return names
         if not answer.status.ok:
             return set()
         names &= names if answer.nodes is None else answer.nodes
-    fits = plugin.filter(pod_class, made.all(), state).feasible
+    fits = plugin.filter(pod_class, made.all_nodes_view(), state).feasible
     return names & {name for name, good in zip(made.names, fits, strict=True) if good}
 
 
@@ -86,9 +86,9 @@ def helped(plugin: Any, one: Pod, changes: Any) -> bool:
     """Whether the plugin's hints say of one of the changes that it may help."""
     hints = QueueingHints(Pipeline([plugin]))
     for resource, old, new in changes:
-        for event in events_of(resource, old, new):
+        for event in events_of_change(resource, old, new):
             for hint in hints.hints(plugin.name, event):
-                if hints.helps_pod(plugin.name, hint, one, InFlightEvent(event, old, new)):
+                if hints.event_helps_pod(plugin.name, hint, one, ObjectEvent(event, old, new)):
                     assert not hints.faults, hints.faults
                     return True
     return False
@@ -127,99 +127,99 @@ HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
     "a node that is too small as a whole": (
         NodeResourcesFit(),
         pod("p", {"cpu": "9"}),
-        (Resource.NODE, node("n", {"cpu": "4"}), node("n", {"cpu": "8"})),
+        (EventResource.NODE, node("n", {"cpu": "4"}), node("n", {"cpu": "8"})),
     ),
     "more of what the pod does not ask for": (
         NodeResourcesFit(),
         pod("p", {"cpu": "1"}),
-        (Resource.NODE, node("n", {"memory": "1Gi"}), node("n", {"memory": "2Gi"})),
+        (EventResource.NODE, node("n", {"memory": "1Gi"}), node("n", {"memory": "2Gi"})),
     ),
     "a pod that gives back what this one does not ask for": (
         NodeResourcesFit(),
         pod("p", {"cpu": "1"}),
-        (Resource.ASSIGNED_POD, pod("b", {"memory": "2Gi"}), pod("b", {"memory": "1Gi"})),
+        (EventResource.ASSIGNED_POD, pod("b", {"memory": "2Gi"}), pod("b", {"memory": "1Gi"})),
     ),
     "a node with other labels that do not match either": (
         NodeAffinity(),
         pod("p", nodeSelector={"disk": "ssd"}),
-        (Resource.NODE, node("n", labels={"disk": "a"}), node("n", labels={"disk": "b"})),
+        (EventResource.NODE, node("n", labels={"disk": "a"}), node("n", labels={"disk": "b"})),
     ),
     "a node that matched before": (
         NodeAffinity(),
         pod("p", nodeSelector={"disk": "ssd"}),
-        (Resource.NODE, node("n", labels={"disk": "ssd"}), node("n", labels={"disk": "ssd", "a": "b"})),
+        (EventResource.NODE, node("n", labels={"disk": "ssd"}), node("n", labels={"disk": "ssd", "a": "b"})),
     ),
     "a node that keeps one of its taints": (
         TaintToleration(),
         pod("p"),
-        (Resource.NODE, node("n", taints=[taint("a"), taint("b")]), node("n", taints=[taint("a")])),
+        (EventResource.NODE, node("n", taints=[taint("a"), taint("b")]), node("n", taints=[taint("a")])),
     ),
     "a node that comes cordoned": (
         NodeUnschedulable(),
         pod("p"),
-        (Resource.NODE, None, node("n", unschedulable=True)),
+        (EventResource.NODE, None, node("n", unschedulable=True)),
     ),
-    "a node of another name": (NodeName(), pod("p", nodeName="n0"), (Resource.NODE, None, node("n1"))),
+    "a node of another name": (NodeName(), pod("p", nodeName="n0"), (EventResource.NODE, None, node("n1"))),
     "a pod that leaves another port": (
         NodePorts(),
         with_ports("p", {"hostPort": 80}),
-        (Resource.ASSIGNED_POD, with_ports("b", {"hostPort": 81}), None),
+        (EventResource.ASSIGNED_POD, with_ports("b", {"hostPort": 81}), None),
     ),
     "a pod that leaves another disk": (
         VolumeRestrictions(),
         pod("p", **disk("d")),
-        (Resource.ASSIGNED_POD, pod("b", **disk("e")), None),
+        (EventResource.ASSIGNED_POD, pod("b", **disk("e")), None),
     ),
     "a pod that leaves without volumes": (
         NodeVolumeLimits(),
         claiming("p", "c"),
-        (Resource.ASSIGNED_POD, pod("b"), None),
+        (EventResource.ASSIGNED_POD, pod("b"), None),
     ),
-    "another pod's claim": (VolumeBinding(), claiming("p", "c"), (Resource.CLAIM, None, claim("d"))),
+    "another pod's claim": (VolumeBinding(), claiming("p", "c"), (EventResource.CLAIM, None, claim("d"))),
     "another pod's volume": (
         VolumeZone(),
         claiming("p", "c"),
-        (Resource.VOLUME, None, volume("v", claimRef={"namespace": "default", "name": "d"})),
+        (EventResource.VOLUME, None, volume("v", claimRef={"namespace": "default", "name": "d"})),
     ),
     "a neighbour that it did not ask for": (
         InterPodAffinity(),
         LABELLED,
-        (Resource.ASSIGNED_POD, None, nb.pod("b", {"app": "b"})),
+        (EventResource.ASSIGNED_POD, None, nb.pod("b", {"app": "b"})),
     ),
     "a neighbour in another namespace": (
         InterPodAffinity(),
         LABELLED,
-        (Resource.ASSIGNED_POD, None, nb.pod("b", {"app": "a"}, "other")),
+        (EventResource.ASSIGNED_POD, None, nb.pod("b", {"app": "a"}, "other")),
     ),
     "a pod that the constraint does not count": (
         PodTopologySpread(),
         SPREADING,
-        (Resource.ASSIGNED_POD, nb.pod("b", {"app": "b"}), None),
+        (EventResource.ASSIGNED_POD, nb.pod("b", {"app": "b"}), None),
     ),
     "a node without the topology key": (
         PodTopologySpread(),
         SPREADING,
-        (Resource.NODE, None, nb.node("n")),
+        (EventResource.NODE, None, nb.node("n")),
     ),
     "a node with an unchanged domain": (
         PodTopologySpread(),
         SPREADING,
-        (Resource.NODE, ZONED, nb.node("n", {nb.ZONE: "x", "a": "b"})),
+        (EventResource.NODE, ZONED, nb.node("n", {nb.ZONE: "x", "a": "b"})),
     ),
     "a member of another gang": (
         GangScheduling(),
         nb.pod("p", {POD_GROUP_LABEL: "g"}),
-        (Resource.UNSCHEDULED_POD, None, nb.pod("b", {POD_GROUP_LABEL: "h"})),
+        (EventResource.UNSCHEDULED_POD, None, nb.pod("b", {POD_GROUP_LABEL: "h"})),
     ),
     "another label of a gated pod": (
         SchedulingGates(),
         pod("p", schedulingGates=[{"name": "g"}]),
-        (Resource.TARGET_POD, nb.pod("p"), nb.pod("p", {"a": "b"})),
+        (EventResource.TARGET_POD, nb.pod("p"), nb.pod("p", {"a": "b"})),
     ),
     "a pod that leaves another node than the one that is kept": (
         DefaultPreemption(),
         pod("p"),
-        (Resource.ASSIGNED_POD, pod("b", nodeName="n0"), None),
+        (EventResource.ASSIGNED_POD, pod("b", nodeName="n0"), None),
     ),
 }
 
@@ -241,22 +241,22 @@ HOPEFUL: dict[str, tuple[Any, Pod, Any]] = {
     "labels of its own namespace": (
         InterPodAffinity(),
         LABELLED,
-        (Resource.NAMESPACE, namespace("default"), namespace("default", t="1")),
+        (EventResource.NAMESPACE, namespace("default"), namespace("default", t="1")),
     ),
     "labels of a namespace that its terms may select": (
         InterPodAffinity(),
         nb.pod("p", {"app": "a"}, affinity=AFAR),
-        (Resource.NAMESPACE, namespace("other"), namespace("other", t="1")),
+        (EventResource.NAMESPACE, namespace("other"), namespace("other", t="1")),
     ),
     "a driver that takes over a kind of volume": (
         VolumeBinding(),
         claiming("p", "c"),
-        (Resource.CSI_NODE, csi_node("n"), csi_node("n", migrated="kubernetes.io/gce-pd")),
+        (EventResource.CSI_NODE, csi_node("n"), csi_node("n", migrated="kubernetes.io/gce-pd")),
     ),
     "a kind of volume that is not migrated any more": (
         VolumeBinding(),
         claiming("p", "c"),
-        (Resource.CSI_NODE, csi_node("n", migrated="kubernetes.io/gce-pd"), csi_node("n")),
+        (EventResource.CSI_NODE, csi_node("n", migrated="kubernetes.io/gce-pd"), csi_node("n")),
     ),
 }
 
@@ -272,9 +272,9 @@ def test_a_new_member_or_a_lower_minimum_requeues_a_pod_refused_by_gang_scheduli
         PodGroup.model_validate({"metadata": {"name": "g"}, "spec": {"minMember": size}}) for size in (2, 1)
     ]
     for change in (
-        (Resource.UNSCHEDULED_POD, None, nb.pod("q", {POD_GROUP_LABEL: "g"})),
-        (Resource.ASSIGNED_POD, None, nb.pod("q", {POD_GROUP_LABEL: "g"})),
-        (Resource.POD_GROUP, *gangs),
+        (EventResource.UNSCHEDULED_POD, None, nb.pod("q", {POD_GROUP_LABEL: "g"})),
+        (EventResource.ASSIGNED_POD, None, nb.pod("q", {POD_GROUP_LABEL: "g"})),
+        (EventResource.POD_GROUP, *gangs),
     ):
         assert helped(GangScheduling(), member, [change])
 

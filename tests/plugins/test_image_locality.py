@@ -1,6 +1,6 @@
 import pytest
 
-from batchsched.plugins.image_locality import ImageLocality, with_tag
+from batchsched.plugins.image_locality import ImageLocality, with_default_tag
 from tests.plugins.cluster import node, pod, scores, table
 
 MEBIBYTE = 1024 * 1024
@@ -40,7 +40,7 @@ def test_a_name_without_a_tag_means_latest():
     ],
 )
 def test_tag_latest_is_added_to_names_without_a_tag_or_digest(name, full):
-    assert with_tag(name) == full
+    assert with_default_tag(name) == full
 
 
 def test_init_containers_and_image_volumes_add_up_but_volumes_do_not_raise_the_limit():

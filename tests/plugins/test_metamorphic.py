@@ -80,7 +80,7 @@ ARGUMENTS: tuple[dict[str, dict[str, Any]], ...] = (
 
 def pipeline(arguments: dict[str, dict[str, Any]]) -> Any:
     """All default plugins and the classic SelectorSpread, with some arguments."""
-    return standard_registry().pipeline(
+    return standard_registry().create_pipeline(
         Profile.model_validate(
             {
                 "plugins": {"multiPoint": {"enabled": [{"name": "SelectorSpread", "weight": 1}]}},
@@ -115,7 +115,7 @@ def judged(verdict: Verdict, at: int) -> Any:
 
 def everything(plugin: Any, wish: PodClass, made: NodeTable) -> dict[str, Any]:
     """All results of a plugin for a pod, with a new state."""
-    state, nodes = CycleState(), made.all()
+    state, nodes = CycleState(), made.all_nodes_view()
     said: dict[str, Any] = {}
     asked = SUCCESS
     if hasattr(plugin, "prefilter"):
@@ -165,18 +165,22 @@ def test_results_over_many_nodes_equal_those_of_each_node_alone(case, asked, dat
     wish = class_of(made, case.pod)
     for plugin in asked.plugins:
         state = CycleState()
-        status = plugin.prefilter(wish, made.all(), state).status if hasattr(plugin, "prefilter") else SUCCESS
+        status = (
+            plugin.prefilter(wish, made.all_nodes_view(), state).status
+            if hasattr(plugin, "prefilter")
+            else SUCCESS
+        )
         if hasattr(plugin, "filter") and status.code is Code.SUCCESS:
-            together = plugin.filter(wish, made.all(), state)
+            together = plugin.filter(wish, made.all_nodes_view(), state)
             for view, places in views(made, data):
                 alone = plugin.filter(wish, view, state)
                 assert [judged(alone, at) for at in range(len(places))] == [
                     judged(together, at) for at in places
                 ], plugin.name
         if hasattr(plugin, "score"):
-            if hasattr(plugin, "prescore") and plugin.prescore(wish, made.all(), state) == SKIP:
+            if hasattr(plugin, "prescore") and plugin.prescore(wish, made.all_nodes_view(), state) == SKIP:
                 continue
-            scores = plugin.score(wish, made.all(), state)
+            scores = plugin.score(wish, made.all_nodes_view(), state)
             for view, places in views(made, data):
                 assert plugin.score(wish, view, state).tolist() == scores[places].tolist(), plugin.name
 
@@ -251,7 +255,9 @@ def test_state_updated_for_added_and_removed_pods_equals_a_new_state(case, asked
     made, visitors = table_of(case), [case.pod, *visitors_of(case)]
     wish = class_of(made, case.pod)
     kept = {plugin: CycleState() for plugin in asked.plugins if hasattr(plugin, "prefilter")}
-    before = {plugin: plugin.prefilter(wish, made.all(), state).status for plugin, state in kept.items()}
+    before = {
+        plugin: plugin.prefilter(wish, made.all_nodes_view(), state).status for plugin, state in kept.items()
+    }
     following = [plugin for plugin, status in before.items() if status.code is Code.SUCCESS]
     there = {pod.key: (pod, made.index[pod.node]) for pod in case.pods if not pod.terminating}
     for step in range(data.draw(st.integers(1, 5))):
@@ -272,11 +278,15 @@ def test_state_updated_for_added_and_removed_pods_equals_a_new_state(case, asked
         if plugin.name == "PodTopologySpread" and selects_every_pod(case.pod):
             continue
         state = CycleState()
-        fresh = plugin.prefilter(wish, made.all(), state).status
+        fresh = plugin.prefilter(wish, made.all_nodes_view(), state).status
         if not fresh.ok or not hasattr(plugin, "filter"):
             continue
-        said = plugin.filter(wish, made.all(), kept[plugin])
-        verdict = Verdict.accept(len(made.nodes)) if fresh == SKIP else plugin.filter(wish, made.all(), state)
+        said = plugin.filter(wish, made.all_nodes_view(), kept[plugin])
+        verdict = (
+            Verdict.accept(len(made.nodes))
+            if fresh == SKIP
+            else plugin.filter(wish, made.all_nodes_view(), state)
+        )
         places = range(len(made.nodes))
         assert [judged(said, at) for at in places] == [judged(verdict, at) for at in places], plugin.name
 
@@ -329,7 +339,7 @@ class Clean(PerNodeFilter, PerNodeScore):
 def test_per_node_adapter_equals_the_same_plugin_written_with_arrays(case, data):
     made = table_of(case)
     wish = class_of(made, case.pod)
-    everyone = (made.all(), list(range(len(made.nodes))))
+    everyone = (made.all_nodes_view(), list(range(len(made.nodes))))
     for toy, twin in ((Open(), NodeUnschedulable()), (Clean(), TaintToleration())):
         for view, places in (everyone, *views(made, data)):
             mine, theirs = (each.filter(wish, view, CycleState()) for each in (toy, twin))

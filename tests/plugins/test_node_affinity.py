@@ -93,7 +93,9 @@ def test_contradictory_terms_refuse_the_pod_on_every_node():
 def test_a_pod_without_affinity_skips_the_filter_and_the_score():
     made = table(ZONES)
     assert prefilter(pod(), made).status.code is Code.SKIP
-    assert NodeAffinity().prescore(class_of(made, pod()), made.all(), CycleState()).code is Code.SKIP
+    assert (
+        NodeAffinity().prescore(class_of(made, pod()), made.all_nodes_view(), CycleState()).code is Code.SKIP
+    )
 
 
 def test_the_added_affinity_applies_to_every_pod_and_has_its_own_message():

@@ -49,7 +49,9 @@ def test_a_pod_that_needs_two_features_fits_only_where_both_are_declared():
 )
 def test_a_pod_that_needs_no_feature_skips_the_filter(spec):
     made = table([node("a")])
-    answer = NodeDeclaredFeatures().prefilter(class_of(made, pod(**spec)), made.all(), CycleState())
+    answer = NodeDeclaredFeatures().prefilter(
+        class_of(made, pod(**spec)), made.all_nodes_view(), CycleState()
+    )
     assert answer.status.code is Code.SKIP
 
 

@@ -40,21 +40,21 @@ def test_the_wildcard_address_conflicts_with_every_address():
 def test_container_ports_without_a_host_port_skip_the_filter():
     made = table([node("a")])
     state = CycleState()
-    answer = NodePorts().prefilter(class_of(made, with_ports("x", {})), made.all(), state)
+    answer = NodePorts().prefilter(class_of(made, with_ports("x", {})), made.all_nodes_view(), state)
     assert answer.status.code is Code.SKIP
 
 
 def test_the_port_is_free_again_after_its_pod_is_removed():
     holder = with_ports("p", {"hostPort": 80})
     made = table([node("a")], {"a": [holder]})
-    made.remove([holder])
+    made.remove_pods([holder])
     assert refusals(NodePorts(), with_ports("x", {"hostPort": 80}), made) == {}
 
 
 def test_the_filter_of_one_node_sees_a_pod_that_was_just_placed():
     made = table([node("a"), node("b")])
     plugin, state, wish = NodePorts(), CycleState(), with_ports("x", {"hostPort": 80})
-    plugin.prefilter(class_of(made, wish), made.all(), state)
+    plugin.prefilter(class_of(made, wish), made.all_nodes_view(), state)
     land(made, with_ports("p", {"hostPort": 80}), "b")
     assert plugin.filter(class_of(made, wish), made.node_view(0), state).feasible[0]
     assert plugin.filter(class_of(made, wish), made.node_view(1), state).reasons_at(0) == REASON

@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.plugin_support.scores import broken_line
+from batchsched.framework.plugin_support.scores import scores_by_utilization
 from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from tests.plugins.cluster import class_of, filtered, node, pod, refusals, scores, table
 
@@ -105,7 +105,7 @@ def test_a_falling_line_rounds_toward_zero():
             },
         }
     ).args.scoring_strategy.requested_to_capacity_ratio.shape
-    assert broken_line(shape)[:5].tolist() == [100, 97, 94, 90, 90]
+    assert scores_by_utilization(shape)[:5].tolist() == [100, 97, 94, 90, 90]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_the_verdict_follows_the_pods_that_land():
     made = table([node("n", {"cpu": "2"})])
     plugin, state = fit(), CycleState()
     wish = class_of(made, pod(requests={"cpu": "1"}))
-    plugin.prefilter(wish, made.all(), state)
+    plugin.prefilter(wish, made.all_nodes_view(), state)
     for name in ("a", "b"):
         assert plugin.filter(wish, made.node_view(0), state).feasible[0]
-        made.add([(pod(name, {"cpu": "1"}), 0)], wish.requests, wish.nonzero)
+        made.add_pods([(pod(name, {"cpu": "1"}), 0)], wish.requests, wish.nonzero)
     assert plugin.filter(wish, made.node_view(0), state).reasons_at(0) == ("Insufficient cpu",)

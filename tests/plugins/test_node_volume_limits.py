@@ -106,7 +106,7 @@ def test_volume_kinds_that_are_never_migrated_do_not_count(source):
     drivers = [csi_node("a", 0, "file.csi.azure.com"), csi_node("b", 0, "csi.vsphere.vmware.com")]
     made = stored([node("a"), node("b")], *drivers)
     assert (
-        NodeVolumeLimits().prefilter(class_of(made, one), made.all(), CycleState()).status.code
+        NodeVolumeLimits().prefilter(class_of(made, one), made.all_nodes_view(), CycleState()).status.code
         is Code.SUCCESS
     )
     assert refusals(NodeVolumeLimits(), one, made) == {}
@@ -157,7 +157,8 @@ def test_a_claim_without_a_name_is_an_error():
 def test_pods_without_volumes_are_skipped():
     made = stored([node("a")])
     assert (
-        NodeVolumeLimits().prefilter(class_of(made, pod()), made.all(), CycleState()).status.code is Code.SKIP
+        NodeVolumeLimits().prefilter(class_of(made, pod()), made.all_nodes_view(), CycleState()).status.code
+        is Code.SKIP
     )
     assert NodeVolumeLimits().admits(
         class_of(made, pod()), made, np.asarray([0], np.int32), np.asarray([9], np.int32)
@@ -188,7 +189,7 @@ def test_rows_leave_each_node_the_volumes_it_can_still_attach():
     drivers = csi_node("a", 2), csi_node("b")
     made = stored([node("a"), node("b")], *CLAIMS, *VOLUMES, *drivers, a=[claiming("p", "c3")])
     wishes = [claiming("x", "c0"), claiming("y", "c1", "c2"), claiming("z", "c3")]
-    (row,) = NodeVolumeLimits().constrain(batch_of(made, wishes), made.all())
+    (row,) = NodeVolumeLimits().constrain(batch_of(made, wishes), made.all_nodes_view())
     assert (row.partition, row.classes.tolist(), row.coefficients.tolist()) == (EVERY_NODE, [0, 1], [1, 2])
     assert row.right.tolist() == [1, UNLIMITED]
 
@@ -196,15 +197,17 @@ def test_rows_leave_each_node_the_volumes_it_can_still_attach():
 def test_volumes_that_pods_share_make_no_row():
     made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 0))
     assert (
-        NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "c0"), claiming("y", "c0")]), made.all())
+        NodeVolumeLimits().constrain(
+            batch_of(made, [claiming("x", "c0"), claiming("y", "c0")]), made.all_nodes_view()
+        )
         == []
     )
-    assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "c0")], 2), made.all()) == []
+    assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "c0")], 2), made.all_nodes_view()) == []
 
 
 def test_a_pod_with_an_invalid_volume_makes_no_row():
     made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 0), a=[claiming("p", "")])
-    assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "")]), made.all()) == []
+    assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "")]), made.all_nodes_view()) == []
 
 
 WISHES = st.lists(st.sampled_from(["c0", "c1", "c2", "c3"]), min_size=1, max_size=3, unique=True)
@@ -221,7 +224,7 @@ def test_refused_nodes_stay_refused_after_accepted_placements_and_rows_hold(limi
     drivers = [csi_node(f"n{at}", limit) for at, limit in enumerate(limits)]
     made = stored(nodes, *CLAIMS, *VOLUMES, *drivers)
     pods = [claiming(f"x{at}", *claims) for at, claims in enumerate(wishes)]
-    rows = NodeVolumeLimits().constrain(batch_of(made, pods), made.all())
+    rows = NodeVolumeLimits().constrain(batch_of(made, pods), made.all_nodes_view())
     placed = np.zeros((len(pods), len(nodes)), np.int64)
     for at, one in enumerate(pods):
         before = [filtered(NodeVolumeLimits(), other, made).feasible for other in pods]

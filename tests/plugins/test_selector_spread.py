@@ -99,7 +99,10 @@ def test_the_selector_of_the_owner_counts():
 def test_a_pod_with_its_own_constraints_is_scored_by_pod_topology_spread_only():
     table = nb.table_of(plain("", ""), [])
     one = nb.pod("w", {"app": "a"}, topologySpreadConstraints=[nb.spread(nb.ZONE, "a")])
-    assert SelectorSpread().prescore(class_of(table, one), table.all(), CycleState()).code is Code.SKIP
+    assert (
+        SelectorSpread().prescore(class_of(table, one), table.all_nodes_view(), CycleState()).code
+        is Code.SKIP
+    )
     assert SelectorSpread().signature(one) is None
 
 

@@ -84,9 +84,9 @@ def test_the_claim_is_free_after_remove_pod_of_its_user():
     plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
     prefilter(plugin, wish, made, state)
     plugin.remove_pod(class_of(made, wish), user, 0, made, state)
-    assert plugin.filter(class_of(made, wish), made.all(), state).feasible.all()
+    assert plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.all()
     plugin.add_pod(class_of(made, wish), user, 0, made, state)
-    assert not plugin.filter(class_of(made, wish), made.all(), state).feasible.any()
+    assert not plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.any()
 
 
 def test_remove_pod_frees_claims_of_the_same_name_in_every_namespace():
@@ -98,9 +98,9 @@ def test_remove_pod_frees_claims_of_the_same_name_in_every_namespace():
     plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
     prefilter(plugin, wish, made, state)
     plugin.remove_pod(class_of(made, wish), stranger, 1, made, state)
-    assert plugin.filter(class_of(made, wish), made.all(), state).feasible.all()
+    assert plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.all()
     plugin.add_pod(class_of(made, wish), stranger, 1, made, state)
-    assert not plugin.filter(class_of(made, wish), made.all(), state).feasible.any()
+    assert not plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.any()
 
 
 def test_reserve_refuses_a_claim_that_an_equal_pod_has_used_since_the_prefilter():
@@ -137,6 +137,6 @@ def test_rows_allow_one_pod_for_a_claim_and_one_writer_of_a_disk_on_each_node():
     made = table([node("a"), node("b")], {"b": [gce("p")]}, claims=[ONCE])
     wishes = [using("x"), using("y"), gce("w"), gce("r", read_only=True)]
     batch = CandidateSet([Candidate(at, class_of(made, one), at, 2, True) for at, one in enumerate(wishes)])
-    claims, disks = VolumeRestrictions().constrain(batch, made.all())
+    claims, disks = VolumeRestrictions().constrain(batch, made.all_nodes_view())
     assert (claims.partition, claims.classes.tolist(), claims.right.tolist()) == (ALL_NODES, [0, 1], [1])
     assert (disks.partition, disks.classes.tolist(), disks.right.tolist()) == (EVERY_NODE, [2], [1, 0])

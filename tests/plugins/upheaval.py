@@ -11,7 +11,7 @@ from batchsched.api.core.cluster_objects import Namespace, Service
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import CSIDriver, CSIStorageCapacity
-from batchsched.framework.events import Resource
+from batchsched.framework.events import EventResource
 from batchsched.framework.nodes.node_table import NodeTable
 from tests.plugins.cluster import node, table
 from tests.plugins.neighbours import near, required, spread
@@ -32,7 +32,7 @@ NODES = ("n0", "n1", "n2", "n3")
 OWN_CLAIMS = ("c0", "c1")
 """Claims of the pod that waits; `shared` is used by all, and stays as it is."""
 NAMESPACES = ("default", "other")
-Change = tuple[Resource, Any, Any]
+Change = tuple[EventResource, Any, Any]
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Upheaval:
     """The objects by kind and name, pods on nodes by key, and the pod that waits."""
 
     random: Random
-    objects: dict[Resource, dict[str, Any]] = field(default_factory=dict)
+    objects: dict[EventResource, dict[str, Any]] = field(default_factory=dict)
     bound: dict[str, Pod] = field(default_factory=dict)
     target: Pod = field(default_factory=Pod)
     _names: int = 0
@@ -54,10 +54,10 @@ class Upheaval:
             for name in NAMES[resource]:
                 if made.random.random() < 0.7:
                     made.objects[resource][name] = make(made.random, name)
-        made.objects[Resource.CLAIM]["shared"] = claim(
+        made.objects[EventResource.CLAIM]["shared"] = claim(
             "shared", "v-shared", accessModes=[made.random.choice(["ReadWriteOncePod", "ReadWriteMany"])]
         )
-        made.objects[Resource.VOLUME]["v-shared"] = _owned("shared", made.random)
+        made.objects[EventResource.VOLUME]["v-shared"] = _owned("shared", made.random)
         for _ in range(made.random.randint(0, 5)):
             made._land()
         made.target = _pod(made.random, "x", {"namespace": "default"})
@@ -68,27 +68,27 @@ class Upheaval:
         bound: dict[str, list[Pod]] = {}
         for one in self.bound.values():
             bound.setdefault(one.node, []).append(one)
-        made = table(self.objects[Resource.NODE].values(), bound, [GPU])
+        made = table(self.objects[EventResource.NODE].values(), bound, [GPU])
         fields: dict[str, Any] = {
             name: tuple(self.objects[resource].values())
             for resource, name in ((one, FIELDS[kind]) for kind, one in STORAGE.items())
         }
-        fields["namespaces"] = tuple(self.objects[Resource.NAMESPACE].values())
-        fields["services"] = tuple(self.objects[Resource.SERVICE].values())
+        fields["namespaces"] = tuple(self.objects[EventResource.NAMESPACE].values())
+        fields["services"] = tuple(self.objects[EventResource.SERVICE].values())
         made.snapshot = with_objects(made.snapshot, fields)
         return made
 
     def change(self) -> Sequence[Change]:
         """Change one thing, and what follows from it."""
         what = self.random.choice(WEIGHTED)
-        if what is Resource.ASSIGNED_POD:
+        if what is EventResource.ASSIGNED_POD:
             return list(self._pods_change())
-        if what is Resource.TARGET_POD:
+        if what is EventResource.TARGET_POD:
             old, self.target = self.target, _renewed(self.random, self.target)
             return [(what, old, self.target)]
         return list(self._object_changes(what))
 
-    def _object_changes(self, what: Resource) -> Iterator[Change]:
+    def _object_changes(self, what: EventResource) -> Iterator[Change]:
         there = self.objects[what]
         name = self.random.choice(NAMES[what])
         old = there.get(name)
@@ -96,9 +96,9 @@ class Upheaval:
             there[name] = _updated(self.random, what, old, name)
             yield (what, old, there[name])
             return
-        if what is Resource.NODE:
+        if what is EventResource.NODE:
             for one in [one for one in self.bound.values() if one.node == name]:
-                yield (Resource.ASSIGNED_POD, self.bound.pop(one.key), None)
+                yield (EventResource.ASSIGNED_POD, self.bound.pop(one.key), None)
         yield (what, there.pop(name), None)
 
     def _pods_change(self) -> Iterator[Change]:
@@ -106,19 +106,19 @@ class Upheaval:
         if not key:
             new = self._land()
             if new is not None:
-                yield (Resource.ASSIGNED_POD, None, new)
+                yield (EventResource.ASSIGNED_POD, None, new)
         elif self.random.random() < 0.5:
-            yield (Resource.ASSIGNED_POD, self.bound.pop(key), None)
+            yield (EventResource.ASSIGNED_POD, self.bound.pop(key), None)
         else:
             old = self.bound[key]
             self.bound[key] = _renewed(self.random, old)
-            yield (Resource.ASSIGNED_POD, old, self.bound[key])
+            yield (EventResource.ASSIGNED_POD, old, self.bound[key])
 
     def _land(self) -> Pod | None:
-        if not self.objects[Resource.NODE]:
+        if not self.objects[EventResource.NODE]:
             return None
         self._names += 1
-        on = self.random.choice(list(self.objects[Resource.NODE]))
+        on = self.random.choice(list(self.objects[EventResource.NODE]))
         one = _pod(self.random, f"b{self._names}", {"namespace": self.random.choice(NAMESPACES)}, on)
         self.bound[one.key] = one
         return one
@@ -224,10 +224,10 @@ def _renewed(random: Random, old: Pod) -> Pod:
     return msgspec.structs.replace(old, metadata=metadata, spec=spec)
 
 
-def _updated(random: Random, what: Resource, old: Any, name: str) -> Any:
+def _updated(random: Random, what: EventResource, old: Any, name: str) -> Any:
     """A new version. Some of a node change one thing alone, as most updates of nodes do."""
     new = MAKERS[what](random, name)
-    if what is Resource.NODE and old is not None and random.random() < 0.7:
+    if what is EventResource.NODE and old is not None and random.random() < 0.7:
         part = random.choice(("metadata", "spec", "status"))
         return msgspec.structs.replace(old, **{part: getattr(new, part)})
     return new
@@ -297,29 +297,34 @@ def _capacity(random: Random, name: str) -> CSIStorageCapacity:
     return msgspec.convert(content, CSIStorageCapacity)
 
 
-STORAGE = {kind: Resource(kind.__name__) for kind in FIELDS}
-MAKERS: dict[Resource, Any] = {
-    Resource.NODE: _node,
-    Resource.NAMESPACE: _namespace,
-    Resource.SERVICE: _service,
-    Resource.CLAIM: _claim,
-    Resource.VOLUME: _volume,
-    Resource.STORAGE_CLASS: _class,
-    Resource.CSI_NODE: lambda random, name: csi_node(name, _pick(random, None, 0, 1, 2)),
-    Resource.CSI_DRIVER: _driver,
-    Resource.CSI_STORAGE_CAPACITY: _capacity,
-    Resource.VOLUME_ATTACHMENT: lambda _, name: attachment(*name.split("-", 1)),
+STORAGE = {kind: EventResource(kind.__name__) for kind in FIELDS}
+MAKERS: dict[EventResource, Any] = {
+    EventResource.NODE: _node,
+    EventResource.NAMESPACE: _namespace,
+    EventResource.SERVICE: _service,
+    EventResource.CLAIM: _claim,
+    EventResource.VOLUME: _volume,
+    EventResource.STORAGE_CLASS: _class,
+    EventResource.CSI_NODE: lambda random, name: csi_node(name, _pick(random, None, 0, 1, 2)),
+    EventResource.CSI_DRIVER: _driver,
+    EventResource.CSI_STORAGE_CAPACITY: _capacity,
+    EventResource.VOLUME_ATTACHMENT: lambda _, name: attachment(*name.split("-", 1)),
 }
-NAMES: dict[Resource, tuple[str, ...]] = {
-    Resource.NODE: NODES,
-    Resource.NAMESPACE: NAMESPACES,
-    Resource.SERVICE: ("s",),
-    Resource.CLAIM: OWN_CLAIMS,
-    Resource.VOLUME: ("v-c0", "v-c1", "free"),
-    Resource.STORAGE_CLASS: ("late", "now"),
-    Resource.CSI_NODE: NODES,
-    Resource.CSI_DRIVER: (DRIVER,),
-    Resource.CSI_STORAGE_CAPACITY: ("k",),
-    Resource.VOLUME_ATTACHMENT: ("n0-v-shared", "n1-v-c0"),
+NAMES: dict[EventResource, tuple[str, ...]] = {
+    EventResource.NODE: NODES,
+    EventResource.NAMESPACE: NAMESPACES,
+    EventResource.SERVICE: ("s",),
+    EventResource.CLAIM: OWN_CLAIMS,
+    EventResource.VOLUME: ("v-c0", "v-c1", "free"),
+    EventResource.STORAGE_CLASS: ("late", "now"),
+    EventResource.CSI_NODE: NODES,
+    EventResource.CSI_DRIVER: (DRIVER,),
+    EventResource.CSI_STORAGE_CAPACITY: ("k",),
+    EventResource.VOLUME_ATTACHMENT: ("n0-v-shared", "n1-v-c0"),
 }
-WEIGHTED = [*([Resource.NODE] * 4), *([Resource.ASSIGNED_POD] * 6), *([Resource.TARGET_POD] * 2), *MAKERS]
+WEIGHTED = [
+    *([EventResource.NODE] * 4),
+    *([EventResource.ASSIGNED_POD] * 6),
+    *([EventResource.TARGET_POD] * 2),
+    *MAKERS,
+]

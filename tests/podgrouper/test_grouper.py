@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import FOREIGN
+from batchsched.api.external_podgroups import EXTERNAL_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
@@ -41,19 +41,19 @@ class World:
     def __init__(self):
         self.cache = ClusterState()
         self.grouper = PodGrouper(self.cache, ("batchsched",), lambda: None)
-        self.pods = self.grouper.store(KIND_BY_GROUP_AND_NAME["", "Pod"])
-        self.groups = self.grouper.store(KIND_BY_GROUP_AND_NAME["scheduling.batchsched.dev", "PodGroup"])
+        self.pods = self.grouper.store_for(KIND_BY_GROUP_AND_NAME["", "Pod"])
+        self.groups = self.grouper.store_for(KIND_BY_GROUP_AND_NAME["scheduling.batchsched.dev", "PodGroup"])
         self.sinks = {name: OwnerSink(self.grouper.members.owners, lambda: None) for name in KINDS}
         self.version = 0
 
     def own(self, *owners):
         for one in owners:
             key = (one["kind"], API[one["kind"]])
-            self.sinks[key].changed(seen(one))
+            self.sinks[key].on_change(seen(one))
 
     def disown(self, one):
         key = (one["kind"], API[one["kind"]])
-        self.sinks[key].deleted(seen(one))
+        self.sinks[key].on_delete(seen(one))
 
     def pod(self, name="train-0", owned_by=None, labels=None, phase="Pending", **spec):
         self.version += 1
@@ -254,7 +254,7 @@ def test_the_written_copy_of_a_pod_group_provides_its_uid_and_not_its_spec(world
 
 
 def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_scheduler(world):
-    from batchsched.podgrouper.groups import GroupSink
+    from batchsched.podgrouper.groups import PodGroupStore
 
     theirs = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team"}, "spec": {"minMember": 2}}
@@ -262,16 +262,16 @@ def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_schedu
     ours = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team", "uid": "u"}, "spec": {"minMember": 3}}
     )
-    first = GroupSink(world.grouper.groups, 0)
-    for numbers in (range(len(FOREIGN)), (0,)):
+    first = PodGroupStore(world.grouper.groups, 0)
+    for numbers in (range(len(EXTERNAL_KINDS)), (0,)):
         for number in numbers:
-            GroupSink(world.grouper.groups, number).put(theirs)
+            PodGroupStore(world.grouper.groups, number).put(theirs)
         world.groups.put(ours)
         assert world.cache.get("pod_groups", "team/g").min_member == 3
         world.groups.remove(ours)
         assert world.cache.get("pod_groups", "team/g").min_member == 2
-    for number in range(len(FOREIGN)):
-        GroupSink(world.grouper.groups, number).replace(PodGroup, [])
+    for number in range(len(EXTERNAL_KINDS)):
+        PodGroupStore(world.grouper.groups, number).replace(PodGroup, [])
     assert world.cache.get("pod_groups", "team/g") is None
     first.replace(PodGroup, [theirs])
     assert world.cache.get("pod_groups", "team/g").min_member == 2
@@ -280,7 +280,7 @@ def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_schedu
 def test_a_fresh_list_of_owners_removes_those_that_are_missing(world):
     world.own(job(4))
     world.pod(owned_by=job(4))
-    world.sinks["Job", "batch/v1"].replaced([])
+    world.sinks["Job", "batch/v1"].on_replace([])
     assert world.all_groups == []
 
 
@@ -296,6 +296,6 @@ def test_a_fresh_list_of_pods_removes_those_that_are_missing(world):
 
 def test_names_of_pod_groups_fit_in_a_label_and_no_two_owners_share_one():
     long = [seen(job(4, name="x" * 70 + suffix)) for suffix in "ab"]
-    names = {one.ref.group_name() for one in long}
+    names = {one.ref.pod_group_name() for one in long}
     assert len(names) == 2
     assert all(len(name) <= 63 for name in names)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.podgrouper.rules import OWNERS, derive_gang
+from batchsched.podgrouper.rules import OWNERS, derive_pod_group_template
 from tests.podgrouper.owners import (
     API,
     TEMPLATE,
@@ -24,7 +24,7 @@ MIN_MEMBER = "scheduling.batchsched.dev/min-member"
 
 
 def grouped(one):
-    return derive_gang(RULES[one["kind"], API[one["kind"]]], one)
+    return derive_pod_group_template(RULES[one["kind"], API[one["kind"]]], one)
 
 
 def needs(one):
@@ -252,6 +252,10 @@ def test_no_gang_needs_more_pods_than_its_owner_makes(one, least):
 @pytest.mark.properties
 @given(kind=st.sampled_from(OWNERS), spec=ANYTHING, status=ANYTHING, replaced=ANYTHING)
 def test_invalid_owners_never_cause_an_error(kind, spec, status, replaced):
-    derive_gang(kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status})
+    derive_pod_group_template(
+        kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status}
+    )
     fields = ("replicatedJobs", "tfReplicaSpecs", "leaderWorkerTemplate", "headGroupSpec", "completions")
-    derive_gang(kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)})
+    derive_pod_group_template(
+        kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)}
+    )

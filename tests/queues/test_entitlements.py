@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.queues.entitlements import entitlements
+from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of, trees
@@ -75,7 +75,7 @@ def test_guarantees_above_that_of_the_parent_are_scaled_down():
         *(queue(name, parent="org", guarantee={"cpu": "4"}) for name in ("a", "b", "c")),
     )
     shares = shares_of(queues, cluster(cpu=10_000), waits={"a": [9000], "b": [9000]})
-    entitled = entitlements(shares, [make_sharing_policy("drf", {})] * len(shares))
+    entitled = compute_entitlements(shares, [make_sharing_policy("drf", {})] * len(shares))
     rows = {name: entitled.guarantee[row].tolist() for row, name in enumerate(shares.names)}
     assert [rows[name] for name in ("org", "a", "b", "c")] == [[6000], [2000], [2000], [2000]]
 
@@ -118,14 +118,14 @@ def test_pod_groups_of_a_parent_queue_share_with_its_children():
     shares = shares_of(queues, cluster(cpu=10_000), waits={"org": [9000], "a": [9000]})
     assert shares.names == ("", "default", "org", "a", "org/")
     assert divided(shares) == {"default": [0], "org": [10_000], "a": [5000], "org/": [5000]}
-    assert shares.own_row("org") == 4
-    assert shares.own_row("a") == 3
+    assert shares.leaf_row("org") == 4
+    assert shares.leaf_row("a") == 3
 
 
 def reaches(*queues, cpu):
     """What the children of each queue can reach together, in milli-CPU."""
     shares = shares_of(queues, cluster(cpu=cpu))
-    lendable = entitlements(shares, [make_sharing_policy("drf", {})] * len(shares)).lendable
+    lendable = compute_entitlements(shares, [make_sharing_policy("drf", {})] * len(shares)).lendable
     return {name: lendable[row].tolist() for row, name in enumerate(shares.names)}
 
 

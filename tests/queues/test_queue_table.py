@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchsched.queues.queue_table import policies_of
+from batchsched.queues.queue_table import resolve_policies
 from batchsched.queues.sharing.policy import make_sharing_policy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from tests.queues.sharing.trees import cluster, queue, shares_of
@@ -23,13 +23,13 @@ def test_rows_are_sorted_by_level_and_siblings_by_name():
     assert shares.parent.tolist() == [-1, 0, 0, 0, 3, 3]
     assert [(one.start, one.stop) for one in shares.rows_by_level()] == [(1, 4), (4, 6)]
     assert shares.child_ranges().tolist()[3] == [4, 6]
-    assert shares.ancestors(5).tolist() == [5, 3]
-    assert shares.ancestors(0).tolist() == []
+    assert shares.row_and_ancestors(5).tolist() == [5, 3]
+    assert shares.row_and_ancestors(0).tolist() == []
 
 
 def test_settings_are_in_base_units_and_unlimited_where_unset():
     shares = shares_of(TREE, SIZE)
-    team, other, free = (shares.own_row(name) for name in ("team", "other", "free"))
+    team, other, free = (shares.leaf_row(name) for name in ("team", "other", "free"))
     assert shares.limit[team].tolist() == [2000, UNLIMITED]
     assert shares.lending[other].tolist() == [0, UNLIMITED]
     assert shares.borrowing[free].tolist() == [1000, UNLIMITED]
@@ -38,7 +38,7 @@ def test_settings_are_in_base_units_and_unlimited_where_unset():
 
 def test_unstated_guarantee_is_the_sum_of_those_of_the_children():
     shares = shares_of(TREE, SIZE)
-    assert shares.guarantee[shares.own_row("org")].tolist() == [6000, 3]
+    assert shares.guarantee[shares.leaf_row("org")].tolist() == [6000, 3]
     assert shares.guarantee[0].tolist() == [6000, 3]
 
 
@@ -54,10 +54,10 @@ def test_usage_and_requests_are_summed_up_to_the_limits():
 def test_queue_with_children_and_pods_of_its_own_has_a_row_for_them():
     shares = shares_of(TREE, SIZE, {"org": [1000, 0]})
     assert shares.names[-1] == "org/"
-    assert shares.own_row("org") == 6
+    assert shares.leaf_row("org") == 6
     assert shares.usage[[0, 3, 6]].tolist() == [[1000, 0]] * 3
     with pytest.raises(KeyError):
-        shares.own_row("missing")
+        shares.leaf_row("missing")
 
 
 def test_queue_without_an_object_is_ignored_and_default_always_has_a_row():
@@ -69,7 +69,7 @@ def test_queue_without_an_object_is_ignored_and_default_always_has_a_row():
 def test_policy_of_a_queue_is_its_own_or_its_parents():
     shares = shares_of((*TREE, queue("deep", parent="team")), SIZE)
     default, fifo = make_sharing_policy("drf", {}), make_sharing_policy("fifo", {})
-    found = policies_of(shares, default, {"team": fifo})
+    found = resolve_policies(shares, default, {"team": fifo})
     chosen = dict(zip(shares.names, found, strict=True))
     assert {name for name, policy in chosen.items() if policy is fifo} == {"team", "deep"}
     assert chosen[""] is default

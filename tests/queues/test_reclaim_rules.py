@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.entitlements import siblings_of
+from batchsched.queues.entitlements import children_of
 from batchsched.queues.gang_order import POLICIES
-from batchsched.queues.reclaim_rules import all_permitted, may_reclaim
+from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import Case, case, cluster, queue, shares_of, trees
@@ -33,8 +33,8 @@ def wishes(found: Case, seed: int) -> list[ReclaimRequest]:
 def after(shares, wish: ReclaimRequest):
     """The table after the victim is evicted and the reclaiming gang is placed."""
     usage = shares.usage.copy()
-    usage[shares.ancestors(wish.victim)] -= wish.loses
-    usage[shares.ancestors(wish.reclaimer)] += wish.gains
+    usage[shares.row_and_ancestors(wish.victim)] -= wish.loses
+    usage[shares.row_and_ancestors(wish.reclaimer)] += wish.gains
     return shares.with_usage(usage)
 
 
@@ -55,14 +55,14 @@ def test_guarantee_is_never_reclaimed(name, shares, seed):
         touched = (wish.gains > 0) & (wish.loses > 0)
         mine = [
             row
-            for row in shares.ancestors(wish.reclaimer).tolist()
-            if row not in shares.ancestors(wish.victim)
+            for row in shares.row_and_ancestors(wish.reclaimer).tolist()
+            if row not in shares.row_and_ancestors(wish.victim)
         ]
         inside = (
             (shares.usage[mine[-1]] + wish.gains <= found.entitled.guarantee[mine[-1]]) | (wish.gains == 0)
         ).all()
-        for row in shares.ancestors(wish.victim).tolist():
-            if row in shares.ancestors(wish.reclaimer):
+        for row in shares.row_and_ancestors(wish.victim).tolist():
+            if row in shares.row_and_ancestors(wish.reclaimer):
                 continue
             usage, guarantee = shares.usage[row], found.entitled.guarantee[row]
             assert ((usage > guarantee) & touched).any()
@@ -77,12 +77,12 @@ def test_victims_come_only_from_queues_above_their_entitlement(name, shares, see
     for found, wish in granted(name, shares, seed):
         path = [
             row
-            for row in shares.ancestors(wish.victim).tolist()
-            if row not in shares.ancestors(wish.reclaimer)
+            for row in shares.row_and_ancestors(wish.victim).tolist()
+            if row not in shares.row_and_ancestors(wish.reclaimer)
         ]
         for row in path:
             parent = int(shares.parent[row])
-            siblings = siblings_of(shares, found.entitled, parent)
+            siblings = children_of(shares, found.entitled, parent)
             at = row - int(np.searchsorted(shares.parent, parent))
             over = shares.usage[row] > found.entitled.guarantee[row]
             assert over.any() or found.policies[parent].above(siblings, at).any()
@@ -113,7 +113,7 @@ def test_a_set_of_one_victim_is_permitted_exactly_when_the_victim_is(name, share
     found = case(shares, make_sharing_policy(name, {}))
     for wish in wishes(found, seed):
         alone = may_reclaim(shares, found.entitled, found.policies, wish)
-        assert alone == all_permitted(
+        assert alone == may_reclaim_all(
             shares, found.entitled, found.policies, wish.reclaimer, wish.gains, [(wish.victim, wish.loses)]
         )
 
@@ -121,9 +121,9 @@ def test_a_set_of_one_victim_is_permitted_exactly_when_the_victim_is(name, share
 def test_second_victim_is_judged_after_the_first_is_removed():
     shares = shares_of((queue("a"), queue("b")), cluster(gpu=8), {"b": [8]}, {"a": [8]})
     found = case(shares, make_sharing_policy("drf", {}))
-    a, b, half = shares.own_row("a"), shares.own_row("b"), np.array([4])
+    a, b, half = shares.leaf_row("a"), shares.leaf_row("b"), np.array([4])
     assert may_reclaim(shares, found.entitled, found.policies, ReclaimRequest(a, b, half, half))
-    assert not all_permitted(shares, found.entitled, found.policies, a, half, [(b, half), (b, half)])
+    assert not may_reclaim_all(shares, found.entitled, found.policies, a, half, [(b, half), (b, half)])
 
 
 def test_child_without_a_guarantee_reclaims_within_the_guarantee_of_its_parent():
@@ -136,5 +136,5 @@ def test_child_without_a_guarantee_reclaims_within_the_guarantee_of_its_parent()
     shares = shares_of(queues, cluster(gpu=8), {"b1": [8]}, {"r1": [4]})
     for name in EVERY:
         found = case(shares, make_sharing_policy(name, {}))
-        wish = ReclaimRequest(shares.own_row("r1"), shares.own_row("b1"), np.array([4]), np.array([8]))
+        wish = ReclaimRequest(shares.leaf_row("r1"), shares.leaf_row("b1"), np.array([4]), np.array([8]))
         assert may_reclaim(shares, found.entitled, found.policies, wish), name

@@ -3,7 +3,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.queues.tree import QueueTree, cycles
+from batchsched.queues.tree import QueueTree, find_cycles
 from tests.session.scenario import queue
 
 TREE = (
@@ -16,21 +16,21 @@ TREE = (
 
 def test_ancestry_goes_from_a_queue_to_its_root():
     tree = QueueTree(TREE)
-    assert tree.ancestry("person") == ("person", "team", "org")
-    assert tree.ancestry("other") == ("other",)
+    assert tree.queue_and_ancestors("person") == ("person", "team", "org")
+    assert tree.queue_and_ancestors("other") == ("other",)
 
 
 def test_only_the_default_queue_exists_without_an_object():
     tree = QueueTree(())
     assert "default" in tree
     assert "team" not in tree
-    assert tree.ancestry("default") == ("default",)
+    assert tree.queue_and_ancestors("default") == ("default",)
     assert tree.limits() == ()
 
 
 def test_created_default_queue_has_its_stated_parent():
     tree = QueueTree((*TREE, queue("default", parent="team")))
-    assert tree.ancestry("default") == ("default", "team", "org")
+    assert tree.queue_and_ancestors("default") == ("default", "team", "org")
 
 
 def test_limits_are_sorted_by_queue_name_and_in_base_units():
@@ -49,12 +49,12 @@ def test_missing_parent_names_the_queue_and_the_field():
 
 def test_cycle_of_queues_is_refused():
     ring = (queue("a", parent="b"), queue("b", parent="c"), queue("c", parent="a"), queue("d", parent="a"))
-    assert cycles(ring) == (("a", "b", "c"),)
+    assert find_cycles(ring) == (("a", "b", "c"),)
     with pytest.raises(InvalidInput, match="the queues form a cycle"):
         QueueTree(ring)
 
 
 def test_several_cycles_are_all_found():
     pairs = [("a", "b"), ("b", "a"), ("x", "y"), ("y", "x"), ("z", "x")]
-    assert cycles(queue(name, parent=parent) for name, parent in pairs) == (("a", "b"), ("x", "y"))
-    assert cycles(TREE) == ()
+    assert find_cycles(queue(name, parent=parent) for name, parent in pairs) == (("a", "b"), ("x", "y"))
+    assert find_cycles(TREE) == ()

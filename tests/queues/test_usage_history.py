@@ -7,23 +7,23 @@ from hypothesis import strategies as st
 from batchsched.queues.usage_history import (
     MAX_UNOBSERVED_SECONDS,
     UsageHistory,
-    by_queue,
-    decayed,
-    remaining_factor,
+    decay_factor,
+    decay_usage,
     usage_entries,
+    usage_from_entries,
 )
 
 WEEK = 7 * 86400.0
 
 
 def test_usage_of_an_idle_queue_halves_in_one_half_life():
-    assert decayed({"a": {"cpu": 8.0}}, {}, WEEK, WEEK) == {"a": {"cpu": 4.0}}
+    assert decay_usage({"a": {"cpu": 8.0}}, {}, WEEK, WEEK) == {"a": {"cpu": 4.0}}
 
 
 def test_decayed_usage_converges_to_a_constant_usage():
     usage: dict[str, dict[str, float]] = {}
     for _ in range(400):
-        usage = decayed(usage, {"a": {"cpu": 1000}}, WEEK / 10, WEEK)
+        usage = decay_usage(usage, {"a": {"cpu": 1000}}, WEEK / 10, WEEK)
     assert usage["a"]["cpu"] == pytest.approx(1000)
 
 
@@ -34,27 +34,27 @@ def test_decayed_usage_converges_to_a_constant_usage():
     second=st.floats(0, 1e6),
 )
 def test_two_samples_of_equal_usage_equal_one_longer_sample(past, now, first, second):
-    once = decayed({"a": {"cpu": past}}, {"a": {"cpu": now}}, first + second, 3600.0)
-    twice = decayed({"a": {"cpu": past}}, {"a": {"cpu": now}}, first, 3600.0)
-    twice = decayed(twice, {"a": {"cpu": now}}, second, 3600.0)
+    once = decay_usage({"a": {"cpu": past}}, {"a": {"cpu": now}}, first + second, 3600.0)
+    twice = decay_usage({"a": {"cpu": past}}, {"a": {"cpu": now}}, first, 3600.0)
+    twice = decay_usage(twice, {"a": {"cpu": now}}, second, 3600.0)
     found = [one.get("a", {}).get("cpu", 0.0) for one in (once, twice)]
     assert found[0] == pytest.approx(found[1], rel=1e-9, abs=1e-5)
 
 
 def test_zero_seconds_change_nothing_and_a_zero_half_life_keeps_no_past_usage():
-    assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 0.0, WEEK) == {"a": {"cpu": 3.0}}
-    assert decayed({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 1.0, 0.0) == {"a": {"cpu": 9.0}}
-    assert remaining_factor(-5.0, WEEK) == 1.0
+    assert decay_usage({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 0.0, WEEK) == {"a": {"cpu": 3.0}}
+    assert decay_usage({"a": {"cpu": 3.0}}, {"a": {"cpu": 9}}, 1.0, 0.0) == {"a": {"cpu": 9.0}}
+    assert decay_factor(-5.0, WEEK) == 1.0
 
 
 def test_negligible_usage_is_dropped():
-    assert decayed({"a": {"cpu": 1.0}, "b": {"cpu": 1e9}}, {}, 30 * 3600.0, 3600.0).keys() == {"b"}
+    assert decay_usage({"a": {"cpu": 1.0}, "b": {"cpu": 1e9}}, {}, 30 * 3600.0, 3600.0).keys() == {"b"}
 
 
 def test_usage_held_between_sessions_is_counted():
     past = UsageHistory({}, 3600.0)
     assert past.advance(0.0, {}) == {}
-    past.hold({"a": {"cpu": 1000}})
+    past.set_current_usage({"a": {"cpu": 1000}})
     assert past.advance(3600.0, {"a": {"cpu": 1000}})["a"]["cpu"] == pytest.approx(500)
     assert past.advance(3600.0, {})["a"]["cpu"] == pytest.approx(500)
 
@@ -62,12 +62,12 @@ def test_usage_held_between_sessions_is_counted():
 def test_usage_that_has_ended_counts_for_at_most_the_maximum_unobserved_time():
     past = UsageHistory({}, 3600.0)
     past.advance(0.0, {})
-    past.hold({"a": {"cpu": 1000}})
+    past.set_current_usage({"a": {"cpu": 1000}})
     late = past.advance(30 * 86400.0, {})
     assert late == {}
     past = UsageHistory({}, 3600.0)
     past.advance(0.0, {})
-    past.hold({"a": {"cpu": 1000}})
+    past.set_current_usage({"a": {"cpu": 1000}})
     soon = past.advance(MAX_UNOBSERVED_SECONDS, {})["a"]["cpu"]
     assert soon == pytest.approx(1000 * (1 - 0.5 ** (MAX_UNOBSERVED_SECONDS / 3600)))
 
@@ -86,13 +86,13 @@ def test_usage_is_converted_to_snapshot_entries_and_back():
         ("a", "memory"),
         ("b", "cpu"),
     ]
-    assert by_queue(usage_entries(usage)) == usage
+    assert usage_from_entries(usage_entries(usage)) == usage
 
 
 def test_copied_history_continues_with_another_half_life():
     past = UsageHistory({"a": {"cpu": 8.0}}, 3600.0)
     past.advance(0.0, {})
-    past.hold({"b": {"cpu": 100}})
+    past.set_current_usage({"b": {"cpu": 100}})
     other = past.with_half_life(7200.0)
     assert other.advance(7200.0, {"b": {"cpu": 100}}) == {
         "a": {"cpu": pytest.approx(4.0)},

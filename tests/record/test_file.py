@@ -16,8 +16,14 @@ from batchsched.api.decision import (
 )
 from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.config.schema import Profile
-from batchsched.errors import InvalidInput, RecordTampered
-from batchsched.record.file import DecisionDifference, Record, differences, read, write
+from batchsched.errors import DigestMismatch, InvalidInput
+from batchsched.record.file import (
+    DecisionDifference,
+    SessionRecord,
+    compare_decisions,
+    read_session_file,
+    write_session_file,
+)
 from tests.manifests.snapshots import SNAPSHOTS
 
 DECISION = Decision(
@@ -36,15 +42,15 @@ def record(snapshot=None, **fields):
         "seed": 3,
         "decision": DECISION,
     }
-    return Record(snapshot=snapshot or Snapshot(), **{**given_fields, **fields})
+    return SessionRecord(snapshot=snapshot or Snapshot(), **{**given_fields, **fields})
 
 
 @given(snapshot=SNAPSHOTS, now=st.floats(0, 4e9), seed=st.integers(0, 2**62))
 def test_session_survives_its_file(tmp_path_factory, snapshot, now, seed):
     path = tmp_path_factory.mktemp("record") / "session"
     kept = record(snapshot, now=now, seed=seed)
-    write(path, kept)
-    assert read(path) == kept
+    write_session_file(path, kept)
+    assert read_session_file(path) == kept
 
 
 def test_held_gangs_resting_gangs_and_set_aside_objects_are_kept(tmp_path):
@@ -59,22 +65,22 @@ def test_held_gangs_resting_gangs_and_set_aside_objects_are_kept(tmp_path):
             set_aside=(aside,),
         )
     )
-    write(tmp_path / "session", kept)
-    assert read(tmp_path / "session").snapshot == kept.snapshot
+    write_session_file(tmp_path / "session", kept)
+    assert read_session_file(tmp_path / "session").snapshot == kept.snapshot
 
 
 def test_equal_sessions_make_equal_files(tmp_path):
-    assert write(tmp_path / "a", record()) == write(tmp_path / "b", record())
+    assert write_session_file(tmp_path / "a", record()) == write_session_file(tmp_path / "b", record())
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_layout_of_the_file_does_not_matter(tmp_path):
     import json
 
-    write(tmp_path / "a", record())
+    write_session_file(tmp_path / "a", record())
     content = json.loads(gzip.decompress((tmp_path / "a").read_bytes()))
     (tmp_path / "b").write_bytes(gzip.compress(json.dumps(content, indent=2).encode()))
-    assert read(tmp_path / "b") == record()
+    assert read_session_file(tmp_path / "b") == record()
 
 
 @pytest.mark.parametrize(
@@ -88,20 +94,20 @@ def test_layout_of_the_file_does_not_matter(tmp_path):
 )
 def test_session_that_was_changed_is_refused(tmp_path, old, new):
     path = tmp_path / "session"
-    write(path, record())
+    write_session_file(path, record())
     content = gzip.decompress(path.read_bytes())
     assert old in content
     path.write_bytes(gzip.compress(content.replace(old, new)))
-    with pytest.raises(RecordTampered, match="does not match its digest"):
-        read(path)
+    with pytest.raises(DigestMismatch, match="does not match its digest"):
+        read_session_file(path)
 
 
 def test_session_that_was_cut_off_is_refused(tmp_path):
     path = tmp_path / "session"
-    write(path, record())
+    write_session_file(path, record())
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InvalidInput, match="damaged"):
-        read(path)
+        read_session_file(path)
 
 
 def test_session_of_another_format_is_refused(tmp_path):
@@ -113,14 +119,14 @@ def test_session_of_another_format_is_refused(tmp_path):
     content = json.dumps({"digest": digest, "session": json.loads(body)})
     (tmp_path / "session").write_bytes(gzip.compress(content.encode()))
     with pytest.raises(InvalidInput, match=r"expected the format batchsched\.session/1"):
-        read(tmp_path / "session")
+        read_session_file(tmp_path / "session")
 
 
 def test_place_that_cannot_be_written_or_read_is_named(tmp_path):
     with pytest.raises(InvalidInput, match="cannot be written"):
-        write(tmp_path / "none" / "session", record())
+        write_session_file(tmp_path / "none" / "session", record())
     with pytest.raises(InvalidInput, match="cannot be read"):
-        read(tmp_path / "none")
+        read_session_file(tmp_path / "none")
 
 
 def assigned(**nodes):
@@ -129,11 +135,11 @@ def assigned(**nodes):
 
 def test_equal_decisions_do_not_differ_whatever_their_timings():
     slow = Decision(assignments=assigned(p="n"), solver=SolverAccount(seconds=9.0, stages={"cpsat": 8.0}))
-    assert differences(slow, replace(slow, solver=SolverAccount())) == ()
+    assert compare_decisions(slow, replace(slow, solver=SolverAccount())) == ()
 
 
 def test_moved_pod_is_named_with_both_nodes():
-    found = differences(
+    found = compare_decisions(
         Decision(assignments=assigned(p="n1", q="n2")), Decision(assignments=assigned(p="n1", q="n3"))
     )
     assert found == (DecisionDifference("assignments: a/q", "node: n2", "node: n3"),)
@@ -141,19 +147,19 @@ def test_moved_pod_is_named_with_both_nodes():
 
 def test_item_on_one_side_only_is_named():
     refusal = Refusal(pod_group="a/g", reason="NoNodes", message="m", missing={"cpu": 1})
-    assert differences(Decision(refusals=(refusal,)), Decision()) == (
+    assert compare_decisions(Decision(refusals=(refusal,)), Decision()) == (
         DecisionDifference("refusals: a/g", "reason: NoNodes, message: m, missing: cpu: 1", ""),
     )
 
 
 def test_account_is_compared_field_by_field():
-    found = differences(Decision(), Decision(solver=SolverAccount(gap=0.5, guard=True)))
+    found = compare_decisions(Decision(), Decision(solver=SolverAccount(gap=0.5, guard=True)))
     assert [one.place for one in found] == ["solver.gap", "solver.guard"]
 
 
 def test_several_items_of_one_name_are_compared_together():
     aside = SetAside(file="f", object="Pod a/p", field="spec", message="one")
-    found = differences(
+    found = compare_decisions(
         Decision(set_aside=(aside, replace(aside, message="two"))), Decision(set_aside=(aside,))
     )
     assert found == (
@@ -163,5 +169,5 @@ def test_several_items_of_one_name_are_compared_together():
 
 def test_order_alone_is_a_difference():
     pods = assigned(p="n1", q="n2")
-    (only,) = differences(Decision(assignments=pods), Decision(assignments=pods[::-1]))
+    (only,) = compare_decisions(Decision(assignments=pods), Decision(assignments=pods[::-1]))
     assert only.place == "the order of items"

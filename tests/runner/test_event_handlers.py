@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from batchsched.api.external_podgroups import FOREIGN
+from batchsched.api.external_podgroups import EXTERNAL_KINDS
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
-from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandlers
+from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandler
 from batchsched.state.cluster_state import ClusterState
 from tests.controlplane.objects import node, pod, pod_group
 
@@ -21,15 +21,15 @@ class Desk:
         self.cache = ClusterState()
         self.changes = 0
         self.kind = KINDS[kind]
-        store = PodGrouper(self.cache, self.cache.scheduler_names, self.changed).store(self.kind)
-        self.intake = EventHandlers(self.kind, store, Decoder(), self.changed)
+        store = PodGrouper(self.cache, self.cache.scheduler_names, self.changed).store_for(self.kind)
+        self.intake = EventHandler(self.kind, store, Decoder(), self.changed)
 
     def changed(self):
         self.changes += 1
 
     def read(self, manifest, uid="u"):
         meta = {"namespace": "team", **manifest["metadata"], "uid": uid}
-        return self.intake.read(msgspec.json.encode({**manifest, "metadata": meta}))
+        return self.intake.decode(msgspec.json.encode({**manifest, "metadata": meta}))
 
     @property
     def keys(self):
@@ -58,14 +58,14 @@ EACH = [
 @pytest.mark.parametrize("kind, manifest", EACH)
 def test_object_that_becomes_invalid_is_removed_and_set_aside(kind, manifest):
     desk = Desk(kind)
-    desk.intake.changed(desk.read(manifest))
+    desk.intake.on_change(desk.read(manifest))
     assert desk.keys == ["one"]
-    desk.intake.changed(desk.read(broken(manifest)))
+    desk.intake.on_change(desk.read(broken(manifest)))
     assert desk.keys == []
     (why,) = desk.intake.set_aside.values()
     assert why.object.startswith(kind)
     assert why.field
-    desk.intake.changed(desk.read(manifest))
+    desk.intake.on_change(desk.read(manifest))
     assert (desk.keys, desk.intake.set_aside) == (["one"], {})
     assert desk.changes >= 3
 
@@ -73,8 +73,8 @@ def test_object_that_becomes_invalid_is_removed_and_set_aside(kind, manifest):
 @pytest.mark.parametrize("kind, manifest", EACH)
 def test_deleted_invalid_object_is_no_longer_set_aside(kind, manifest):
     desk = Desk(kind)
-    desk.intake.changed(desk.read(manifest))
-    desk.intake.deleted(desk.read(broken(manifest)))
+    desk.intake.on_change(desk.read(manifest))
+    desk.intake.on_delete(desk.read(broken(manifest)))
     assert (desk.keys, desk.intake.set_aside) == ([], {})
 
 
@@ -82,31 +82,31 @@ def test_deleted_invalid_object_is_no_longer_set_aside(kind, manifest):
 def test_list_replaces_the_invalid_objects(kind, manifest):
     other = {**manifest, "metadata": {**manifest["metadata"], "name": "other"}}
     desk = Desk(kind)
-    desk.intake.replaced([desk.read(broken(manifest)), desk.read(other, "v")])
+    desk.intake.on_replace([desk.read(broken(manifest)), desk.read(other, "v")])
     assert desk.keys == ["other"]
     assert [key.rpartition("/")[2] for key in desk.intake.set_aside] == ["one"]
-    desk.intake.replaced([desk.read(manifest), desk.read(other, "v")])
+    desk.intake.on_replace([desk.read(manifest), desk.read(other, "v")])
     assert sorted(desk.keys) == ["one", "other"]
     assert desk.intake.set_aside == {}
 
 
 def test_younger_pod_of_the_same_name_stays_if_the_deleted_one_is_invalid():
     desk = Desk("Pod")
-    desk.intake.changed(desk.read(pod("one"), "young"))
-    desk.intake.deleted(desk.read(broken(pod("one")), "old"))
+    desk.intake.on_change(desk.read(pod("one"), "young"))
+    desk.intake.on_delete(desk.read(broken(pod("one")), "old"))
     assert desk.keys == ["one"]
 
 
 def test_text_that_is_not_json_is_set_aside():
     desk = Desk("Pod")
-    desk.intake.handle(b"{")
+    desk.intake.handle_json(b"{")
     assert desk.keys == []
     assert len(desk.intake.set_aside) == 1
 
 
-@pytest.mark.parametrize("number", range(len(FOREIGN)))
+@pytest.mark.parametrize("number", range(len(EXTERNAL_KINDS)))
 def test_pod_group_of_another_scheduler_that_becomes_invalid_is_removed(number):
-    kind, seen = FOREIGN[number], []
+    kind, seen = EXTERNAL_KINDS[number], []
 
     class Store:
         def put(self, found):
@@ -118,8 +118,8 @@ def test_pod_group_of_another_scheduler_that_becomes_invalid_is_removed(number):
         def replace(self, kind, listed):
             raise AssertionError
 
-    intake = EventHandlers(kind, Store(), Decoder(), lambda: None)
-    intake.handle(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
+    intake = EventHandler(kind, Store(), Decoder(), lambda: None)
+    intake.handle_json(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
     assert seen == [("remove", "team/bert")]
 
 
@@ -142,9 +142,9 @@ def test_heartbeat_of_a_kubelet_changes_nothing():
         }
         return {**one, "metadata": meta, "status": {**one["status"], "conditions": [ready]}}
 
-    desk.intake.changed(desk.read(beat("2026-01-01T00:00:00Z")))
+    desk.intake.on_change(desk.read(beat("2026-01-01T00:00:00Z")))
     before = desk.cache.generation
-    desk.intake.changed(desk.read(beat("2026-01-01T00:05:00Z")))
+    desk.intake.on_change(desk.read(beat("2026-01-01T00:05:00Z")))
     assert desk.cache.generation == before
 
 

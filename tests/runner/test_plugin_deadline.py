@@ -7,24 +7,24 @@ from typing import Any, ClassVar
 
 import pytest
 
-from batchsched.api.gang import identity_of
+from batchsched.api.gang import gang_identity
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
-from batchsched.errors import PluginOverdue
+from batchsched.errors import PluginDeadlineExceeded
 from batchsched.framework.runtime.deadline import (
+    AbandonedSession,
     DeadlinePlugin,
-    DisabledPlugin,
     PluginCallCounter,
     is_builtin,
 )
 from batchsched.framework.runtime.registry import Registry, load_plugin_classes
 from batchsched.ports.external import ExceededDeadline, ExternalCalls, PluginDeadline
-from batchsched.record.answers import Answers
+from batchsched.record.answers import ExternalAnswers
 from batchsched.runner import session_runner
 from batchsched.runner.session_runner import (
     SessionInput,
     SessionRunner,
     run_until_deadline,
-    run_with_deadline,
+    run_with_retries,
 )
 from batchsched.session import session
 from batchsched.session.session import Session
@@ -68,7 +68,7 @@ SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1
 
 def decide_with(minder: PluginDeadline | None, settings: dict[str, Any]) -> Any:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    pipeline = REGISTRY.pipeline(chosen, ExternalCalls(deadline=minder))
+    pipeline = REGISTRY.create_pipeline(chosen, ExternalCalls(deadline=minder))
     return Session(SNAPSHOT, chosen, pipeline).decide(NOW, 0)
 
 
@@ -92,25 +92,25 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_plugin_that_hangs_fails_its_gang_and_is_disabled(point, settings):
     HANGS.update(point=point, how=waiting)
-    decision, overdue = run_with_deadline(lambda minder: decide_with(minder, settings), DEADLINE)
+    decision, overdue = run_with_retries(lambda minder: decide_with(minder, settings), DEADLINE)
     (one,) = overdue
     assert one.plugin == "Hanging"
     assert set(placed(decision)) == {"gpt-0", "gpt-1", "solo-0"}
     assert reasons(decision) == {"team/bert": "PluginFailed"}
-    message = f"plugin Hanging failed in {one.point}: {one.problem}"
+    message = f"plugin Hanging failed in {one.point}: {one.message}"
     assert message in decision.refusals[0].message
-    assert [(aside.object, one.problem in aside.message) for aside in decision.set_aside] == [
+    assert [(aside.object, one.message in aside.message) for aside in decision.set_aside] == [
         ("plugin Hanging", True)
     ]
     began = time.perf_counter()
-    again = decide_with(Answers(overdue=overdue).external_calls().deadline, settings)
+    again = decide_with(ExternalAnswers(overdue=overdue).to_external_calls().deadline, settings)
     assert again == decision
     assert time.perf_counter() - began < 5
 
 
 def test_loop_that_never_ends_is_given_up_as_well():
     HANGS.update(point="Filter", how=spinning)
-    decision, (one,) = run_with_deadline(lambda minder: decide_with(minder, {}), DEADLINE)
+    decision, (one,) = run_with_retries(lambda minder: decide_with(minder, {}), DEADLINE)
     assert (one.plugin, one.point) == ("Hanging", "Filter")
     assert reasons(decision) == {"team/bert": "PluginFailed"}
 
@@ -118,7 +118,7 @@ def test_loop_that_never_ends_is_given_up_as_well():
 def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
     HANGS.update(point="Filter", how=waiting)
     before = ExceededDeadline("Hanging", "Filter", 0, DEADLINE)
-    decision, overdue = run_with_deadline(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
+    decision, overdue = run_with_retries(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
     assert overdue == (before,)
     assert len(placed(decision)) == 5
     assert [one.object for one in decision.set_aside] == ["plugin Hanging"]
@@ -130,13 +130,13 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
         monkeypatch.setattr(module, "standard_registry", lambda: REGISTRY)
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, pluginDeadlineSeconds=DEADLINE)
     runner = SessionRunner(chosen)
-    following = Session(SNAPSHOT, chosen, REGISTRY.pipeline(chosen, runner.outside))
+    following = Session(SNAPSHOT, chosen, REGISTRY.create_pipeline(chosen, runner.outside))
     following.decide(NOW, 0, frozenset())  # as in an earlier session, with its own numbering of calls
-    taking_part = frozenset(identity_of(pod) for pod in SNAPSHOT.pods)
+    taking_part = frozenset(gang_identity(pod) for pod in SNAPSHOT.pods)
     decision = runner.run(lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0))
     assert runner.hung
     assert reasons(decision) == {"team/bert": "PluginFailed"}
-    assert decide_with(runner.answers.external_calls().deadline, {}) == decision
+    assert decide_with(runner.answers.to_external_calls().deadline, {}) == decision
     again = runner.without_hung_plugins()
     assert [(call.plugin, call.call) for call in again.overdue] == [("Hanging", 0)]
     assert len(placed(again.decide(SNAPSHOT, NOW, 0))) == 5
@@ -159,14 +159,14 @@ def test_slow_plugin_within_its_deadline_is_not_disabled():
         return usual
 
     HANGS.update(point="Filter", how=slow)
-    decision, overdue = run_with_deadline(lambda minder: decide_with(minder, {}), 5.0)
+    decision, overdue = run_with_retries(lambda minder: decide_with(minder, {}), 5.0)
     assert overdue == ()
     assert len(placed(decision)) == 5
 
 
 def test_exception_of_the_work_is_raised():
     with pytest.raises(ZeroDivisionError):
-        run_with_deadline(lambda minder: 1 / 0, 1.0)
+        run_with_retries(lambda minder: 1 / 0, 1.0)
 
 
 def test_two_plugins_that_hang_are_both_given_up():
@@ -175,11 +175,11 @@ def test_two_plugins_that_hang_are_both_given_up():
         for name in ("one", "two"):
             try:
                 minder.call_within_deadline(name, "Score", ENDED.wait)
-            except PluginOverdue as error:
+            except PluginDeadlineExceeded as error:
                 failed.append(error.plugin)
         return failed
 
-    done, overdue = run_with_deadline(work, 0.05)
+    done, overdue = run_with_retries(work, 0.05)
     assert done == ["one", "two"]
     assert [one.call for one in overdue] == [1, 2]
 
@@ -187,22 +187,22 @@ def test_two_plugins_that_hang_are_both_given_up():
 def test_abandoned_session_ends_when_the_plugin_returns():
     minder = PluginCallCounter()
     minder.abandoned = True
-    with pytest.raises(DisabledPlugin):
+    with pytest.raises(AbandonedSession):
         minder.call_within_deadline("late", "Filter", lambda: True)
 
 
 def test_call_that_is_known_to_be_overdue_is_not_made():
     minder = PluginCallCounter((ExceededDeadline("slow", "Filter", 2, 1.0),))
     assert minder.call_within_deadline("slow", "Filter", lambda: "first") == "first"
-    with pytest.raises(PluginOverdue, match="slow failed in Filter: took longer than 1 s"):
+    with pytest.raises(PluginDeadlineExceeded, match="slow failed in Filter: took longer than 1 s"):
         minder.call_within_deadline("slow", "Filter", sys.exit)
-    assert minder.overdue("slow") is not None
+    assert minder.exceeded_deadline("slow") is not None
 
 
 def test_built_in_plugins_have_no_deadline():
     chosen = profile(plugins={"disabled": ["PrioritySort"]})
-    made = REGISTRY.pipeline(chosen, ExternalCalls(deadline=PluginCallCounter())).plugins
+    made = REGISTRY.create_pipeline(chosen, ExternalCalls(deadline=PluginCallCounter())).plugins
     assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
-    assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.pipeline(chosen).plugins)
+    assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.create_pipeline(chosen).plugins)
     assert REGISTRY.external_plugins(chosen) == ("Hanging",)
     assert is_builtin(load_plugin_classes()[0])

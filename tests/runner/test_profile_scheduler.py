@@ -50,12 +50,12 @@ async def test_surplus_pods_are_bound_when_capacity_is_free():
 async def test_gang_is_bound_with_another_pod_if_one_is_deleted_during_the_session():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     planner = town.planner
-    planner.sync(town.clock.now())
-    work = planner.begin(town.clock.now())
+    planner.sync_queue(town.clock.now())
+    work = planner.begin_session(town.clock.now())
     assert work is not None
     decision = work()
     town.delete("bert-0")
-    assert planner.finish(decision, town.clock.now()) == []
+    assert planner.apply_decision(decision, town.clock.now()) == []
     assert town.assumed == set()
     town.make([pod("bert-2", group="bert", gpu=1)])
     await town.turns(3)
@@ -65,13 +65,13 @@ async def test_gang_is_bound_with_another_pod_if_one_is_deleted_during_the_sessi
 async def test_gang_is_bound_elsewhere_if_its_node_is_deleted_during_the_session():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     planner = town.planner
-    planner.sync(town.clock.now())
-    work = planner.begin(town.clock.now())
+    planner.sync_queue(town.clock.now())
+    work = planner.begin_session(town.clock.now())
     assert work is not None
     decision = work()
     town.cache.remove(node("n0", gpu=2))
     town.cache.put(node("n1", gpu=2))
-    assert planner.finish(decision, town.clock.now()) == []
+    assert planner.apply_decision(decision, town.clock.now()) == []
     await town.turns(3)
     assert set(town.bound.values()) == {"n1"}
 
@@ -159,7 +159,12 @@ async def test_terminating_pod_is_not_queued():
     await town.turn()
     town.cache.put(town.server.keep(leaving(town.server.pods["team/solo"])))
     await town.turn(1)
-    assert town.planner.queue.pending() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+    assert town.planner.queue.pending_pod_counts() == {
+        "active": 0,
+        "backoff": 0,
+        "unschedulable": 0,
+        "gated": 0,
+    }
 
 
 async def test_gang_without_its_pod_group_waits_for_another():
@@ -261,7 +266,12 @@ async def test_surplus_pods_with_failed_bindings_return_to_the_queue():
     town.mend()
     await town.turns(5)
     assert len(town.bound) == 3
-    assert town.planner.queue.pending() == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
+    assert town.planner.queue.pending_pod_counts() == {
+        "active": 0,
+        "backoff": 0,
+        "unschedulable": 1,
+        "gated": 0,
+    }
 
 
 async def test_new_leader_completes_a_partly_bound_gang_without_repeated_bindings():
@@ -308,17 +318,17 @@ async def test_assumed_volume_stays_reserved_after_the_tables_are_rebuilt():
         town.cache.put(one)
     town.make([claiming("first", "data")])
     planner, now = town.planner, town.clock.now()
-    planner.sync(now)
-    work = planner.begin(now)
+    planner.sync_queue(now)
+    work = planner.begin_session(now)
     assert work is not None
-    assert [one.places[0][0].name for one in planner.finish(work(), now)] == ["first"]
-    before = planner.table
+    assert [one.places[0][0].name for one in planner.apply_decision(work(), now)] == ["first"]
+    before = planner.node_table
     town.cache.put(volume("broken", phase="Failed"))
     town.make([claiming("second", "more")])
-    planner.sync(now)
-    work = planner.begin(now)
+    planner.sync_queue(now)
+    work = planner.begin_session(now)
     assert work is not None
     (refusal,) = work().refusals
-    assert planner.table is not before
+    assert planner.node_table is not before
     assert refusal.pod_group == "team/second"
     assert "persistent volumes to bind" in refusal.message

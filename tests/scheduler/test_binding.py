@@ -64,7 +64,7 @@ async def test_draining_waits_for_bindings_in_flight():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     town.fail("bert-1", None)
     await town.turn()
-    drained = asyncio.create_task(town.cycles.drain())
+    drained = asyncio.create_task(town.cycles.wait_until_idle())
     await asyncio.sleep(0)
     assert not drained.done()
     town.mend()
@@ -92,8 +92,8 @@ async def test_pod_deleted_during_its_binding_frees_its_node():
 async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
     town = Town(cluster(nodes(3 * BINDINGS_PER_YIELD, gpu=1), waiting))
     planner, now = town.planner, town.clock.now()
-    planner.sync(now)
-    work = planner.begin(now)
+    planner.sync_queue(now)
+    work = planner.begin_session(now)
     assert work is not None
     seen = set()
 
@@ -102,7 +102,7 @@ async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
             seen.add(len(town.told))
             await asyncio.sleep(0)
 
-    placements = planner.finish(work(), now)
+    placements = planner.apply_decision(work(), now)
     start = asyncio.create_task(town.cycles.start(planner, placements))
     await asyncio.sleep(0)
     await look()
@@ -137,15 +137,15 @@ async def test_pods_are_bound_over_the_table_that_knows_of_their_reservation(mon
     with_plugin(monkeypatch, ledger)
     town = Town(cluster(nodes(1, gpu=4), gang("bert", 2)))
     planner, now = town.planner, town.clock.now()
-    planner.sync(now)
-    work = planner.begin(now)
+    planner.sync_queue(now)
+    work = planner.begin_session(now)
     assert work is not None
-    await town.cycles.start(planner, planner.finish(work(), now))
-    before = planner.table
+    await town.cycles.start(planner, planner.apply_decision(work(), now))
+    before = planner.node_table
     town.make(alone(1).pods)
     town.cache.put(PriorityClass(metadata=ObjectMeta(name="high"), value=1))
-    planner.sync(now)
-    planner.begin(now)  # over rebuilt tables, before any task has run
-    assert planner.table is not before
-    await town.cycles.drain()
+    planner.sync_queue(now)
+    planner.begin_session(now)  # over rebuilt tables, before any task has run
+    assert planner.node_table is not before
+    await town.cycles.wait_until_idle()
     assert ledger.bound == ledger.reserved

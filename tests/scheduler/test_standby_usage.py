@@ -7,7 +7,7 @@ import pytest
 from batchsched.config.schema import Profile
 from batchsched.queues.usage_history import UsageHistory
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.scheduler.standby_usage import SAMPLE_SECONDS, StandbyUsage
+from batchsched.scheduler.standby_usage import SAMPLE_SECONDS, StandbyUsageRecorder
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Clock
 from tests.session.scenario import GPU, bound, cluster, gang, nodes, queue, schedule
@@ -30,8 +30,8 @@ def vars_of(snapshot):
     return (*snapshot.nodes, *snapshot.queues, *snapshot.pod_groups, *snapshot.pods)
 
 
-def chronicle(cache: ClusterState, clock: Clock) -> StandbyUsage:
-    return StandbyUsage(cache, clock, lambda: (PROFILE,), lambda: False)
+def chronicle(cache: ClusterState, clock: Clock) -> StandbyUsageRecorder:
+    return StandbyUsageRecorder(cache, clock, lambda: (PROFILE,), lambda: False)
 
 
 async def test_usage_of_one_half_life_counts_half():
@@ -55,7 +55,7 @@ async def test_usage_is_not_recorded_without_a_policy_that_reads_it():
 async def test_sampling_ends_when_the_replica_leads():
     clock = Clock()
     leads: list[bool] = []
-    one = StandbyUsage(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
+    one = StandbyUsageRecorder(running(), clock, lambda: (PROFILE,), lambda: bool(leads))
     looking = asyncio.create_task(one.run())
     while one.usage_history(PROFILE).usage.get("team") is None:
         clock.turn(SAMPLE_SECONDS)
@@ -69,8 +69,8 @@ async def test_sampling_ends_when_the_replica_leads():
 
 async def test_new_leader_continues_with_the_sampled_history():
     planner = ProfileScheduler(PROFILE, running())
-    planner.start_with_usage(UsageHistory({"team": {GPU: 7.0}}, HOUR))
+    planner.set_usage_history(UsageHistory({"team": {GPU: 7.0}}, HOUR))
     planner.recording = True
-    planner.sync(1.0)
+    planner.sync_queue(1.0)
     assert planner._past.usage == {"team": {GPU: 7.0}}
-    assert planner._follower(planner._cache.snapshot()).usage(1.0)["team"][GPU] == 7.0
+    assert planner._follower(planner._cache.snapshot()).decayed_usage(1.0)["team"][GPU] == 7.0

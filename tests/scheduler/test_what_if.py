@@ -34,7 +34,7 @@ def suppose(tmp_path):
         supposed = WhatIf(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
         file = tmp_path / "objects.json"
         file.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": manifests}))
-        supposed.put([file])
+        supposed.add_files([file])
         return supposed
 
     return put

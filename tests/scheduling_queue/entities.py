@@ -41,7 +41,7 @@ def group(name: str, minimum: int = 1, **spec: Any) -> PodGroup:
 
 def standard_pipeline() -> Pipeline:
     """The default plugins."""
-    return standard_registry().pipeline(Profile())
+    return standard_registry().create_pipeline(Profile())
 
 
 def queue(*plugins: object, pipeline: Pipeline | None = None) -> SchedulingQueue:

@@ -38,7 +38,7 @@ def test_entities_whose_backoff_ends_in_the_same_second_keep_the_order_of_the_ac
     early, late = failed("early", 0.1, refusals=1), failed("late", 0.9, refusals=1)
     queue.put(early, 2)
     queue.put(late, 1)
-    assert queue.first() is late
+    assert queue.first_refused() is late
 
 
 def test_entities_leave_the_backoff_queue_in_the_order_in_which_their_backoff_ends():

@@ -2,10 +2,10 @@ import msgspec
 import pytest
 
 from batchsched.errors import IllegalMove
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_own
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, QueueState
-from batchsched.scheduling_queue.queue import plugins_that_gate
+from batchsched.scheduling_queue.queue import gating_plugins
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import (
     Listening,
@@ -21,7 +21,7 @@ from tests.scheduling_queue.entities import (
     standard_pipeline,
 )
 
-ADDED = Listening("Added", ClusterEventWithHint.on(Resource.NODE, Action.ADD))
+ADDED = Listening("Added", ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD))
 GATES = [{"name": "g"}]
 
 
@@ -69,23 +69,25 @@ def test_pods_of_a_gang_are_popped_together():
 
 def test_event_moves_only_entities_that_it_may_help_according_to_the_refusing_plugin():
     hint = says(lambda one, old, new: Hint.queue_if(one.labels["size"] == "small"))
-    fits = Listening("Fit", ClusterEventWithHint.on(Resource.NODE, Action.ADD, hint))
+    fits = Listening("Fit", ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, hint))
     made = queue(fits, ADDED)
     waiting(made, pod("s", labels={"size": "small"}), pod("l", labels={"size": "large"}), by="Fit")
-    made.cluster_changed(Resource.NODE, None, node("n"), 0.5)
+    made.process_object_change(EventResource.NODE, None, node("n"), 0.5)
     assert (place(made, "s"), place(made, "l")) == (
         QueueState.BACKOFF,
         QueueState.UNSCHEDULABLE,
     )
-    assert made.moved_pods()["backoff", "NodeAdd"] == 1
+    assert made.moved_pod_counts()["backoff", "NodeAdd"] == 1
 
 
 def test_hint_runs_once_for_equal_pods():
     seen: list[object] = []
-    fits = Listening("Fit", ClusterEventWithHint.on(Resource.NODE, Action.ADD, says(Hint.SKIP, seen)))
+    fits = Listening(
+        "Fit", ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, says(Hint.SKIP, seen))
+    )
     made = queue(fits)
     waiting(made, *(pod(f"p{at}") for at in range(50)), by="Fit")
-    made.cluster_changed(Resource.NODE, None, node("n"), 0.5)
+    made.process_object_change(EventResource.NODE, None, node("n"), 0.5)
     assert len(seen) == 1
 
 
@@ -93,7 +95,7 @@ def test_every_event_moves_entities_refused_by_a_plugin_without_registered_event
     for by in ("Silent", "Unknown"):
         made = queue(Silent("Silent"))
         waiting(made, pod("p"), by=by)
-        made.cluster_changed(Resource.CSI_DRIVER, None, object(), 9.0)
+        made.process_object_change(EventResource.CSI_DRIVER, None, object(), 9.0)
         assert place(made, "p") is QueueState.ACTIVE
 
 
@@ -101,7 +103,7 @@ def test_event_during_a_cycle_is_evaluated_at_its_end():
     made = queue(ADDED)
     made.add_pod(pod("p"), 0.0)
     entity = popped(made, 0.0)
-    made.cluster_changed(Resource.NODE, None, node("n"), 0.2)
+    made.process_object_change(EventResource.NODE, None, node("n"), 0.2)
     refused(made, entity, 0.4)
     assert entity.place is QueueState.BACKOFF
 
@@ -111,7 +113,7 @@ def test_event_before_a_cycle_is_not_evaluated_at_its_end():
     made.add_pod(pod("p"), 0.0)
     made.add_pod(pod("q"), 0.0)
     first = popped(made, 0.0)
-    made.cluster_changed(Resource.NODE, None, node("n"), 0.2)
+    made.process_object_change(EventResource.NODE, None, node("n"), 0.2)
     second = popped(made, 0.3)
     refused(made, second, 0.4)
     refused(made, first, 0.4)
@@ -125,14 +127,14 @@ def test_backoff_doubles_with_each_refusal_and_ends_with_a_whole_second():
     for _ in range(6):
         entity = popped(made, now)
         began = now
-        made.cluster_changed(Resource.NODE, None, node("n"), now)
+        made.process_object_change(EventResource.NODE, None, node("n"), now)
         refused(made, entity, now)
         while entity.place is QueueState.BACKOFF:
             now += 0.5
             made.flush(now)
         waits.append(now - began)
     assert waits == [1.5, 3.0, 5.0, 9.0, 11.0, 11.0]
-    assert made.moved_pods()["active", "BackoffComplete"] == 6
+    assert made.moved_pod_counts()["active", "BackoffComplete"] == 6
 
 
 def test_errors_are_counted_apart_and_reset_by_the_next_refusal():
@@ -156,13 +158,13 @@ def test_without_active_entities_a_refused_entity_leaves_backoff_early_but_not_o
     for name in ("erred", "refused"):
         made.add_pod(pod(name), 0.0)
     erred, other = popped(made, 0.0), popped(made, 0.0)
-    made.cluster_changed(Resource.NODE, None, node("n"), 0.0)
+    made.process_object_change(EventResource.NODE, None, node("n"), 0.0)
     made.add_unschedulable(erred, (), 0.0)
     refused(made, other, 0.0)
     assert made.pop(0.1, early=False) is None
     assert made.pop(0.1) is other
     assert made.pop(0.1) is None
-    assert made.moved_pods()["active", "PopFromBackoffQ"] == 1
+    assert made.moved_pod_counts()["active", "PopFromBackoffQ"] == 1
 
 
 def test_unschedulable_entity_is_retried_after_five_minutes():
@@ -173,19 +175,19 @@ def test_unschedulable_entity_is_retried_after_five_minutes():
     assert place(made, "p") is QueueState.UNSCHEDULABLE
     made.flush(330.0)
     assert entity.place is QueueState.ACTIVE
-    assert made.moved_pods()["active", "UnschedulableTimeout"] == 1
+    assert made.moved_pod_counts()["active", "UnschedulableTimeout"] == 1
 
 
 def test_gated_pod_is_not_popped_until_its_gates_are_removed():
     made = queue(pipeline=standard_pipeline())
     made.add_pod(pod("p", schedulingGates=GATES), 0.0)
-    assert made.pending() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
-    made.cluster_changed(Resource.NODE, None, node("n"), 1.0)
+    assert made.pending_pod_counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
+    made.process_object_change(EventResource.NODE, None, node("n"), 1.0)
     made.flush(1000.0)
     assert made.pop(1000.0) is None
     made.update_pod(pod("p"), 1001.0)
     assert popped(made, 1001.0).identity == "pod/default/p"
-    assert made.moved_pods() == {
+    assert made.moved_pod_counts() == {
         ("unschedulable", "UnscheduledPodAdd"): 1,
         ("active", "UnscheduledPodUpdatePodSchedulingGatesEliminated"): 1,
     }
@@ -201,7 +203,8 @@ def test_gang_is_gated_while_all_its_pods_are_gated():
 
 def test_update_of_a_pod_is_evaluated_by_the_plugin_that_refused_it():
     own = Listening(
-        "Own", ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own)
+        "Own",
+        ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_TOLERATION, always_queue),
     )
     made = queue(own)
     waiting(made, pod("p"), pod("q"), by="Own")
@@ -215,7 +218,8 @@ def test_update_of_a_pod_is_evaluated_by_the_plugin_that_refused_it():
 
 def test_update_of_a_pod_during_its_cycle_is_evaluated():
     own = Listening(
-        "Own", ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, when_own)
+        "Own",
+        ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_TOLERATION, always_queue),
     )
     made = queue(own)
     made.add_pod(pod("p"), 0.0)
@@ -255,7 +259,7 @@ def test_unplaced_pods_of_a_gang_stay_in_the_queue():
     entity = popped(made, 0.0)
     made.delete_pod("default/x", 0.1, placed=True)
     refused(made, entity, 0.1)
-    assert made.pending()["unschedulable"] == 2
+    assert made.pending_pod_counts()["unschedulable"] == 2
 
 
 def test_pods_return_to_the_queue_if_their_binding_fails_after_the_cycle():
@@ -310,14 +314,14 @@ def test_activation_moves_an_entity_without_an_event_even_during_its_cycle():
     waiting(made, pod("p"))
     made.activate(["default/p", "default/unknown"], 0.0)
     entity = popped(made, 0.0)
-    assert made.moved_pods()["active", "ForceActivate"] == 1
+    assert made.moved_pod_counts()["active", "ForceActivate"] == 1
     made.activate(["default/p"], 0.1)
     refused(made, entity, 0.2)
     assert entity.place is QueueState.BACKOFF
 
 
 def test_deleted_nominated_pod_frees_its_node_which_is_an_event():
-    freed = Listening("Freed", ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE))
+    freed = Listening("Freed", ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE))
     made = queue(freed)
     waiting(made, pod("p"), pod("kept"), by="Freed")
     made.update_pod(nominated("kept", "n0"), 0.0)
@@ -334,20 +338,20 @@ def test_failed_hint_moves_the_entity_and_is_counted():
         return "maybe"
 
     made = queue(
-        Listening("Broken", ClusterEventWithHint.on(Resource.NODE, Action.ADD, broken)),
-        Listening("Nonsense", ClusterEventWithHint.on(Resource.NODE, Action.ADD, nonsense)),
+        Listening("Broken", ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, broken)),
+        Listening("Nonsense", ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, nonsense)),
     )
     waiting(made, pod("p"), by="Broken")
     waiting(made, pod("q"), by="Nonsense")
-    made.cluster_changed(Resource.NODE, None, node("n"), 5.0)
-    assert made.pending()["active"] == 2
+    made.process_object_change(EventResource.NODE, None, node("n"), 5.0)
+    assert made.pending_pod_counts()["active"] == 2
     assert made.hint_failures() == {"Broken": 1, "Nonsense": 1}
 
 
 def test_heartbeat_of_a_node_is_no_event():
     made = queue(Silent("Silent"))
     (entity,) = waiting(made, pod("p"), by="Silent")
-    made.cluster_changed(Resource.NODE, node("n"), node("n"), 5.0)
+    made.process_object_change(EventResource.NODE, node("n"), node("n"), 5.0)
     assert entity.place is QueueState.UNSCHEDULABLE
 
 
@@ -355,8 +359,8 @@ def test_queue_counts_pods_by_state_and_moves_by_event():
     made = queue(ADDED)
     waiting(made, pod("a"), pod("b", "g"), pod("c", "g"))
     made.add_pod(pod("d"), 0.0)
-    assert made.pending() == {"active": 1, "backoff": 0, "unschedulable": 3, "gated": 0}
-    assert made.moved_pods() == {
+    assert made.pending_pod_counts() == {"active": 1, "backoff": 0, "unschedulable": 3, "gated": 0}
+    assert made.moved_pod_counts() == {
         ("active", "UnscheduledPodAdd"): 4,
         ("unschedulable", "ScheduleAttemptFailure"): 3,
     }
@@ -369,7 +373,7 @@ def test_deleted_pod_group_moves_its_gang():
     made.delete_group("default/g", 5.0)
     made.delete_group("default/g", 5.0)
     assert (entity.place, entity.group) == (QueueState.ACTIVE, None)
-    assert made.moved_pods()["active", "PodGroupDelete"] == 1
+    assert made.moved_pod_counts()["active", "PodGroupDelete"] == 1
 
 
 def test_changed_pod_group_during_the_cycle_of_its_gang_is_an_event():
@@ -392,7 +396,7 @@ def test_pod_group_may_be_added_after_its_pods():
 def entity(*pods):
     made = Entity("default/g", 0, 0.0)
     for one in pods:
-        made.put(one)
+        made.put_pod(one)
     return made
 
 
@@ -405,9 +409,9 @@ class Broken:
 
 def test_one_admitted_pod_admits_its_gang():
     pipeline = standard_pipeline()
-    assert plugins_that_gate(entity(pod("a", schedulingGates=GATES)), pipeline) == ("SchedulingGates",)
-    assert plugins_that_gate(entity(pod("a", schedulingGates=GATES), pod("b")), pipeline) == ()
+    assert gating_plugins(entity(pod("a", schedulingGates=GATES)), pipeline) == ("SchedulingGates",)
+    assert gating_plugins(entity(pod("a", schedulingGates=GATES), pod("b")), pipeline) == ()
 
 
 def test_plugin_that_raises_gates_its_pod():
-    assert plugins_that_gate(entity(pod("a")), Pipeline([Broken()])) == ("Broken",)
+    assert gating_plugins(entity(pod("a")), Pipeline([Broken()])) == ("Broken",)

@@ -2,23 +2,23 @@ import pytest
 
 from batchsched.api.decision import REASONS, Refusal
 from batchsched.errors import PluginError
-from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, QueueState
-from batchsched.scheduling_queue.in_flight import InFlightEntities, InFlightEvent
+from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import HELPS, SHORT_OF_NODES, QueueingHints, refusing_plugins
 from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import Listening, place, pod, popped, queue, says, standard_pipeline
 
-NODE_ADDED = InFlightEvent(ClusterEvent(Resource.NODE, Action.ADD), None, node("n"))
+NODE_ADDED = ObjectEvent(ClusterEvent(EventResource.NODE, Action.ADD), None, node("n"))
 PIPELINE = standard_pipeline()
 
 
 def node_hints(**answers) -> QueueingHints:
     """The hints of plugins that listen to added nodes, by their names."""
     plugins = [
-        Listening(name, ClusterEventWithHint.on(Resource.NODE, Action.ADD, says(answer)))
+        Listening(name, ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, says(answer)))
         for name, answer in answers.items()
     ]
     return QueueingHints(Pipeline(plugins))
@@ -27,7 +27,7 @@ def node_hints(**answers) -> QueueingHints:
 def refused(*plugins: str, number: int = 0, pods=None) -> Entity:
     entity = Entity(f"e{number}", number, 0.0, refused_by=plugins)
     for each in pods or [pod("p")]:
-        entity.put(each)
+        entity.put_pod(each)
     return entity
 
 
@@ -52,7 +52,10 @@ def queue_after_refusal(reason: str):
     ],
 )
 def test_event_helps_an_entity_if_a_plugin_that_refused_it_says_so(plugins, helps):
-    assert node_hints(Skips=Hint.SKIP, Queues=Hint.QUEUE).helps(refused(*plugins), NODE_ADDED) is helps
+    assert (
+        node_hints(Skips=Hint.SKIP, Queues=Hint.QUEUE).event_helps_entity(refused(*plugins), NODE_ADDED)
+        is helps
+    )
 
 
 @pytest.mark.parametrize("answer", [None, [Hint.QUEUE]], ids=["none", "hints"])
@@ -75,20 +78,20 @@ def test_every_reason_names_a_plugin_or_has_its_own_events_or_none():
 @pytest.mark.parametrize(
     "reason, resource, old, new",
     [
-        ("NoNodes", Resource.NODE, None, node("n")),
-        ("QueueNotFound", Resource.QUEUE, None, object()),
-        ("UnknownTopologyLevel", Resource.TOPOLOGY, None, object()),
-        ("QueueLimit", Resource.ASSIGNED_POD, pod("b"), None),
-        ("InsufficientTopologyCapacity", Resource.NODE, None, node("n")),
-        ("InsufficientResources", Resource.ASSIGNED_POD, pod("b"), None),
-        ("NoFeasibleNode", Resource.NODE, None, node("n")),
-        ("OutOfTurn", Resource.CSI_DRIVER, None, object()),
+        ("NoNodes", EventResource.NODE, None, node("n")),
+        ("QueueNotFound", EventResource.QUEUE, None, object()),
+        ("UnknownTopologyLevel", EventResource.TOPOLOGY, None, object()),
+        ("QueueLimit", EventResource.ASSIGNED_POD, pod("b"), None),
+        ("InsufficientTopologyCapacity", EventResource.NODE, None, node("n")),
+        ("InsufficientResources", EventResource.ASSIGNED_POD, pod("b"), None),
+        ("NoFeasibleNode", EventResource.NODE, None, node("n")),
+        ("OutOfTurn", EventResource.CSI_DRIVER, None, object()),
     ],
 )
 def test_event_that_may_remove_the_reason_of_a_refusal_moves_the_entity(reason, resource, old, new):
     made = queue_after_refusal(reason)
     assert place(made, "p") is QueueState.UNSCHEDULABLE
-    made.cluster_changed(resource, old, new, 5.0)
+    made.process_object_change(resource, old, new, 5.0)
     assert place(made, "p") is QueueState.ACTIVE
 
 
@@ -97,7 +100,7 @@ def test_event_that_may_remove_the_reason_of_a_refusal_moves_the_entity(reason, 
 )
 def test_new_node_does_not_move_an_entity_that_was_refused_for_another_reason(reason):
     made = queue_after_refusal(reason)
-    made.cluster_changed(Resource.NODE, None, node("n"), 5.0)
+    made.process_object_change(EventResource.NODE, None, node("n"), 5.0)
     assert place(made, "p") is QueueState.UNSCHEDULABLE
 
 
@@ -120,7 +123,7 @@ def pool(hinted_pods: list[str]) -> UnschedulableEntities:
         hinted_pods.append(each.name)
         return Hint.queue_if(each.labels.get("size") == "small")
 
-    listening = Listening("A", ClusterEventWithHint.on(Resource.NODE, Action.ADD, small))
+    listening = Listening("A", ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, small))
     return UnschedulableEntities(QueueingHints(Pipeline([listening, Listening("B")])))
 
 
@@ -154,27 +157,27 @@ def test_removed_entity_has_no_hints_although_its_templates_changed():
     made = pool(hinted_pods)
     entity = refused("A", pods=[pod("a")])
     made.put(entity)
-    entity.put(pod("b", labels=SMALL))
+    entity.put_pod(pod("b", labels=SMALL))
     made.remove(entity)
     made.remove(entity)
     assert (made.entities_helped_by(NODE_ADDED), hinted_pods, list(made.entities())) == ([], [], [])
 
 
-def numbered_event(number: int, identity: str = "") -> InFlightEvent:
-    return InFlightEvent(ClusterEvent(Resource.NODE, Action.ADD), None, number, identity)
+def numbered_event(number: int, identity: str = "") -> ObjectEvent:
+    return ObjectEvent(ClusterEvent(EventResource.NODE, Action.ADD), None, number, identity)
 
 
 def numbers(flights: InFlightEntities, entity: Entity) -> list[int] | None:
-    events = flights.end(entity)
+    events = flights.end_cycle(entity)
     return None if events is None else [event.new for event in events]
 
 
 def test_entity_gets_the_events_of_its_own_cycle():
     flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
     flights.record_event(numbered_event(0))
-    flights.begin(first)
+    flights.begin_cycle(first)
     flights.record_event(numbered_event(1))
-    flights.begin(second)
+    flights.begin_cycle(second)
     flights.record_event(numbered_event(2))
     assert numbers(flights, second) == [2]
     flights.record_event(numbered_event(3))
@@ -184,8 +187,8 @@ def test_entity_gets_the_events_of_its_own_cycle():
 
 def test_event_of_one_entity_does_not_reach_others():
     flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
-    flights.begin(first)
-    flights.begin(second)
+    flights.begin_cycle(first)
+    flights.begin_cycle(second)
     flights.record_event(numbered_event(1, "a"))
     flights.record_event(numbered_event(2, "stranger"))
     assert (numbers(flights, first), numbers(flights, second)) == ([1], [])
@@ -193,12 +196,12 @@ def test_event_of_one_entity_does_not_reach_others():
 
 def test_events_from_before_the_oldest_cycle_are_dropped():
     flights, first, second = InFlightEntities(), Entity("a", 0, 0.0), Entity("b", 1, 0.0)
-    flights.begin(first)
+    flights.begin_cycle(first)
     for number in range(100):
         flights.record_event(numbered_event(number))
-    flights.begin(second)
+    flights.begin_cycle(second)
     flights.record_event(numbered_event(100))
-    flights.end(first)
+    flights.end_cycle(first)
     assert len(flights._log) == 1
     assert numbers(flights, second) == [100]
     assert len(flights._log) == 0

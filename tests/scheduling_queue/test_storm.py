@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.gang import identity_of
-from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
+from batchsched.api.gang import gang_identity
+from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SUCCESS, Code, Status
 from batchsched.scheduling_queue.entity import Entity, QueueState
@@ -37,17 +37,17 @@ class Gate:
 
     def events_to_register(self):
         gone = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-        return (ClusterEventWithHint.on(Resource.TARGET_POD, gone),)
+        return (ClusterEventWithHint.for_events(EventResource.TARGET_POD, gone),)
 
 
 # What the model knows of each plugin: the events it hears of, and whether it looks at colours.
-HEARS: dict[str, tuple[tuple[Resource, Action, bool], ...]] = {
-    "Colour": ((Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, True),),
+HEARS: dict[str, tuple[tuple[EventResource, Action, bool], ...]] = {
+    "Colour": ((EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, True),),
     "Room": (
-        (Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, False),
-        (Resource.ASSIGNED_POD, Action.DELETE, False),
+        (EventResource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, False),
+        (EventResource.ASSIGNED_POD, Action.DELETE, False),
     ),
-    "Own": ((Resource.TARGET_POD, Action.UPDATE_POD_LABEL, False),),
+    "Own": ((EventResource.TARGET_POD, Action.UPDATE_POD_LABEL, False),),
     "Deaf": (),
 }
 ALL_EARS = ("Silent", "Unknown")
@@ -68,13 +68,13 @@ def plugins() -> list[object]:
     return [Gate(), *heard, Silent("Silent")]
 
 
-def may_help(plugin: str, pods: list[Pod], happened: tuple[Resource, Action, Any, str]) -> bool:
+def may_help(plugin: str, pods: list[Pod], happened: tuple[EventResource, Action, Any, str]) -> bool:
     """What the model says of an event: by plain rules, without templates, indexes or logs."""
     resource, action, new, key = happened
     if plugin in ALL_EARS:
         return True
     for one in pods:
-        if resource is Resource.TARGET_POD and one.key != key:
+        if resource is EventResource.TARGET_POD and one.key != key:
             continue
         for wanted, actions, looks in HEARS.get(plugin, ()):
             hears = wanted is resource and bool(actions & action)
@@ -107,7 +107,7 @@ class Model:
         one.place = "gated" if gated else "trying"
 
     def join(self, new: Pod) -> None:
-        one = self.known.setdefault(identity_of(new), Known())
+        one = self.known.setdefault(gang_identity(new), Known())
         fresh = not one.pods and one.place != "in flight"
         one.pods[new.key] = new
         if one.place == "in flight":
@@ -115,10 +115,10 @@ class Model:
         elif fresh or one.place in ("waiting", "gated"):
             self.settle(one)
 
-    def event(self, resource: Resource, action: Action, new: Any, key: str = "") -> None:
+    def event(self, resource: EventResource, action: Action, new: Any, key: str = "") -> None:
         happened = (resource, action, new, key)
         for one in self.known.values():
-            if resource is Resource.TARGET_POD and key not in one.pods:
+            if resource is EventResource.TARGET_POD and key not in one.pods:
                 continue
             if one.place == "in flight":
                 one.happened.append(happened)
@@ -128,14 +128,14 @@ class Model:
                 self.settle(one)
 
     def update(self, new: Pod, actions: list[Action]) -> None:
-        one = self.known[identity_of(new)]
+        one = self.known[gang_identity(new)]
         one.pods[new.key] = new
         if one.place == "gated":
             if Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED in actions:
                 self.settle(one)
             return
         for action in actions:
-            self.event(Resource.TARGET_POD, action, new, new.key)
+            self.event(EventResource.TARGET_POD, action, new, new.key)
 
     def refuse(self, identity: str, by: frozenset[str]) -> None:
         one = self.known[identity]
@@ -183,7 +183,7 @@ class Trial:
         new = pod(f"p{self._names}", self.random.choice(("", "", "g", "h")), colour, **gates)
         self.queue.add_pod(new, self.now)
         self.model.join(new)
-        self.model.event(Resource.UNSCHEDULED_POD, Action.ADD, new)
+        self.model.event(EventResource.UNSCHEDULED_POD, Action.ADD, new)
 
     def pop(self) -> None:
         entity = self.queue.pop(self.now)
@@ -199,7 +199,7 @@ class Trial:
 
     def erred(self, known: Known) -> bool:
         """Whether the entity backs off after an error: only such an entity is not popped early."""
-        identity = identity_of(next(iter(known.pods.values())))
+        identity = gang_identity(next(iter(known.pods.values())))
         entity = self.queue.get(identity)
         return entity is not None and entity.place is QueueState.BACKOFF and not known.refused_by
 
@@ -227,23 +227,23 @@ class Trial:
         name = f"n{self.random.randrange(3)}"
         old = self.nodes.pop(name, None)
         if old is not None and self.random.random() < 0.3:
-            self.queue.cluster_changed(Resource.NODE, old, None, self.now)
-            self.model.event(Resource.NODE, Action.DELETE, None)
+            self.queue.process_object_change(EventResource.NODE, old, None, self.now)
+            self.model.event(EventResource.NODE, Action.DELETE, None)
             return
         new = node(name, {"cpu": self.random.choice("14")}, {"colour": self.random.choice(COLOURS)})
         self.nodes[name] = new
-        self.queue.cluster_changed(Resource.NODE, old, new, self.now)
+        self.queue.process_object_change(EventResource.NODE, old, new, self.now)
         if old is None:
-            self.model.event(Resource.NODE, Action.ADD, new)
+            self.model.event(EventResource.NODE, Action.ADD, new)
             return
         if old.status != new.status:
-            self.model.event(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE, new)
+            self.model.event(EventResource.NODE, Action.UPDATE_NODE_ALLOCATABLE, new)
         if old.labels != new.labels:
-            self.model.event(Resource.NODE, Action.UPDATE_NODE_LABEL, new)
+            self.model.event(EventResource.NODE, Action.UPDATE_NODE_LABEL, new)
 
     def pod_left(self) -> None:
-        self.queue.cluster_changed(Resource.ASSIGNED_POD, pod("bound"), None, self.now)
-        self.model.event(Resource.ASSIGNED_POD, Action.DELETE, None)
+        self.queue.process_object_change(EventResource.ASSIGNED_POD, pod("bound"), None, self.now)
+        self.model.event(EventResource.ASSIGNED_POD, Action.DELETE, None)
 
     def one(self) -> Pod | None:
         there = [one for known in self.model.known.values() for one in known.pods.values()]
@@ -267,10 +267,10 @@ class Trial:
         if old is None:
             return
         self.queue.delete_pod(old.key, self.now)
-        known = self.model.known[identity_of(old)]
+        known = self.model.known[gang_identity(old)]
         del known.pods[old.key]
         if not known.pods and known.place != "in flight":
-            del self.model.known[identity_of(old)]
+            del self.model.known[gang_identity(old)]
 
     def flush(self) -> None:
         self.queue.flush(self.now)
@@ -284,7 +284,7 @@ class Trial:
         assert waiting == expected
         flying = sum(len(one.pods) for one in self.model.known.values() if one.place == "in flight")
         total = sum(len(one.pods) for one in self.model.known.values())
-        assert sum(self.queue.pending().values()) + flying == total
+        assert sum(self.queue.pending_pod_counts().values()) + flying == total
 
 
 @pytest.mark.properties
@@ -324,4 +324,4 @@ def test_same_sequence_of_events_gives_the_same_queue(seed):
     for _ in range(100):
         for one in trials:
             one.step()
-        assert trials[0].queue.moved_pods() == trials[1].queue.moved_pods()
+        assert trials[0].queue.moved_pod_counts() == trials[1].queue.moved_pod_counts()

@@ -11,7 +11,7 @@ import pytest
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.errors import InvalidInput
-from batchsched.record.file import Record, differences, read, write
+from batchsched.record.file import SessionRecord, compare_decisions, read_session_file, write_session_file
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide
 from tests.extender_server import extender, keeping, names_of
@@ -31,7 +31,7 @@ def decided(snapshot, *extenders, **settings):
     meeting = SessionRunner(profile(extenders=extenders, **settings))
     decision = meeting.decide(snapshot, NOW, 0)
     chosen = profile(extenders=extenders, **settings)
-    again = decide(snapshot, chosen, NOW, 0, outside=meeting.answers.external_calls())
+    again = decide(snapshot, chosen, NOW, 0, outside=meeting.answers.to_external_calls())
     assert again == decision
     return decision
 
@@ -260,13 +260,15 @@ def test_recorded_session_repeats_in_a_process_without_network_and_its_file_has_
             nodes=tuple(replace_labels(one, {"z": "1", "a": "2"}) for one in CLUSTER.nodes),
         )
         decision = meeting.decide(labelled, NOW, 0)
-    write(path, Record(labelled, chosen, NOW, 0, decision, answers=meeting.answers))
-    kept = read(path)
+    write_session_file(path, SessionRecord(labelled, chosen, NOW, 0, decision, answers=meeting.answers))
+    kept = read_session_file(path)
     assert set(placed(decision).values()) == {"n2"}
     assert kept.answers == meeting.answers
     assert kept.profile.extenders[0].tls_config.key_data == ""
-    replayed = decide(kept.snapshot, kept.profile, kept.now, kept.seed, outside=kept.answers.external_calls())
-    assert differences(kept.decision, replayed) == ()
+    replayed = decide(
+        kept.snapshot, kept.profile, kept.now, kept.seed, outside=kept.answers.to_external_calls()
+    )
+    assert compare_decisions(kept.decision, replayed) == ()
     ran = subprocess.run(
         [sys.executable, "-c", REPLAY, str(path)], capture_output=True, text=True, check=False, timeout=120
     )
@@ -284,7 +286,7 @@ def test_question_that_was_not_recorded_has_no_answer(tmp_path):
         meeting.decide(CLUSTER, NOW, 0)
     other = cluster(nodes(3), alone(1, cpu=1))
     decision = decide(
-        other, profile(extenders=[stated(server.url)]), NOW, 0, outside=meeting.answers.external_calls()
+        other, profile(extenders=[stated(server.url)]), NOW, 0, outside=meeting.answers.to_external_calls()
     )
     assert "the recorded session did not ask this" in decision.refusals[0].message
 

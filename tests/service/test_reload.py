@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from batchsched.config.load import load
+from batchsched.config.load import load_configuration
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
 from batchsched.service.reload import CHECK_SECONDS, RELOADABLE_FIELDS, ConfigReload
@@ -25,7 +25,7 @@ class Followed:
         self.applied: list[int] = []
         self.told: list[bool] = []
         self.refuse = False
-        self.reload = ConfigReload(file, load(file), self._apply, self.clock, self.told.append)
+        self.reload = ConfigReload(file, load_configuration(file), self._apply, self.clock, self.told.append)
 
     def _apply(self, found):
         if self.refuse:

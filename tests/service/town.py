@@ -12,11 +12,11 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.controllers.evictor import Evictor
-from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangs
+from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.ports.cluster import Binding, NodeSelection, VolumeBinding
+from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
@@ -104,10 +104,10 @@ class Server:
     async def bind_volume(self, binding: VolumeBinding) -> None:
         raise AssertionError
 
-    async def select_node(self, selection: NodeSelection) -> None:
+    async def write_selected_node(self, selection: SelectedNode) -> None:
         raise AssertionError
 
-    async def claims_bound(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         raise AssertionError
 
     # As a Connection and a Writer
@@ -168,7 +168,7 @@ class Town:
         self.alarm = Wakeup(self.clock)
         server: Any = self.server
         self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.alarm.signal)
-        self.stranded = StaleGangs(self.cache, server, server, self.cycles.is_binding)
+        self.stranded = StaleGangController(self.cache, server, server, self.cycles.is_binding)
         self.expiry = AssumedPodExpiry(self.cache, self._read, self.seen)
         self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.alarm.signal)
         self.planner = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
@@ -239,7 +239,7 @@ class Town:
 
     @property
     def assumed(self) -> set[str]:
-        return {one.pod.partition("/")[2] for one in self.cache.assumed()}
+        return {one.pod.partition("/")[2] for one in self.cache.assumed_pods()}
 
 
 def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
@@ -248,7 +248,7 @@ def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
 
     class Registry:
         def pipeline(self, chosen: Profile, outside: Any) -> Pipeline:
-            made = usual.pipeline(chosen, outside)
+            made = usual.create_pipeline(chosen, outside)
             return Pipeline((*made.plugins, plugin), made.weights)
 
     monkeypatch.setattr(planning, "standard_registry", Registry)

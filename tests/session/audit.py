@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.core.selector import LabelSelector
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import Snapshot
@@ -70,7 +70,7 @@ def overcommitted(snapshot: Snapshot, places: Places) -> list[str]:
         used: Counter[str] = Counter()
         for pod in snapshot.pods:
             if place(pod, places) == node.name:
-                used.update(requests(pod) | {"pods": 1})
+                used.update(pod_requests(pod) | {"pods": 1})
         offered = node.allocatable()
         found += [f"{node.name} lacks {name}" for name, much in used.items() if much > offered.get(name, 0)]
     return found
@@ -210,9 +210,9 @@ def over_limit(snapshot: Snapshot, places: Places) -> list[str]:
             if fresh:
                 started.add(above)
             for pod in there:
-                used[above].update(requests(pod))
+                used[above].update(pod_requests(pod))
                 if pod.key in places:
-                    touched[above].update(requests(pod))
+                    touched[above].update(pod_requests(pod))
     over = [
         f"{name} is above its limit of {resource}"
         for name, queue in queues.items()

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from batchsched.api.core.cluster_objects import PriorityClass
-from batchsched.api.core.metadata import ObjectMeta, timestamp
+from batchsched.api.core.metadata import ObjectMeta, format_timestamp
 from batchsched.api.core.node import Node, NodeStatus
 from batchsched.api.core.pod import (
     POD_GROUP_LABEL,
@@ -67,7 +67,7 @@ def pod(
     container = Container(name="main", resources=ResourceRequirements(requests=amounts(**requests)))
     return Pod(
         metadata=ObjectMeta(
-            name=name, namespace="team", labels=own or None, creation_timestamp=timestamp(NOW - age)
+            name=name, namespace="team", labels=own or None, creation_timestamp=format_timestamp(NOW - age)
         ),
         spec=PodSpec(
             scheduler_name="batchsched",
@@ -83,7 +83,7 @@ def group(name: str, minimum: int | None = None, *, age: float = 0, **spec: Any)
     stated = spec | ({} if minimum is None else {"minMember": minimum})
     return PodGroup.model_validate(
         {
-            "metadata": {"name": name, "namespace": "team", "creationTimestamp": timestamp(NOW - age)},
+            "metadata": {"name": name, "namespace": "team", "creationTimestamp": format_timestamp(NOW - age)},
             "spec": stated,
         }
     )

@@ -38,7 +38,7 @@ class Inside:
         pending = self.run.tables.pending_gangs
         nominated = NominatedCapacity(self.run.tables, self.run.resting)
         gangs = JointWindowProposer(self.run, nominated)._admitted(pending.order(self.run.policy, NOW))
-        return formulate(self.context, gangs, pending.youngest())
+        return formulate(self.context, gangs, pending.latest_submission())
 
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:

@@ -10,11 +10,11 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.joint.proposal import JointProposer, budget_of
+from batchsched.session.joint.proposal import JointProposer, solver_budget
 from batchsched.session.refusals import _without_rejected
 from batchsched.session.statement import Statement
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.relaxation.changes import halve
+from batchsched.solver.relaxation.changes import halve_change
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from batchsched.solver.stage import solve
 from tests.session import audit
@@ -35,12 +35,12 @@ def explained(
     there = inside(cluster, settings)
     context, formulation = there.context, there.joint()
     with Statement(context.tables, NOW) as statement:
-        outcome = JointProposer(formulation, settings.solver, 0, NoTelemetry()).select(statement)
+        outcome = JointProposer(formulation, settings.solver, 0, NoTelemetry()).place_gangs(statement)
         placed = {one.gang.key for one in outcome.placements}
         explainer = RefusalExplainer(
             formulation.problem,
             _without_rejected(formulation, outcome),
-            resolve=lambda problem: solve(problem, budget_of(settings.solver), 0),
+            resolve=lambda problem: solve(problem, solver_budget(settings.solver), 0),
             wider=context.levels.wider,
         )
         found = [
@@ -67,7 +67,7 @@ def test_relaxation_admits_the_gang_and_half_of_it_does_not(cluster: Snapshot):
         assert change is not None
         after = relaxed(cluster, change, context, formulation)
         assert runs(schedule(after, JOINT), after, key)
-        less = halve(change)
+        less = halve_change(change)
         if less is not None:
             before = relaxed(cluster, less, context, formulation)
             assert not runs(schedule(before, JOINT), before, key)
@@ -93,7 +93,7 @@ def test_relaxation_admits_the_gang_in_ordered_selection_too(cluster: Snapshot):
         assert change is not None
         after = relaxed(alone, change, context, formulation)
         assert runs(schedule(after, ORDERED), after, gang.key)
-        less = halve(change)
+        less = halve_change(change)
         if less is not None:
             before = relaxed(alone, less, context, formulation)
             assert not runs(schedule(before, ORDERED), before, gang.key)

@@ -34,11 +34,11 @@ def test_session_without_refusals_decides_the_same(way: str, snapshot: Snapshot,
 def test_session_follows_the_events_of_the_cluster():
     follower = Session(cluster(nodes(2, gpu=1)), profile())
     snapshot = cluster(nodes(2, gpu=1), gang("bert", 2), alone(1, gpu=1))
-    follower.apply(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
+    follower.apply_changes(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
     first = follower.decide(NOW, 0)
     assert set(placed(first)) == {"bert-0", "bert-1"}
     running = [pod for pod in bound(snapshot, first).pods if pod.node]
-    follower.apply(ClusterChanges(bound_pods=running))
+    follower.apply_changes(ClusterChanges(bound_pods=running))
     assert placed(follower.decide(NOW, 0)) == {}
-    follower.apply(ClusterChanges(removed_pods=snapshot.pods[:2], removed_pod_groups=("team/bert",)))
+    follower.apply_changes(ClusterChanges(removed_pods=snapshot.pods[:2], removed_pod_groups=("team/bert",)))
     assert set(placed(follower.decide(NOW, 0))) == {"solo-0"}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.joint.formulation import Formulation
@@ -139,9 +139,9 @@ def weight(cluster: Snapshot, pod: Pod) -> float:
         for resource, amount in node.allocatable().items():
             totals[resource] = totals.get(resource, 0) + amount
     counted = [name for name in totals if name in ("cpu", "memory") or name.endswith("/gpu")]
-    share = max(requests(pod).get(name, 0) / totals[name] if totals[name] else 0.0 for name in counted)
+    share = max(pod_requests(pod).get(name, 0) / totals[name] if totals[name] else 0.0 for name in counted)
     ages = {
-        key: NOW - min(seconds(one.metadata.creation_timestamp) for one in pods)
+        key: NOW - min(parse_timestamp(one.metadata.creation_timestamp) for one in pods)
         for key, (_, pods) in audit.gangs(cluster).items()
         if any(not one.node for one in pods)
     }

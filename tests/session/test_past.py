@@ -42,12 +42,14 @@ def test_equal_queues_take_turns_and_replay_repeats_every_decision():
     turns: list[str] = []
     for hour in range(6):
         now = NOW + hour * HOUR
-        as_recorded = replace(snapshot, pods=tuple(pods.values()), usage=usage_entries(follower.usage(now)))
+        as_recorded = replace(
+            snapshot, pods=tuple(pods.values()), usage=usage_entries(follower.decayed_usage(now))
+        )
         decision = follower.decide(now, 0)
         assert decide(as_recorded, chosen, now, 0) == decision
         turns += started(decision)
         ended = [pods.pop(f"{one.namespace}/{one.pod}") for one in decision.assignments]
-        follower.apply(ClusterChanges(removed_pods=ended))
+        follower.apply_changes(ClusterChanges(removed_pods=ended))
     assert len(turns) == 6
     assert abs(turns.count("a") - turns.count("b")) <= 1
 
@@ -55,7 +57,7 @@ def test_equal_queues_take_turns_and_replay_repeats_every_decision():
 def test_usage_is_not_recorded_without_a_policy_that_reads_it():
     follower = Session(two_teams(), profile())
     follower.decide(NOW, 0)
-    assert follower.usage(NOW + HOUR) == {}
+    assert follower.decayed_usage(NOW + HOUR) == {}
 
 
 def test_invalid_queue_settings_are_set_aside_and_gangs_are_still_scheduled():

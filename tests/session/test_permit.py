@@ -84,7 +84,7 @@ def decide_with(
     recorder: Any, snapshot: Snapshot, now: float = NOW, **settings: Any
 ) -> tuple[Decision, Session]:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    usual = standard_registry().pipeline(chosen)
+    usual = standard_registry().create_pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((*usual.plugins, recorder), usual.weights))
     return sessions.decide(now, 0), sessions
 
@@ -123,7 +123,7 @@ def test_members_reserve_one_by_one_and_are_released_together(settings):
     assert len(placed(decision)) == 3
     assert recorder.saw("Reserve") == recorder.saw("Permit")
     assert decision.waiting == ()
-    assert sessions.tables.node_table.waiting.released("team/bert")
+    assert sessions.tables.node_table.waiting.all_allowed("team/bert")
 
 
 @pytest.mark.parametrize("settings", WAYS)
@@ -140,7 +140,7 @@ def test_refused_member_unreserves_its_gang_in_reverse_order(settings):
     unreserved = [pod for point, pod in mine if point == "Unreserve"]
     assert unreserved == list(reversed(reserved))
     assert not sessions.tables.node_table.requested.any()
-    assert sessions.tables.gangs["team/bert"].gang_count().placed == 0
+    assert sessions.tables.gangs["team/bert"].count_pods().placed == 0
 
 
 def test_gang_that_waits_at_permit_is_held_on_its_nodes():

@@ -248,7 +248,7 @@ USUAL = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
 
 def decide_with(plugin: object, snapshot: Snapshot = USUAL, **settings: Any) -> tuple[Decision, Session]:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    usual = standard_registry().pipeline(chosen)
+    usual = standard_registry().create_pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((plugin, *usual.plugins), usual.weights))
     return sessions.decide(NOW, 0), sessions
 
@@ -259,7 +259,7 @@ def assert_that_one_gang_failed(decision: Decision, sessions: Session) -> None:
     assert "plugin Faulty failed in " in decision.refusals[0].message
     assert decision.waiting == ()
     assert not sessions.tables.node_table.requested.any()
-    assert not sessions.tables.gangs["team/bert"].gang_count().placed
+    assert not sessions.tables.gangs["team/bert"].count_pods().placed
 
 
 def cases(faults: list[tuple[str, Fault]]) -> list[Any]:
@@ -304,7 +304,7 @@ def test_fault_in_postfilter_fails_only_the_preempting_gang(point, fault):
     wish = gang(BAD, 1, requests={"gpu": 2})
     snapshot = cluster(nodes(6, gpu=1), wish, gang("gpt", 2), alone(1, gpu=1))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
-    usual = standard_registry().pipeline(chosen)
+    usual = standard_registry().create_pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((Faulty(point, fault), *usual.plugins), usual.weights))
     decision = sessions.decide(NOW, 0)
     assert_that_one_gang_failed(decision, sessions)

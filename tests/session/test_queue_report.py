@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from batchsched.session.queue_report import QueueReport, QueuesReport, report_queues
+from batchsched.session.queue_report import QueueReport, QueueTreeReport, report_queues
 from tests.session.scenario import GPU, NOW, alone, cluster, gang, nodes, pod, profile, queue
 
 IN = "scheduling.batchsched.dev/queue"
@@ -14,11 +14,11 @@ def running(name: str, count: int, gpu: int = 4, node: str = "n0") -> tuple[Any,
     return tuple(pod(f"{name}-{node}-{at}", gpu=gpu, on=node, labels={IN: name}) for at in range(count))
 
 
-def view(*parts: Any, **more: Any) -> QueuesReport:
+def view(*parts: Any, **more: Any) -> QueueTreeReport:
     return report_queues(cluster(nodes(4, gpu=8), *parts, **more), profile(), NOW)
 
 
-def by_name(found: QueuesReport) -> dict[str, QueueReport]:
+def by_name(found: QueueTreeReport) -> dict[str, QueueReport]:
     return {one.name: one for one in found.queues}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.reservations import ReservedHead, StickyReservations, reserve
+from batchsched.session.reservations import ReservedHead, StickyReservations, compute_reservation
 from tests.session.clusters import on
 from tests.session.preemption.running import evicted, wanting
 from tests.session.preemption.running import running as running_gang
@@ -48,7 +48,7 @@ def running(name: str, seconds: int | None, *places: str) -> Snapshot:
 
 def shadow(snapshot: Snapshot, key: str):
     there = inside(snapshot, EASY)
-    return there, reserve(there.context, there.gang(key), (), NOW)
+    return there, compute_reservation(there.context, there.gang(key), (), NOW)
 
 
 def test_reserved_start_is_the_first_end_after_which_the_head_fits():
@@ -348,7 +348,7 @@ def test_gang_that_fits_now_or_never_is_not_the_head():
     )
     there = inside(snapshot, WEIGHT_EASY)
     gangs = [there.gang("team/fits"), there.gang("team/never")]
-    assert ReservedHead.choose(there.context, gangs, (), StickyReservations(NOW)) is None
+    assert ReservedHead.find_head(there.context, gangs, (), StickyReservations(NOW)) is None
 
 
 def test_head_starts_at_its_reserved_time_before_heavier_gangs():

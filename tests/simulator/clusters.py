@@ -4,21 +4,27 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.decision import Assignment, Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.ports.cluster import ClusterChanges
-from batchsched.simulator.workload import TraceGang, Workload, nodes, pod_spec, rigid_arrival
+from batchsched.simulator.workload import (
+    TraceGang,
+    Workload,
+    create_nodes,
+    create_pod_spec,
+    create_rigid_arrival,
+)
 
 CPU = {"cpu": "1"}
 
 
 def gangs_of(rows, slots=4, name="small", outages=()):
     """A workload of (submit, runtime, size) on one-slot nodes; the estimate is the run time."""
-    spec = pod_spec(CPU)
+    spec = create_pod_spec(CPU)
     width = len(str(max(0, len(rows) - 1)))  # names decide between gangs of one second
     arrivals = [
-        rigid_arrival(TraceGang(f"g{number:0{width}d}", ((spec, size),), runtime), submit, runtime)
+        create_rigid_arrival(TraceGang(f"g{number:0{width}d}", ((spec, size),), runtime), submit, runtime)
         for number, (submit, runtime, size) in enumerate(rows)
     ]
     arrivals.sort(key=lambda arrival: arrival.time)
-    return Workload(name, Snapshot(nodes=nodes(slots, CPU)), tuple(arrivals), tuple(outages))
+    return Workload(name, Snapshot(nodes=create_nodes(slots, CPU)), tuple(arrivals), tuple(outages))
 
 
 def _age(pod):
@@ -34,9 +40,9 @@ class FirstComeScheduler:
         self.waiting = {}
         self.asked = []
         self.held = ()
-        self.apply(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
+        self.apply_changes(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
 
-    def apply(self, changes):
+    def apply_changes(self, changes):
         if changes.nodes is not None:
             used = {name for name, free in self.free.items() if not free}
             self.free = {node.name: int(node.name not in used) for node in changes.nodes}

@@ -1,10 +1,10 @@
 from dataclasses import replace
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.api.decision import Assignment, Decision, Eviction, Nomination
-from batchsched.simulator.cluster import Kubelet, SimulatedCluster
-from batchsched.simulator.workload import TraceGang, pod_spec, rigid_arrival
+from batchsched.simulator.cluster import SimulatedCluster, SimulatedKubelet
+from batchsched.simulator.workload import TraceGang, create_pod_spec, create_rigid_arrival
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 
 
@@ -29,14 +29,14 @@ def started(rows, minimum=None):
     workload = gangs_of(rows) if minimum is None else elastic(rows, minimum)
     cluster = SimulatedCluster(workload, FirstComeScheduler)
     for gang in cluster.gangs:
-        cluster.arrive(gang, 0)
-    cluster.bind(cluster.scheduler.decide(0.0, 0), 0)
+        cluster.add_gang(gang, 0)
+    cluster.apply_decision(cluster.scheduler.decide(0.0, 0), 0)
     return cluster
 
 
 def usage_of_queue(cluster):
     """The CPU that the queue of the last row has allocated and requested."""
-    cluster.recorder.sample(4, 0, 0)
+    cluster.recorder.record_sample(4, 0, 0)
     series = cluster.recorder.queue_series()
     return series.held[-1][0], series.requested[-1][0]
 
@@ -84,10 +84,10 @@ def test_a_nomination_is_written_to_the_pod_and_removed_again():
 
 def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
     cluster = SimulatedCluster(elastic([(0, 10, 3)], 2), FirstComeScheduler)
-    cluster.arrive(cluster.gangs[0], 0)
+    cluster.add_gang(cluster.gangs[0], 0)
     places = [Assignment(namespace="default", pod=f"g0-{at}", node=f"node-{at}") for at in range(3)]
-    assert cluster.bind(Decision(assignments=tuple(places[:2])), 1) == [cluster.gangs[0]]
-    assert cluster.bind(Decision(assignments=tuple(places[2:])), 5) == []
+    assert cluster.apply_decision(Decision(assignments=tuple(places[:2])), 1) == [cluster.gangs[0]]
+    assert cluster.apply_decision(Decision(assignments=tuple(places[2:])), 5) == []
     assert cluster.gangs[0].started == 1
     assert cluster.gangs[0].placements == (("node-0", 1), ("node-1", 1), ("node-2", 1))
 
@@ -97,34 +97,34 @@ def test_a_node_that_fails_twice_fails_once():
     cluster.fail("node-0", 100)
     cluster.fail("node-0", 100)
     assert cluster.failures == 1
-    cluster.repair("node-0")
+    cluster.repair_node("node-0")
     cluster.fail("node-0", 100)
     assert cluster.failures == 2
 
 
-PODS = rigid_arrival(TraceGang("g", ((pod_spec({"cpu": "1"}), 2),), None), 0, 1).pods
+PODS = create_rigid_arrival(TraceGang("g", ((create_pod_spec({"cpu": "1"}), 2),), None), 0, 1).pods
 
 
 def test_a_bound_pod_runs_on_its_node_since_now():
-    pod = Kubelet().start(PODS[0], "node-3", 1234)
+    pod = SimulatedKubelet().running_pod(PODS[0], "node-3", 1234)
     assert (pod.node, pod.key, pod.status.phase) == ("node-3", PODS[0].key, "Running")
-    assert seconds(pod.status.start_time) == 1234.0
+    assert parse_timestamp(pod.status.start_time) == 1234.0
 
 
 def test_equal_pods_on_one_node_share_their_spec():
-    kubelet = Kubelet()
-    first, second = (kubelet.start(pod, "node-3", at) for at, pod in enumerate(PODS))
+    kubelet = SimulatedKubelet()
+    first, second = (kubelet.running_pod(pod, "node-3", at) for at, pod in enumerate(PODS))
     assert first.spec is second.spec
     assert first.status != second.status
 
 
 def test_a_recreated_pod_equals_the_original_pending_pod():
-    kubelet = Kubelet()
-    recreated = kubelet.recreate(kubelet.start(PODS[0], "node-3", 5))
+    kubelet = SimulatedKubelet()
+    recreated = kubelet.recreated_pod(kubelet.running_pod(PODS[0], "node-3", 5))
     assert recreated == PODS[0]
     assert recreated.spec is PODS[0].spec
 
 
 def test_a_pod_that_another_kubelet_started_is_recreated_without_its_node():
-    started = Kubelet().start(PODS[0], "node-3", 5)
-    assert Kubelet().recreate(started) == PODS[0]
+    started = SimulatedKubelet().running_pod(PODS[0], "node-3", 5)
+    assert SimulatedKubelet().recreated_pod(started) == PODS[0]

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.simulator.generator import (
     DAY,
     FIRST_MONDAY_SECONDS,
     MAX_RUNTIME_SECONDS,
     WEEK,
     GeneratorSettings,
-    generate,
+    generate_workload,
 )
 
 
 def gpus(arrival):
-    return sum(requests(pod)["nvidia.com/gpu"] for pod in arrival.pods)
+    return sum(pod_requests(pod)["nvidia.com/gpu"] for pod in arrival.pods)
 
 
 def stated(arrival):
@@ -27,16 +27,18 @@ def stated(arrival):
 @given(seed=st.integers(0, 2**32))
 def test_a_seed_gives_one_workload(seed):
     recipe = GeneratorSettings(gangs=20)
-    assert generate(recipe, seed) == generate(recipe, seed)
+    assert generate_workload(recipe, seed) == generate_workload(recipe, seed)
 
 
 def test_other_seeds_give_other_workloads():
-    assert generate(GeneratorSettings(gangs=20), 1) != generate(GeneratorSettings(gangs=20), 2)
+    assert generate_workload(GeneratorSettings(gangs=20), 1) != generate_workload(
+        GeneratorSettings(gangs=20), 2
+    )
 
 
 @given(seed=st.integers(0, 2**32), nodes=st.integers(1, 20), load=st.floats(0.1, 3.0))
 def test_arrivals_are_in_order_fit_the_cluster_and_run_for_a_while(seed, nodes, load):
-    made = generate(GeneratorSettings(gangs=30, node_count=nodes, load=load), seed)
+    made = generate_workload(GeneratorSettings(gangs=30, node_count=nodes, load=load), seed)
     times = [one.time for one in made.arrivals]
     assert times == sorted(times)
     assert min(times) >= FIRST_MONDAY_SECONDS
@@ -48,14 +50,14 @@ def test_arrivals_are_in_order_fit_the_cluster_and_run_for_a_while(seed, nodes, 
 @pytest.mark.parametrize("load", [0.5, 1.5])
 def test_the_load_is_what_arrives_over_what_the_cluster_has(load):
     recipe = GeneratorSettings(gangs=3000, node_count=40, load=load)
-    made = generate(recipe, 5)
+    made = generate_workload(recipe, 5)
     work = sum(gpus(one) * one.runtime for one in made.arrivals)
     span = made.arrivals[-1].time - FIRST_MONDAY_SECONDS
     assert work / (span * 320) == pytest.approx(load, rel=0.05)
 
 
 def test_most_gangs_are_one_device_and_large_ones_hold_most_device_hours():
-    made = generate(GeneratorSettings(gangs=4000, node_count=40), 3)
+    made = generate_workload(GeneratorSettings(gangs=4000, node_count=40), 3)
     sizes = Counter(gpus(one) for one in made.arrivals)
     assert sizes[1] / 4000 == pytest.approx(0.62, abs=0.03)
     assert set(sizes) == {1, 2, 4, 8, 16, 32, 64, 128}
@@ -65,7 +67,7 @@ def test_most_gangs_are_one_device_and_large_ones_hold_most_device_hours():
 
 
 def test_arrivals_follow_the_day_and_the_week():
-    made = generate(GeneratorSettings(gangs=6000, node_count=8, load=0.9), 3)
+    made = generate_workload(GeneratorSettings(gangs=6000, node_count=8, load=0.9), 3)
     times = np.array([one.time - FIRST_MONDAY_SECONDS for one in made.arrivals])
     whole = times[times < (times.max() // WEEK) * WEEK]
     afternoon = ((whole % DAY) >= DAY // 2) & ((whole % DAY) < DAY * 3 // 4)
@@ -76,8 +78,8 @@ def test_arrivals_follow_the_day_and_the_week():
 
 
 def test_estimates_are_exact_unless_said_otherwise():
-    exact = generate(GeneratorSettings(gangs=50), 1)
+    exact = generate_workload(GeneratorSettings(gangs=50), 1)
     assert all(stated(one) == one.runtime for one in exact.arrivals)
-    over = generate(GeneratorSettings(gangs=50, overestimate=1.0), 1)
+    over = generate_workload(GeneratorSettings(gangs=50, overestimate=1.0), 1)
     assert all(stated(one) >= one.runtime for one in over.arrivals)
     assert any(stated(one) > 2 * one.runtime for one in over.arrivals)

@@ -3,9 +3,9 @@ import re
 
 import pytest
 
-from batchsched.api.core.requests import requests
+from batchsched.api.core.requests import pod_requests
 from batchsched.errors import InvalidInput
-from batchsched.simulator.philly import GPU, PhillyRow, read, read_queues, workload
+from batchsched.simulator.philly import GPU, PhillyRow, create_workload, read_queues, read_trace
 
 TRACE = """timestamp,duration,num_gpus,gpu_time,cluster
 1970-01-01 00:01:40,30.9,12,370.8,aa
@@ -24,7 +24,7 @@ def trace(tmp_path):
 
 
 def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
-    assert read(trace) == (
+    assert read_trace(trace) == (
         PhillyRow(50, 10, 1, "aa"),
         PhillyRow(50, 20, 1, "bb"),
         PhillyRow(100, 30, 12, "aa"),
@@ -32,7 +32,7 @@ def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
 
 
 def test_only_rows_of_the_period_are_read(trace):
-    assert read(trace, 60, 100) == (PhillyRow(100, 30, 12, "aa"),)
+    assert read_trace(trace, 60, 100) == (PhillyRow(100, 30, 12, "aa"),)
 
 
 def test_queues_are_the_first_column_and_a_file_without_any_is_refused(tmp_path):
@@ -58,12 +58,12 @@ def test_a_trace_that_cannot_be_read_is_named_with_the_line(tmp_path, lines, com
     file = tmp_path / "philly.csv"
     file.write_text(lines)
     with pytest.raises(InvalidInput, match=re.escape(str(file)) + complaint):
-        read(file)
+        read_trace(file)
 
 
 def test_a_job_is_a_gang_of_pods_of_up_to_a_node_in_the_queue_of_its_cluster(trace):
-    made = workload(read(trace), 4, 8, "philly", {"aa": "research", "bb": "vc-bb"})
-    requested = [[requests(pod)[GPU] for pod in arrival.pods] for arrival in made.arrivals]
+    made = create_workload(read_trace(trace), 4, 8, "philly", {"aa": "research", "bb": "vc-bb"})
+    requested = [[pod_requests(pod)[GPU] for pod in arrival.pods] for arrival in made.arrivals]
     assert requested == [[1], [1], [8, 4]]
     assert [arrival.minimum for arrival in made.arrivals] == [1, 1, 2]
     assert [arrival.queue for arrival in made.arrivals] == ["research", "vc-bb", "research"]

@@ -9,7 +9,7 @@ from batchsched.api.decision import Decision, Nomination, Waiting
 from batchsched.config.schema import Profile
 from batchsched.lab.simulation import simulate
 from batchsched.session.session import Session
-from batchsched.simulator.run import RunSettings, run
+from batchsched.simulator.run import RunSettings, simulate_workload
 from batchsched.simulator.workload import Outage
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 from tests.simulator.easy import KEYS, easy_starts
@@ -30,7 +30,9 @@ def played(rows, slots=4, **options):
         return made[-1]
 
     settings = RunSettings("first come", **{k: v for k, v in options.items() if k != "outages"})
-    return run(gangs_of(rows, slots, outages=options.get("outages", ())), scheduler, settings), made
+    return simulate_workload(
+        gangs_of(rows, slots, outages=options.get("outages", ())), scheduler, settings
+    ), made
 
 
 def spans(result):
@@ -105,9 +107,9 @@ def test_a_session_that_placed_its_whole_window_is_followed_by_another_at_once()
             return Decision(assignments=decided.assignments[:2])
 
     rows = [(0, 10, 1)] * 4
-    result = run(gangs_of(rows), Narrow, RunSettings("narrow", window=2))
+    result = simulate_workload(gangs_of(rows), Narrow, RunSettings("narrow", window=2))
     assert spans(result) == [(0, 10)] * 4
-    assert run(gangs_of(rows), Narrow, SETTINGS).gangs[3].started == 10
+    assert simulate_workload(gangs_of(rows), Narrow, SETTINGS).gangs[3].started == 10
 
 
 def test_the_seed_is_passed_to_every_session():
@@ -117,7 +119,9 @@ def test_the_seed_is_passed_to_every_session():
 
 def test_progress_is_reported_up_to_the_end():
     told = []
-    run(gangs_of([(0, 1, 1), (2, 1, 1)]), FirstComeScheduler, SETTINGS, lambda *both: told.append(both))
+    simulate_workload(
+        gangs_of([(0, 1, 1), (2, 1, 1)]), FirstComeScheduler, SETTINGS, lambda *both: told.append(both)
+    )
     assert told[0] == (0, 2)
     assert told[-1] == (2, 2)
 
@@ -143,7 +147,7 @@ def test_a_gang_held_at_permit_is_passed_to_the_next_session_until_its_timeout()
         made.append(Holding(snapshot))
         return made[-1]
 
-    result = run(gangs_of([(0, 5, 2)]), scheduler, SETTINGS)
+    result = simulate_workload(gangs_of([(0, 5, 2)]), scheduler, SETTINGS)
     assert spans(result) == [(30, 35)]
     assert made[0].held == ()
     assert made[0].asked == [(0.0, 0), (30.0, 0)]
@@ -188,7 +192,7 @@ class Doubted:
         self.groups = {one.key: one for one in snapshot.pod_groups}
         self.pods = {one.key: one for one in snapshot.pods}
 
-    def apply(self, changes):
+    def apply_changes(self, changes):
         if changes.nodes is not None:
             self.start = replace(self.start, nodes=tuple(changes.nodes))
         self.groups |= {group.key: group for group in changes.pod_groups}
@@ -197,7 +201,7 @@ class Doubted:
         self.pods |= {pod.key: pod for pod in (*changes.bound_pods, *changes.added_pods)}
         for key in changes.removed_pod_groups:
             del self.groups[key]
-        self.follower.apply(changes)
+        self.follower.apply_changes(changes)
 
     def set_held_gangs(self, held):
         self.follower.set_held_gangs(held)
@@ -229,7 +233,7 @@ PROFILES = {
 def test_following_event_by_event_decides_as_a_fresh_look_at_the_cluster(profile, rows, failing):
     outages = tuple(Outage(f"node-{node}", at, at + time) for node, at, time in failing)
     chosen = Profile.model_validate(PROFILES[profile])
-    result = run(
+    result = simulate_workload(
         gangs_of(rows, 6, outages=outages), lambda snapshot: Doubted(snapshot, chosen), RunSettings(profile)
     )
     assert result.metrics().unfinished == 0
@@ -237,7 +241,7 @@ def test_following_event_by_event_decides_as_a_fresh_look_at_the_cluster(profile
 
 def test_following_decides_as_a_fresh_look_where_the_solver_chooses_by_weight():
     rows = [(0, 10, 4), (0, 12, 3), (2, 5, 2), (4, 9, 6), (4, 3, 1), (11, 4, 5)]
-    result = run(
+    result = simulate_workload(
         gangs_of(rows, 6, outages=(Outage("node-2", 6, 14),)),
         lambda snapshot: Doubted(snapshot, Profile()),
         SETTINGS,

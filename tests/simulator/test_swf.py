@@ -3,7 +3,7 @@ import re
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.simulator.swf import SwfRow, read, workload
+from batchsched.simulator.swf import SwfRow, create_workload, read_trace
 
 TRACE = """; Version: 2
 ; MaxNodes: 8
@@ -24,7 +24,7 @@ def trace(tmp_path):
 
 
 def test_rows_have_requested_values_in_place_of_missing_ones_and_rows_that_never_ran_are_skipped(trace):
-    assert read(trace).rows == (
+    assert read_trace(trace).rows == (
         SwfRow(1, 100, 50, 4, 60),
         SwfRow(2, 130, 8, 2, 8),  # requested processors, seconds rounded up
         SwfRow(4, 150, 9, 1, 9),  # the run time as estimate
@@ -32,7 +32,7 @@ def test_rows_have_requested_values_in_place_of_missing_ones_and_rows_that_never
 
 
 def test_the_header_states_processors_which_precede_nodes(trace):
-    assert read(trace).processors == 16
+    assert read_trace(trace).processors == 16
 
 
 @pytest.mark.parametrize(
@@ -49,20 +49,20 @@ def test_a_line_that_cannot_be_read_is_named_with_its_file(tmp_path, lines, comp
     file = tmp_path / "bad.swf"
     file.write_text(lines)
     with pytest.raises(InvalidInput, match=f"{re.escape(str(file))}:{complaint}"):
-        read(file)
+        read_trace(file)
 
 
 def test_gangs_are_rigid_and_their_pods_ask_for_one_processor(trace):
-    made = workload(read(trace).rows, 16, "small")
+    made = create_workload(read_trace(trace).rows, 16, "small")
     first = made.arrivals[0]
     assert first.group is not None
     assert (first.time, first.runtime, first.minimum, len(first.pods)) == (100, 50, 4, 4)
     assert first.group.spec.expected_runtime_seconds == 60
-    assert first.group.created == 100.0
+    assert first.group.creation_time == 100.0
     assert len(made.cluster.nodes) == 16
     assert len({pod.key for one in made.arrivals for pod in one.pods}) == 7
 
 
 def test_a_row_wider_than_the_cluster_is_refused(trace):
     with pytest.raises(InvalidInput, match=r"row 1.*4 processors, the cluster has 3"):
-        workload(read(trace).rows, 3, "small")
+        create_workload(read_trace(trace).rows, 3, "small")

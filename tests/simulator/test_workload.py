@@ -4,44 +4,44 @@ from dataclasses import replace
 
 import pytest
 
-from batchsched.api.core.metadata import ObjectMeta, timestamp
+from batchsched.api.core.metadata import ObjectMeta, format_timestamp
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.simulation import simulate
-from batchsched.simulator.cluster import Kubelet
+from batchsched.simulator.cluster import SimulatedKubelet
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
     TraceGang,
+    create_nodes,
+    create_pod_spec,
+    create_rigid_arrival,
     draw_outages,
-    nodes,
     open_text,
-    pod_spec,
-    pods_of_gang,
-    rigid_arrival,
+    split_gpus_into_pods,
     workload_of_snapshot,
 )
 
-SPEC = pod_spec({"cpu": "1"})
+SPEC = create_pod_spec({"cpu": "1"})
 PROFILE = Profile.model_validate({"selection": "ordered", "policy": {"name": "fcfs"}})
 
 
 def gang(name, size, runtime, at=0):
-    return rigid_arrival(TraceGang(name, ((SPEC, size),), runtime), at, 0)
+    return create_rigid_arrival(TraceGang(name, ((SPEC, size),), runtime), at, 0)
 
 
 def snapshot(*gangs, slots=4, pods=()):
     return Snapshot(
-        nodes=nodes(slots, {"cpu": "1"}),
+        nodes=create_nodes(slots, {"cpu": "1"}),
         pod_groups=tuple(one.group for one in gangs),
         pods=(*(pod for one in gangs for pod in one.pods), *pods),
     )
 
 
 def running(one, since, places):
-    kubelet = Kubelet()
-    pods = tuple(kubelet.start(pod, node, since) for pod, node in zip(one.pods, places, strict=True))
+    kubelet = SimulatedKubelet()
+    pods = tuple(kubelet.running_pod(pod, node, since) for pod, node in zip(one.pods, places, strict=True))
     return replace(one, pods=pods)
 
 
@@ -85,14 +85,15 @@ def test_pods_of_other_schedulers_stay_and_use_their_node():
 
 def test_a_single_pod_is_a_gang_of_one():
     alone = Pod(
-        metadata=ObjectMeta(name="one", namespace="default", creation_timestamp=timestamp(7)), spec=SPEC
+        metadata=ObjectMeta(name="one", namespace="default", creation_timestamp=format_timestamp(7)),
+        spec=SPEC,
     )
     made = workload_of_snapshot(snapshot(pods=(alone,)), 0.0, 30, "given")
     result = simulate(made, PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.started, one.ended) for one in result.gangs] == [("default/one", 7, 37)]
 
 
-NODES = nodes(20, {"cpu": "1"})
+NODES = create_nodes(20, {"cpu": "1"})
 
 
 def test_outages_of_a_seed_repeat_and_are_ordered_by_time():
@@ -129,4 +130,4 @@ def test_a_trace_is_the_same_text_gzipped_or_plain_under_any_name(tmp_path):
 
 @pytest.mark.parametrize("gpus, pods", [(3, ((3, 1),)), (8, ((8, 1),)), (20, ((8, 2), (4, 1))), (0, ())])
 def test_a_gang_is_pods_of_whole_nodes_and_one_with_the_remainder(gpus, pods):
-    assert pods_of_gang(gpus, 8) == pods
+    assert split_gpus_into_pods(gpus, 8) == pods

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.errors import SolverFault
-from batchsched.solver.cpsat import LinearProgram, SolveLimits, maximise, relax
+from batchsched.solver.cpsat import LinearProgram, SolveLimits, maximise, relaxation_bound
 from batchsched.solver.linear_model import HIGHEST, SCALED_TOTAL, LinearModel, scale_weights
 
 EFFORT = SolveLimits(deterministic=5.0, guard_seconds=60.0)
@@ -49,7 +49,7 @@ def test_rows_and_bounds_added_later_apply_in_the_next_solve():
     maximise(model, worth, EFFORT)
     extra = model.add_row(np.array([2]), np.array([1]), upper=0)
     assert maximise(model, worth, EFFORT).objective == 8
-    model.set_row(extra, -HIGHEST, 1)
+    model.set_row_bounds(extra, -HIGHEST, 1)
     assert maximise(model, worth, EFFORT).objective == 10
     model.set_bounds(np.array([1]), np.array([0]), np.array([0]))
     assert maximise(model, worth, EFFORT).objective == 9
@@ -128,7 +128,7 @@ def test_the_relaxation_bounds_every_integer_solution(seed: int):
         model.add_row(some, rng.integers(-4, 9, len(some)), lower=low, upper=int(rng.integers(0, 40)))
     worth = rng.integers(-5, 20, 5)
     answer = maximise(model, worth, EFFORT)
-    bound = relax(model, worth.astype(np.float64))
+    bound = relaxation_bound(model, worth.astype(np.float64))
     if answer.values is not None:
         assert answer.proved
         vertex = LinearProgram(model, worth.astype(np.float64)).solve()
@@ -142,7 +142,7 @@ def test_the_relaxation_leaves_switched_rows_out():
     model = LinearModel()
     columns = model.add_variables(np.zeros(2, np.int64), np.array([9, 1]))
     model.add_row(columns[:1], np.ones(1, np.int64), upper=4, when=1)
-    assert relax(model, np.array([1.0, 0.0])) == pytest.approx(9.0)
+    assert relaxation_bound(model, np.array([1.0, 0.0])) == pytest.approx(9.0)
 
 
 def test_a_linear_program_is_solved_again_with_other_sides_and_upper_bounds():
@@ -175,11 +175,11 @@ def test_rows_are_returned_as_they_were_added():
     assert starts.tolist() == [0, 1, 3, 4]
     assert columns.tolist() == [2, 0, 1, 2]
     assert coefficients.tolist() == [7, 1, 2, 3]
-    lower, upper, always = model.sides()
+    lower, upper, always = model.row_bounds()
     assert lower.tolist() == [-HIGHEST, 0, -HIGHEST]
     assert upper.tolist() == [3, 5, HIGHEST]
     assert always.all()
-    assert (model.variables, model.rows) == (3, 3)
+    assert (model.variable_count, model.row_count) == (3, 3)
 
 
 def test_weights_of_a_common_measure_are_scaled_exactly():

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.exact import add_preferences, place_by_score, solve_exact
+from batchsched.solver.exact import add_packing_objective, add_preference_objective, solve_exact
 from batchsched.solver.node_model import NodeModel, count_fitting
-from batchsched.solver.objective import list_preferences, preferred_cost
+from batchsched.solver.objective import list_preferred_levels, preferred_level_cost
 from batchsched.solver.problem import ALL_NODES, Budget, Cut, Problem, Row, Solution
 from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
@@ -37,7 +37,7 @@ def test_tier_values_gangs_and_preferred_cost_equal_the_optimum(problem: Problem
     assert solution.objective == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
     assert solution.bound == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
     assert int(solution.taken.sum()) == best.gangs
-    assert preferred_cost(problem, solution) == pytest.approx(best.cost, rel=1e-9, abs=1e-9)
+    assert preferred_level_cost(problem, solution) == pytest.approx(best.cost, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.properties
@@ -197,15 +197,17 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
     for placed in (solution, best):
         model = NodeModel(problem)
         triples = zip(placed.classes.tolist(), placed.nodes.tolist(), placed.counts.tolist(), strict=True)
-        values = model.assignment(triples)
+        values = model.values_of_placements(triples)
         assert values is not None
-        values, objective, _ = add_preferences(model, values)
+        values, objective, _ = add_preference_objective(model, values)
         assert model.admits(values)
-        seen.append((int(placed.taken.sum()), -preferred_cost(problem, placed), int(objective @ values)))
-        values, objective = place_by_score(model, values)
+        seen.append(
+            (int(placed.taken.sum()), -preferred_level_cost(problem, placed), int(objective @ values))
+        )
+        values, objective = add_packing_objective(model, values)
         assert model.admits(values)
-        assert len(objective) == model.variables
-    if list_preferences(problem) and seen[0][:2] != seen[1][:2]:
+        assert len(objective) == model.variable_count
+    if list_preferred_levels(problem) and seen[0][:2] != seen[1][:2]:
         assert (seen[0][:2] < seen[1][:2]) == (seen[0][2] < seen[1][2])
 
 
@@ -213,7 +215,7 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
 @given(problems())
 def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
     model = NodeModel(problem)
-    values = model.assignment((c, n, k) for (c, n), k in brute(problem).counts.items())
+    values = model.values_of_placements((c, n, k) for (c, n), k in brute(problem).counts.items())
     assert values is not None
     assert model.admits(values)
 
@@ -224,7 +226,7 @@ def test_the_model_admits_its_own_answer(problem: Problem):
     model = NodeModel(problem)
     solution = solve_exact(problem, Budget(deterministic=5.0), seed=0)
     triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
-    values = model.assignment(triples)
+    values = model.values_of_placements(triples)
     assert values is not None
     assert model.admits(values)
 
@@ -237,7 +239,7 @@ def test_counts_exist_only_where_a_pod_fits():
     ]
     problem = problem_of([[8], [3]], gangs, levels=[[0, 1]])
     assert count_fitting(problem).tolist() == [[2, 0], [0, 3], [0, 0]]
-    assert NodeModel(problem).assignment([(0, 1, 1)]) is None
+    assert NodeModel(problem).values_of_placements([(0, 1, 1)]) is None
 
 
 def test_a_cut_forbids_its_counts_and_nothing_else():
@@ -248,7 +250,7 @@ def test_a_cut_forbids_its_counts_and_nothing_else():
         [[2]], [{"pods": 2, "need": 1, "demand": [1]}], cuts=(Cut(0, one(0), one(0), one(2)),)
     )
     model = NodeModel(problem)
-    refused, other = model.assignment([(0, 0, 2)]), model.assignment([(0, 0, 1)])
+    refused, other = model.values_of_placements([(0, 0, 2)]), model.values_of_placements([(0, 0, 1)])
     assert refused is not None
     assert other is not None
     assert not model.admits(refused)

@@ -14,10 +14,10 @@ BIG_AFTER_SMALL = [{"pods": 2, "demand": [2]}, {"pods": 1, "demand": [4]}]
 def split_small(**more) -> Packing:
     """Two small pods on two nodes of four, so that the big one fits nowhere."""
     packing = Packing(problem_of([[4], [4]], BIG_AFTER_SMALL, **more))
-    packing.room.take(0)
+    packing.room.take_gang(0)
     packing.taken[0] = True
-    packing.room.put(0, np.array([0, 1]), np.array([1, 1]))
-    packing.room.take(1)
+    packing.room.place_unchecked(0, np.array([0, 1]), np.array([1, 1]))
+    packing.room.take_gang(1)
     packing.taken[1] = True
     return packing
 
@@ -25,27 +25,27 @@ def split_small(**more) -> Packing:
 def test_a_small_pod_is_moved_to_make_room_for_a_large_one():
     packing = split_small()
     assert packing.room.place(1, 1) == 0
-    assert LocalSearch(packing).make_room(1, 1, None) == 1
+    assert LocalSearch(packing).place_by_moving(1, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
 def test_no_pod_moves_to_a_node_that_its_mask_forbids():
     packing = split_small(mask=np.array([[True, True], [True, False]]), kind=np.array([0, 1], np.int32))
-    assert LocalSearch(packing).make_room(1, 1, None) == 1
+    assert LocalSearch(packing).place_by_moving(1, 1, None) == 1
     assert packing.room.trail[-1].nodes.tolist() == [0]
     fixed = split_small()
     fixed.room.banned[0] = np.zeros(2, np.bool_)
-    assert LocalSearch(fixed).make_room(1, 1, None) == 0
+    assert LocalSearch(fixed).place_by_moving(1, 1, None) == 0
 
 
 def test_no_pod_is_moved_out_of_the_domain_of_its_gang():
     gangs = [{"pods": 2, "demand": [2], "required": 0}, {"pods": 1, "demand": [4]}]
     packing = Packing(problem_of([[4], [4], [2]], gangs, levels=[[0, 0, 1]]))
-    packing.room.take(0)
+    packing.room.take_gang(0)
     packing.taken[0] = True
     packing.domain_of[0] = 0
-    packing.room.put(0, np.array([0, 1]), np.array([1, 1]))
-    assert LocalSearch(packing).make_room(1, 1, None) == 1
+    packing.room.place_unchecked(0, np.array([0, 1]), np.array([1, 1]))
+    assert LocalSearch(packing).place_by_moving(1, 1, None) == 1
     nodes = packing.to_solution("aggregated")
     assert nodes.nodes[nodes.classes == 0].tolist() in ([0], [1])
 
@@ -54,11 +54,11 @@ def test_a_node_is_emptied_if_all_its_pods_fit_on_other_nodes():
     gangs = [{"pods": 4, "demand": [1]}, {"pods": 1, "demand": [3]}, {"pods": 1, "demand": [8]}]
     packing = Packing(problem_of([[8], [7]], gangs, capacity=np.array([[8]] * 2)))
     for gang in range(3):
-        packing.room.take(gang)
+        packing.room.take_gang(gang)
         packing.taken[gang] = True
-    packing.room.put(0, np.array([0]), np.array([4]))
-    packing.room.put(1, np.array([0]), np.array([1]))
-    assert LocalSearch(packing).make_room(2, 1, None) == 1
+    packing.room.place_unchecked(0, np.array([0]), np.array([4]))
+    packing.room.place_unchecked(1, np.array([0]), np.array([1]))
+    assert LocalSearch(packing).place_by_moving(2, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
@@ -77,30 +77,30 @@ def crossed(gain: int, **more) -> Packing:
     ]
     packing = Packing(problem_of([[600, 250 + 2 * gain], [400, 800]], gangs, capacity=CAPACITY, **more))
     for gang in range(3):
-        packing.room.take(gang)
+        packing.room.take_gang(gang)
         packing.taken[gang] = True
-    packing.room.put(0, np.array([0]), np.array([2]))
-    packing.room.put(1, np.array([1]), np.array([2]))
+    packing.room.place_unchecked(0, np.array([0]), np.array([2]))
+    packing.room.place_unchecked(1, np.array([1]), np.array([2]))
     assert packing.room.place(2, 1) == 0
     return packing
 
 
 def test_pods_of_equal_cpu_and_different_memory_are_exchanged():
     packing = crossed(gain=200)
-    assert LocalSearch(packing).make_room(2, 1, None) == 1
+    assert LocalSearch(packing).place_by_moving(2, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
 def test_several_exchanges_make_room_if_one_does_not():
     packing = crossed(gain=100)
-    assert LocalSearch(packing).make_room(2, 1, None) == 1
+    assert LocalSearch(packing).place_by_moving(2, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
 
 def test_no_pod_is_exchanged_to_a_node_that_its_mask_forbids():
     mask = np.array([[True, True], [True, False]])
     packing = crossed(gain=200, mask=mask, kind=np.array([1, 0, 0], np.int32))
-    assert LocalSearch(packing).make_room(2, 1, None) == 0
+    assert LocalSearch(packing).place_by_moving(2, 1, None) == 0
     assert packing.room.waiting[2] == 1
 
 
@@ -119,12 +119,12 @@ def test_no_pod_of_a_required_domain_is_exchanged():
     other = Packing(bound)
     other.domain_of[0] = 0
     for gang in range(3):
-        other.room.take(gang)
+        other.room.take_gang(gang)
         other.taken[gang] = True
     for entry in packing.room.trail:
         if entry.class_index >= 0:
-            other.room.put(entry.class_index, entry.nodes, entry.counts)
-    assert LocalSearch(other).make_room(2, 1, None) == 0
+            other.room.place_unchecked(entry.class_index, entry.nodes, entry.counts)
+    assert LocalSearch(other).place_by_moving(2, 1, None) == 0
 
 
 def eject_for(packing: Packing, gang: int) -> list[int] | None:
@@ -135,8 +135,8 @@ def full(tier: int) -> Packing:
     gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 4, "demand": [1], "tier": 1},
              {"pods": 3, "demand": [2], "tier": tier}]  # fmt: skip
     packing = Packing(problem_of([[4], [4]], gangs))
-    packing.try_gang(0)
-    packing.try_gang(1)
+    packing.place_gang(0)
+    packing.place_gang(1)
     return packing
 
 
@@ -157,7 +157,7 @@ def test_gangs_of_the_same_tier_are_not_ejected():
 def test_all_ejected_gangs_are_restored_if_the_room_is_not_enough():
     gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 9, "demand": [1], "tier": 0}]
     packing = Packing(problem_of([[4], [4]], gangs))
-    packing.try_gang(0)
+    packing.place_gang(0)
     assert eject_for(packing, 1) is None
     assert packing.taken.tolist() == [True, False]
 
@@ -167,7 +167,7 @@ def test_the_cheapest_gangs_that_free_enough_room_together_are_ejected():
     gangs = [{"pods": 4, "demand": [1], "tier": 1, "weight": cost} for cost in costs]
     packing = Packing(problem_of([[4], [4], [4]], [*gangs, {"pods": 2, "demand": [4], "tier": 0}]))
     for gang in range(3):
-        packing.try_gang(gang)
+        packing.place_gang(gang)
     assert eject_for(packing, 3) in ([1, 2], [2, 1])
 
 
@@ -178,5 +178,5 @@ def test_no_gang_is_ejected_if_the_other_ejected_gangs_free_enough_room():
     ]
     packing = Packing(problem_of([[1], [4]], [*gangs, {"pods": 1, "demand": [4], "tier": 0}]))
     for gang in range(2):
-        packing.try_gang(gang)
+        packing.place_gang(gang)
     assert eject_for(packing, 2) == [1]

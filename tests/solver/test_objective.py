@@ -12,7 +12,7 @@ from batchsched.solver.objective import (
     find_gangs_beyond_quotas,
     least_requests,
     max_tier_values,
-    preferred_cost,
+    preferred_level_cost,
     required_pods,
     tier_values,
 )
@@ -60,18 +60,18 @@ def test_the_first_tier_that_differs_decides_and_rounding_does_not():
 def test_each_domain_beyond_the_first_costs_the_gangs_weight():
     gangs = [{"pods": 3, "demand": [1], "weight": 2.0, "preferred": 0}]
     problem = problem_of([[9]] * 4, gangs, levels=[[0, 0, 1, -1]])
-    assert preferred_cost(problem, placed(problem)) == 0.0
-    assert preferred_cost(problem, placed(problem, (0, 0, 1), (0, 1, 2))) == 0.0
-    assert preferred_cost(problem, placed(problem, (0, 0, 1), (0, 2, 2))) == 6.0
-    assert preferred_cost(problem, placed(problem, (0, 0, 1), (0, 2, 1), (0, 3, 1))) == 12.0
+    assert preferred_level_cost(problem, placed(problem)) == 0.0
+    assert preferred_level_cost(problem, placed(problem, (0, 0, 1), (0, 1, 2))) == 0.0
+    assert preferred_level_cost(problem, placed(problem, (0, 0, 1), (0, 2, 2))) == 6.0
+    assert preferred_level_cost(problem, placed(problem, (0, 0, 1), (0, 2, 1), (0, 3, 1))) == 12.0
 
 
 def test_domains_of_running_members_count_as_used():
     gangs = [{"pods": 1, "demand": [1], "weight": 2.0, "preferred": 0}]
     used = {"used_gang": ints(0), "used_subgroup": ints(-1), "used_level": ints(0), "used_domain": ints(1)}
     problem = problem_of([[9], [9]], gangs, levels=[[0, 1]], **used)
-    assert preferred_cost(problem, placed(problem, (0, 0, 1))) == 2.0
-    assert preferred_cost(problem, placed(problem, (0, 1, 1))) == 0.0
+    assert preferred_level_cost(problem, placed(problem, (0, 0, 1))) == 2.0
+    assert preferred_level_cost(problem, placed(problem, (0, 1, 1))) == 0.0
 
 
 def test_a_subgroup_prefers_for_its_own_pods():
@@ -82,8 +82,8 @@ def test_a_subgroup_prefers_for_its_own_pods():
         classes=replace(bare.classes, gang=ints(0, 0), subgroup=ints(-1, 0)),
         subgroups=ProblemSubgroups(ints(0), ints(0), ints(-1), ints(0), ints(-1)),
     )
-    assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 1, 2))) == 0.0
-    assert preferred_cost(problem, placed(problem, (0, 0, 1), (1, 0, 1), (1, 1, 1))) == 2.0
+    assert preferred_level_cost(problem, placed(problem, (0, 0, 1), (1, 1, 2))) == 0.0
+    assert preferred_level_cost(problem, placed(problem, (0, 0, 1), (1, 0, 1), (1, 1, 1))) == 2.0
 
 
 def test_the_minimum_demand_of_a_gang_is_that_of_its_smallest_pods():

@@ -37,14 +37,14 @@ def state(packing: Packing) -> tuple:
 def test_rollback_and_withdrawal_restore_the_earlier_state(problem: Problem, data):
     packing = Packing(problem)
     gangs = len(problem.gangs.need)
-    packing.try_gang(0)
+    packing.place_gang(0)
     before, mark = repr(state(packing)), packing.mark()
     for gang in range(1, gangs):
-        packing.try_gang(gang)
+        packing.place_gang(gang)
     packing.rollback(mark)
     assert repr(state(packing)) == before
     chosen = data.draw(st.integers(0, gangs - 1))
-    packing.try_gang(chosen)
+    packing.place_gang(chosen)
     held = repr(state(packing))
     packing.reinstate(packing.withdraw({chosen}))
     assert repr(state(packing)) == held
@@ -53,13 +53,13 @@ def test_rollback_and_withdrawal_restore_the_earlier_state(problem: Problem, dat
 def test_a_gang_that_does_not_fit_changes_nothing():
     packing = Packing(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
     before = repr(state(packing))
-    assert packing.try_gang(0) is None
+    assert packing.place_gang(0) is None
     assert repr(state(packing)) == before
 
 
 def test_a_required_level_takes_the_domain_that_holds_the_gang_with_the_least_to_spare():
     problem = problem_of([[4], [4], [3], [2]], [{"pods": 5, "demand": [1], "required": 0}], levels=RACKS)
-    entries = Packing(problem).try_gang(0)
+    entries = Packing(problem).place_gang(0)
     assert entries is not None
     assert {int(node) for entry in entries for node in entry.nodes} == {2, 3}
 
@@ -67,7 +67,7 @@ def test_a_required_level_takes_the_domain_that_holds_the_gang_with_the_least_to
 def test_a_pinned_gang_stays_in_its_domain():
     gang = {"pods": 5, "demand": [1], "required": 0, "pinned": 0}
     problem = problem_of([[4], [4], [3], [2]], [gang], levels=RACKS)
-    entries = Packing(problem).try_gang(0)
+    entries = Packing(problem).place_gang(0)
     assert entries is not None
     assert {int(node) for entry in entries for node in entry.nodes} == {0, 1}
 
@@ -76,7 +76,7 @@ def test_a_preferred_level_is_kept_when_one_domain_will_do_and_left_when_not():
     for pods, domains in ((5, 1), (8, 2)):
         gang = {"pods": pods, "demand": [1], "preferred": 0}
         problem = problem_of([[1], [2], [3], [2]], [gang], levels=RACKS)
-        entries = Packing(problem).try_gang(0)
+        entries = Packing(problem).place_gang(0)
         assert entries is not None
         used = {int(problem.nodes.levels[0, node]) for entry in entries for node in entry.nodes}
         assert len(used) == domains
@@ -86,8 +86,8 @@ def test_surplus_stays_in_the_domain_of_its_gang():
     gang = {"pods": 9, "need": 2, "demand": [1], "required": 0}
     problem = problem_of([[2], [2], [2], [2]], [gang], levels=RACKS)
     packing = Packing(problem)
-    packing.try_gang(0)
-    assert packing.add_surplus(0) == 2
+    packing.place_gang(0)
+    assert packing.place_surplus(0) == 2
     nodes = np.concatenate([entry.nodes for entry in packing.room.trail if entry.class_index >= 0])
     assert len(set(problem.nodes.levels[0, nodes].tolist())) == 1
 
@@ -101,8 +101,8 @@ def test_a_gang_limit_of_one_admits_one_gang():
         quota_gangs=np.ones(1, np.int64),
     )
     packing = Packing(problem)
-    assert packing.try_gang(0) is not None
-    assert packing.try_gang(1) is None
+    assert packing.place_gang(0) is not None
+    assert packing.place_gang(1) is None
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.booleans())
@@ -112,8 +112,8 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
     problem = problem_of(free, [{"pods": 1, "demand": demand}] * pods, spread=spread)
     one_by_one, together = Packing(problem), Packing(problem)
     for gang in range(pods):
-        one_by_one.try_gang(gang)
-    together.try_equal_gangs(list(range(pods)))
+        one_by_one.place_gang(gang)
+    together.place_equal_gangs(list(range(pods)))
     assert together.taken.tolist() == one_by_one.taken.tolist()
     assert together.room.waiting == one_by_one.room.waiting
     assert all((row >= 0).all() for row in together.room.free)
@@ -138,9 +138,9 @@ def test_at_most_one_node_for_each_pod_is_chosen_and_the_last_takes_the_rest():
 
 def test_triples_are_summed_without_pods_that_were_moved():
     room = FreeCapacity(problem_of([[4], [4]], [{"pods": 3, "demand": [1]}]))
-    room.put(0, np.array([0]), np.array([2]))
-    room.put(0, np.array([0]), np.array([-2]))
-    room.put(0, np.array([1]), np.array([3]))
+    room.place_unchecked(0, np.array([0]), np.array([2]))
+    room.place_unchecked(0, np.array([0]), np.array([-2]))
+    room.place_unchecked(0, np.array([1]), np.array([3]))
     classes, nodes, counts = room.placements()
     assert (classes.tolist(), nodes.tolist(), counts.tolist()) == ([0], [1], [3])
 
@@ -152,7 +152,7 @@ def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
     gone = room.withdraw({0})
     assert room.free[0].tolist() == [3]
     for entry in gone:
-        room.apply(entry)
+        room.apply_entry(entry)
     assert room.free[0].tolist() == [1]
 
 
@@ -263,7 +263,7 @@ def test_a_quota_suffices_until_it_is_used_up():
     )
     packing = Packing(problem)
     assert packing.room.quotas.admits_minimum(1)
-    packing.try_gang(0)
+    packing.place_gang(0)
     assert not packing.room.quotas.admits_minimum(1)
 
 

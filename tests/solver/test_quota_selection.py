@@ -110,7 +110,7 @@ def test_renumbered_gangs_keep_their_demands():
 
 def test_a_solution_comes_back_under_the_old_numbers():
     subset = take_subset(problem_of([[9]], MIXED), np.array([True, False, True]))
-    solution = subset.in_whole_problem(solve_greedy(subset.problem))
+    solution = subset.to_whole_problem(solve_greedy(subset.problem))
     assert solution.classes.tolist() == [0, 2]
     assert solution.taken.tolist() == [True, False, True]
     assert solution.objective.tolist() == [4.0, 0.0]
@@ -129,7 +129,7 @@ def test_an_omitted_gang_is_not_allowed(problem: Problem):
     kept = np.arange(len(loose.gangs.need)) > 0
     budget = Budget(deterministic=20.0)
     subset = take_subset(loose, kept)
-    alone = subset.in_whole_problem(solve_exact(subset.problem, budget, 0))
+    alone = subset.to_whole_problem(solve_exact(subset.problem, budget, 0))
     refused = replace(loose, gangs=replace(loose.gangs, allowed=loose.gangs.allowed & kept))
     assert verify_solution(refused, alone) == ()
     assert np.allclose(alone.objective, solve_exact(refused, budget, 0).objective)

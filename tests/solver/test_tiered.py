@@ -9,7 +9,12 @@ from hypothesis import given
 from batchsched.ports.external import NoTelemetry
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.objective import compare_solutions, compare_tiers, count_placed, preferred_cost
+from batchsched.solver.objective import (
+    compare_solutions,
+    compare_tiers,
+    count_placed_pods,
+    preferred_level_cost,
+)
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
 from batchsched.solver.tiered.model import (
@@ -18,9 +23,9 @@ from batchsched.solver.tiered.model import (
     CandidateDomains,
     TieredModel,
 )
-from batchsched.solver.tiered.node_pools import PoolSupply, build_pools
+from batchsched.solver.tiered.node_pools import SlotSupply, build_pools
 from batchsched.solver.tiered.rounding import round_to_nodes
-from batchsched.solver.tiered.rounds import PlacementFloors, TieredRounds, TierSolver
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRounds, TierSolver
 from batchsched.solver.tiered.transport import PoolTransport
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate
@@ -64,7 +69,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
     assert CandidateDomains(packing, None).cells_of_gang(0, packing.members(0)) == []
-    assert packing.try_gang(0) is None
+    assert packing.place_gang(0) is None
     assert np.array_equal(packing.domain_nodes(0, 7), [])
 
 
@@ -72,11 +77,11 @@ def best(problem: Problem) -> list[int]:
     """Pods of every class at the model's peak."""
     aggregate = model(problem)
     peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).maximise_tiers(
-        np.zeros(aggregate.variables, np.int64), []
+        np.zeros(aggregate.variable_count, np.int64), []
     )
     assert peak is not None
     assert violated(aggregate, peak.values) == []
-    return [int(pods) for pods in aggregate.pods(peak.values)]
+    return [int(pods) for pods in aggregate.pods_by_class(peak.values)]
 
 
 def test_a_bound_gang_is_chosen_only_where_one_domain_holds_it():
@@ -127,12 +132,12 @@ def test_nodes_with_fewer_free_devices_are_a_pool_of_their_own():
 @given(problems())
 def test_level_rows_admit_what_the_greedy_placed_on_any_set_of_nodes(problem: Problem):
     solution = solve_greedy(problem)
-    supply = PoolSupply(Packing(problem))
+    supply = SlotSupply(Packing(problem))
     classes = np.arange(len(problem.classes.count))
     for nodes in (np.arange(len(problem.nodes.free)), np.arange(0, len(problem.nodes.free), 2)):
         here = np.isin(solution.nodes, nodes)
         placed = np.bincount(solution.classes[here], solution.counts[here], minlength=len(classes))
-        for row in supply.violable_rows(classes, problem.classes.count.astype(np.int64), nodes):
+        for row in supply.nonredundant_rows(classes, problem.classes.count.astype(np.int64), nodes):
             assert int(row.factors @ placed) <= row.right
 
 
@@ -149,8 +154,8 @@ def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Pro
     )
     solution, classes = solve_greedy(problem), np.arange(len(problem.classes.count))
     placed = np.bincount(solution.classes, solution.counts, minlength=len(classes))
-    supply = PoolSupply(Packing(problem))
-    for row in supply.violable_rows(
+    supply = SlotSupply(Packing(problem))
+    for row in supply.nonredundant_rows(
         classes, problem.classes.count.astype(np.int64), np.arange(len(problem.nodes.free))
     ):
         assert int(row.factors @ placed) <= row.right
@@ -159,7 +164,7 @@ def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Pro
 def test_cpu_on_one_node_and_memory_on_another_hold_no_pod():
     gangs = [{"pods": 4, "demand": [1000, 1000]}, {"pods": 4, "demand": [2000, 2000]}]
     problem = problem_of([[9000, 500], [500, 9000]], gangs)
-    rows = PoolSupply(Packing(problem)).violable_rows(
+    rows = SlotSupply(Packing(problem)).nonredundant_rows(
         np.arange(2), problem.classes.count.astype(np.int64), np.arange(2)
     )
     assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
@@ -167,7 +172,7 @@ def test_cpu_on_one_node_and_memory_on_another_hold_no_pod():
 
 def test_gpus_without_enough_cpus_for_any_pod_are_not_counted():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
-    supply = PoolSupply(Packing(problem))
+    supply = SlotSupply(Packing(problem))
     assert supply.total_slots(1, np.array([1]), np.array([0, 1])).tolist() == [2 + 8]
 
 
@@ -178,7 +183,7 @@ def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
 
 def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
     starts, columns, coefficients = aggregate.matrix()
-    lower, upper, _ = aggregate.sides()
+    lower, upper, _ = aggregate.row_bounds()
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     left = np.bincount(rows, coefficients * values[columns], minlength=len(starts) - 1)
     return np.flatnonzero((left < lower) | (left > upper)).tolist()
@@ -188,7 +193,7 @@ def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
 @given(problems())
 def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Problem):
     aggregate = model(problem)
-    values = aggregate.values_of(solve_greedy(problem))
+    values = aggregate.values_of_solution(solve_greedy(problem))
     assert violated(aggregate, values) == []
     transport = PoolTransport(aggregate)
     everything = aggregate.bounds()[1]
@@ -206,7 +211,7 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
 def test_a_choice_that_does_not_fit_is_cut(problem: Problem):
     aggregate = model(problem, relaxed=True)
     everything = aggregate.bounds()[1]
-    before = aggregate.rows
+    before = aggregate.row_count
     split, fits = PoolTransport(aggregate).split_over_pools(everything)
     if split.short > 0 and not fits:
         assert violated(aggregate, everything)[-1] >= before
@@ -232,7 +237,7 @@ def climber(problem: Problem, *, relaxed: bool = True) -> TierSolver:
 @given(problems(extras=False))
 def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
     loose = climber(problem)
-    start = np.zeros(loose.aggregate.variables, np.int64)
+    start = np.zeros(loose.aggregate.variable_count, np.int64)
     peak = loose.maximise_tiers(start, [])
     assert peak is not None
     best = np.array(brute(problem).tiers)
@@ -252,7 +257,7 @@ def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
     placed = np.zeros(len(problem.classes.count), np.int64)
     for (class_index, _), pods in best.counts.items():
         placed[class_index] += pods
-    assert (complete.bounds(placed) >= np.array(best.tiers) - 1e-9).all()
+    assert (complete.compute_bounds(placed) >= np.array(best.tiers) - 1e-9).all()
 
 
 @pytest.mark.properties
@@ -260,10 +265,10 @@ def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
 def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
     full = climber(problem, relaxed=False)
     floor = solve_greedy(problem)
-    placed = count_placed(problem, floor.classes, floor.counts)
-    peak = full.maximise_tiers(full.aggregate.values_of(floor), [placed])
+    placed = count_placed_pods(problem, floor.classes, floor.counts)
+    peak = full.maximise_tiers(full.aggregate.values_of_solution(floor), [placed])
     assert peak is not None
-    pods = full.aggregate.pods(peak.values)
+    pods = full.aggregate.pods_by_class(peak.values)
     value = np.bincount(
         problem.gangs.tier[problem.classes.gang],
         problem.classes.weight * pods,
@@ -275,8 +280,8 @@ def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
 def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
     gangs = [{"pods": 4, "demand": [1], "tier": 0}, {"pods": 4, "demand": [1], "tier": 1}]
     loose = climber(problem_of([[4]], gangs))
-    assert loose.bounds(np.array([4, 0])).tolist() == [4.0, 0.0]
-    assert loose.bounds(np.array([0, 4])).tolist() == [4.0, 4.0]
+    assert loose.compute_bounds(np.array([4, 0])).tolist() == [4.0, 0.0]
+    assert loose.compute_bounds(np.array([0, 4])).tolist() == [4.0, 4.0]
 
 
 def test_classes_without_requests_do_not_limit_each_other():
@@ -285,17 +290,17 @@ def test_classes_without_requests_do_not_limit_each_other():
     full = climber(problem, relaxed=False)
     floor = solve_greedy(problem)
     peak = full.maximise_tiers(
-        full.aggregate.values_of(floor), [count_placed(problem, floor.classes, floor.counts)]
+        full.aggregate.values_of_solution(floor), [count_placed_pods(problem, floor.classes, floor.counts)]
     )
     assert peak is not None
-    assert full.aggregate.pods(peak.values).tolist() == [2, 3]
+    assert full.aggregate.pods_by_class(peak.values).tolist() == [2, 3]
 
 
 @pytest.mark.properties
 @given(problems())
 def test_every_choice_of_the_model_is_placed_legally(problem: Problem):
     aggregate = model(problem)
-    start = np.zeros(aggregate.variables, np.int64)
+    start = np.zeros(aggregate.variable_count, np.int64)
     peak = TierSolver(aggregate, CpSatBudget(2.0, 30.0, 0)).maximise_tiers(start, [])
     assert peak is not None
     for prefer in (False, True):
@@ -306,7 +311,7 @@ def test_every_choice_of_the_model_is_placed_legally(problem: Problem):
 def test_room_that_the_choice_left_is_filled():
     problem = problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}])
     aggregate = model(problem)
-    nothing = np.zeros(aggregate.variables, np.int64)
+    nothing = np.zeros(aggregate.variable_count, np.int64)
     realised = round_to_nodes(aggregate, nothing, np.zeros((2, 1)), prefer=False)
     assert realised.packing.taken.all()
     assert realised.shortages == ()
@@ -315,7 +320,7 @@ def test_room_that_the_choice_left_is_filled():
 def test_a_shortfall_of_the_placement_is_reported():
     problem = problem_of([[3], [3]], [{"pods": 3, "demand": [2]}])
     aggregate = model(problem)
-    everything = np.ones(aggregate.variables, np.int64)
+    everything = np.ones(aggregate.variable_count, np.int64)
     realised = round_to_nodes(aggregate, everything, np.full((1, 1), 3.0), prefer=False)
     assert not realised.packing.taken.any()
     assert [shortage.pods for shortage in realised.shortages] == [1]
@@ -323,8 +328,8 @@ def test_a_shortfall_of_the_placement_is_reported():
 
 def run(problem: Problem, budget: Budget) -> Solution:
     floor = solve_greedy(problem)
-    placed = count_placed(problem, floor.classes, floor.counts)
-    return TieredRounds(problem, problem, budget, 0, PlacementFloors(floor, (placed,)), NoTelemetry()).run()
+    placed = count_placed_pods(problem, floor.classes, floor.counts)
+    return TieredRounds(problem, problem, budget, 0, BaselineSolutions(floor, (placed,)), NoTelemetry()).run()
 
 
 def test_a_budget_of_zero_is_never_worse_than_the_floor_and_reports_bounds():
@@ -346,4 +351,4 @@ def test_preferred_levels_are_kept_when_that_costs_no_pod():
     problem = problem_of([[2], [2], [2], [2]], gangs, levels=[[0, 1, 0, 1]])
     solution = run(replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False]))), Budget())
     assert solution.taken[0]
-    assert preferred_cost(problem, solution) == 0.0
+    assert preferred_level_cost(problem, solution) == 0.0

@@ -53,7 +53,7 @@ class Ledger:
         self.held: tuple[HeldGang, ...] = ()
         self.laid_out = 0
 
-    def apply(self, changes: ClusterChanges) -> None:
+    def apply_changes(self, changes: ClusterChanges) -> None:
         if changes.nodes is not None:
             assert [one.name for one in changes.nodes] == sorted(one.name for one in changes.nodes)
             self.nodes = {one.name for one in changes.nodes}
@@ -84,7 +84,7 @@ __all__ = ["NOW", "Ledger", "ended", "leaving", "node", "places", "pod", "told"]
 
 def expire(state: ClusterState, now: float) -> tuple[AssumedPod, ...]:
     """Forget the assumed pods that are overdue, as the expiry controller does; returns them."""
-    overdue = state.unconfirmed_pods(now)
+    overdue = state.overdue_pods(now)
     for pod in overdue:
         state.unassume(pod.pod, pod.assumption.node)
     return overdue

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from batchsched.api.core.cluster_objects import Namespace
-from batchsched.api.core.metadata import ObjectMeta, Value
+from batchsched.api.core.metadata import KubernetesValue, ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.state import cluster_state as assumption
-from batchsched.state.cluster_state import ClusterState, Placements
+from batchsched.state.cluster_state import BoundPodCache, ClusterState
 from tests.session.scenario import group, priority_class, queue, topology
 from tests.state.objects import NOW, ended, expire, leaving, node, places, pod, told
 
@@ -48,7 +48,7 @@ def test_every_kind_of_object_finds_its_place_in_the_snapshot():
     assert [getattr(snapshot, name) for name in fields] == [(one,) for one in objects]
 
 
-class Strange(Value, frozen=True, gc=False):
+class Strange(KubernetesValue, frozen=True, gc=False):
     metadata: ObjectMeta
 
 
@@ -210,7 +210,7 @@ def test_assumed_pod_counts_on_its_node_before_the_api_says_so():
     cache = assumed()
     assert places(cache.snapshot()) == {"a": "n0"}
     assert places(cache.snapshot_as_listed()) == {"a": ""}
-    assert [(one.pod, one.assumption.node, one.assumption.since) for one in cache.assumed()] == [
+    assert [(one.pod, one.assumption.node, one.assumption.since) for one in cache.assumed_pods()] == [
         (A, "n0", NOW)
     ]
 
@@ -247,7 +247,7 @@ def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     cache.assume(A, "n0", NOW)
     assert cache.unassume(A, "n0")
     assert cache.snapshot().pods[0] is waiting
-    assert cache.changes(generation) == ()
+    assert cache.changes_since(generation) == ()
     assert not cache.unassume(A, "n0")
 
 
@@ -262,7 +262,7 @@ def test_unassume_of_an_earlier_node_keeps_the_later_assumption():
 def test_watch_confirms_an_assumed_pod():
     cache = assumed()
     cache.put(pod("a", 4, "ua", on="n0"))
-    assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": "n0"})
+    assert (cache.assumed_pods(), places(cache.snapshot())) == ((), {"a": "n0"})
     assert not cache.unassume(A, "n0")
     assert cache.snapshot_as_listed() == cache.snapshot()
 
@@ -277,7 +277,7 @@ def test_confirmation_of_an_assumed_pod_does_not_change_the_snapshot():
 def test_binding_of_the_api_server_replaces_the_assumed_node():
     cache = assumed()
     cache.put(pod("a", 4, "ua", on="n1"))
-    assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": "n1"})
+    assert (cache.assumed_pods(), places(cache.snapshot())) == ((), {"a": "n1"})
 
 
 def test_update_of_an_assumed_pod_keeps_its_node():
@@ -293,7 +293,7 @@ def test_update_of_an_assumed_pod_keeps_its_node():
 def test_deletion_of_an_assumed_pod_frees_its_room():
     cache = assumed()
     cache.remove(pod("a", 3, "ua"))
-    assert (cache.assumed(), cache.snapshot().pods) == ((), ())
+    assert (cache.assumed_pods(), cache.snapshot().pods) == ((), ())
     cache.finish_binding(A, NOW)
     assert not cache.unassume(A, "n0")
 
@@ -301,7 +301,7 @@ def test_deletion_of_an_assumed_pod_frees_its_room():
 def test_another_pod_of_the_same_name_does_not_inherit_the_assumption():
     cache = assumed()
     cache.put(pod("a", 9, "younger"))
-    assert (cache.assumed(), places(cache.snapshot())) == ((), {"a": ""})
+    assert (cache.assumed_pods(), places(cache.snapshot())) == ((), {"a": ""})
 
 
 def test_list_confirms_keeps_and_drops_assumed_pods():
@@ -309,7 +309,7 @@ def test_list_confirms_keeps_and_drops_assumed_pods():
     for name in "abc":
         cache.assume(f"team/{name}", "n0", NOW)
     cache.replace(Pod, [pod("a", 7, "ua"), pod("b", 8, "ub", on="n0")])
-    assert [one.pod for one in cache.assumed()] == [A]
+    assert [one.pod for one in cache.assumed_pods()] == [A]
     assert places(cache.snapshot()) == {"a": "n0", "b": "n0"}
 
 
@@ -347,14 +347,14 @@ def test_confirmed_pods_do_not_expire():
 def test_equal_pods_on_one_node_share_a_spec():
     one = pod("a")
     other = type(one)(metadata=pod("b").metadata, spec=one.spec)
-    placements = Placements()
-    placed = [placements.place(each, "n0") for each in (one, other)]
+    placements = BoundPodCache()
+    placed = [placements.bound_pod(each, "n0") for each in (one, other)]
     assert placed[0].spec is placed[1].spec
     assert [each.key for each in placed] == ["team/a", "team/b"]
-    assert placements.place(one, "n1").node == "n1"
+    assert placements.bound_pod(one, "n1").node == "n1"
 
 
 def test_shared_specs_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(assumption, "MAX_CACHED_SPECS", 1)
-    one, placements = pod("a"), Placements()
-    assert [placements.place(one, f"n{at}").node for at in range(3)] == ["n0", "n1", "n2"]
+    one, placements = pod("a"), BoundPodCache()
+    assert [placements.bound_pod(one, f"n{at}").node for at in range(3)] == ["n0", "n1", "n2"]

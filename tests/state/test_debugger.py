@@ -6,7 +6,13 @@ from hypothesis import given
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.debugger import OVERDUE_SECONDS, StateComparison, StateDifference, compare, dump
+from batchsched.state.debugger import (
+    OVERDUE_SECONDS,
+    StateComparison,
+    StateDifference,
+    compare_snapshots,
+    dump_state,
+)
 from tests.session.clusters import clusters
 from tests.session.scenario import cluster, group, nodes
 from tests.state.objects import NOW, ended, node, pod
@@ -17,7 +23,7 @@ NAMES = frozenset({SCHEDULER_NAME})
 def test_cache_that_agrees_has_no_drift():
     listed = cluster([node("n0", 3)], pods=[pod("a", 1)])
     cached = cluster([node("n0", 2)], pods=[pod("a", 1)])
-    found = compare(cached, listed, NAMES)
+    found = compare_snapshots(cached, listed, NAMES)
     assert found == StateComparison()
     assert found.is_equal
     assert found.text() == "the cache agrees with the API"
@@ -26,7 +32,7 @@ def test_cache_that_agrees_has_no_drift():
 def test_missing_and_redundant_objects_are_named():
     cached = cluster(nodes(2), Snapshot(pod_groups=(group("g"),)))
     listed = cluster(nodes(1), Snapshot(pods=(pod("a"),)))
-    found = compare(cached, listed, NAMES)
+    found = compare_snapshots(cached, listed, NAMES)
     assert found.missing == ("Pod team/a",)
     assert found.redundant == ("Node n1", "PodGroup team/g")
     assert found.text().splitlines() == [
@@ -39,13 +45,13 @@ def test_missing_and_redundant_objects_are_named():
 def test_pods_that_do_not_count_are_not_missed():
     other = pod("b")
     other = msgspec.structs.replace(other, spec=msgspec.structs.replace(other.spec, scheduler_name="default"))
-    assert compare(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).is_equal
+    assert compare_snapshots(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).is_equal
 
 
 def test_every_differing_field_is_reported_with_both_values():
     cached = cluster([node("n0", cpu=4)], Snapshot(pods=(pod("a", 1),), pod_groups=(group("g", 2),)))
     listed = cluster([node("n0", cpu=8)], Snapshot(pods=(pod("a", 9, on="n0"),), pod_groups=(group("g", 3),)))
-    found = compare(cached, listed, NAMES)
+    found = compare_snapshots(cached, listed, NAMES)
     assert found.differing == (
         StateDifference("Node n0", "status.allocatable.cpu", '"4"', '"8"'),
         StateDifference("PodGroup team/g", "spec.minMember", "2", "3"),
@@ -62,12 +68,14 @@ def test_assumed_pod_is_a_difference_only_after_its_time():
     cache.assume("team/a", "n0", NOW - 100)
     cache.assume("team/b", "n0", NOW - 5)
     cache.finish_binding("team/a", NOW - 99)
-    found = compare(cache.snapshot_as_listed(), listed, NAMES, cache.assumed(), NOW - OVERDUE_SECONDS)
+    found = compare_snapshots(
+        cache.snapshot_as_listed(), listed, NAMES, cache.assumed_pods(), NOW - OVERDUE_SECONDS
+    )
     assert [one.pod for one in found.overdue] == ["team/a"]
     assert found.text() == (
         f"assumed for too long: Pod team/a on n0, since {NOW - 100:.0f}, its binding has finished"
     )
-    assert compare(cache.snapshot_as_listed(), listed, NAMES, cache.assumed()).is_equal
+    assert compare_snapshots(cache.snapshot_as_listed(), listed, NAMES, cache.assumed_pods()).is_equal
 
 
 @given(snapshot=clusters())
@@ -76,7 +84,7 @@ def test_state_with_all_events_has_no_differences(snapshot: Snapshot):
     for kind in OBJECT_KINDS:
         for one in getattr(snapshot, kind.field):
             cache.put(one)
-    assert compare(cache.snapshot_as_listed(), snapshot, NAMES).is_equal
+    assert compare_snapshots(cache.snapshot_as_listed(), snapshot, NAMES).is_equal
 
 
 def test_dump_contains_nodes_with_their_pods_and_requests():
@@ -84,7 +92,7 @@ def test_dump_contains_nodes_with_their_pods_and_requests():
     for one in (node("n0", memory="1Gi"), pod("b", on="n0"), pod("a"), pod("c", cpu=2), pod("d", on="gone")):
         cache.put(one)
     cache.assume("team/a", "n0", NOW)
-    found = dump(cache.snapshot(), cache.assumed())
+    found = dump_state(cache.snapshot(), cache.assumed_pods())
     assert found.text().splitlines() == [
         "Node gone (not known to the API): 1 pods; cpu 1000/0, pods 1/0",
         "  team/d",
@@ -97,4 +105,4 @@ def test_dump_contains_nodes_with_their_pods_and_requests():
 
 
 def test_empty_cache_has_an_empty_dump():
-    assert dump(ClusterState().snapshot()).text() == "waiting: 0 pods"
+    assert dump_state(ClusterState().snapshot()).text() == "waiting: 0 pods"

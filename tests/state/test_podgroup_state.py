@@ -38,10 +38,10 @@ def rebuilt(state: ClusterState) -> ClusterState:
     listed = state.snapshot_as_listed()
     for found in (*listed.nodes, *listed.pods, *listed.pod_groups):
         fresh.put(found)
-    for assumed in state.assumed():
+    for assumed in state.assumed_pods():
         fresh.put(node(assumed.assumption.node))
         fresh.assume(assumed.pod, assumed.assumption.node, 0.0)
-    for name in {found.assumption.node for found in state.assumed()}:
+    for name in {found.assumption.node for found in state.assumed_pods()}:
         if not state.has_node(name):
             fresh.remove(node(name))
     return fresh
@@ -134,11 +134,11 @@ def test_each_gang_that_differs_was_reported_as_changed(events):
     story = Story()
     for what, *arguments in events:
         before = _records(story.state)
-        story.changed.take()
+        story.changed.read()
         getattr(story, what)(*arguments)
         after = _records(story.state)
         differ = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-        assert differ <= story.changed.take()
+        assert differ <= story.changed.read()
 
 
 def _records(state: ClusterState) -> dict[str, Any]:
@@ -165,10 +165,10 @@ def test_gang_counts_for_the_queue_of_its_pod_group():
     for number in range(3):
         state.put(pod(f"bert-{number}", group="bert", on="n0" if number < 2 else "", uid=f"u{number}"))
     changed = state.gangs.subscribe()
-    changed.take()
+    changed.read()
     assert state.queue_usage.allocated["default"]["cpu"] == 2000
     state.put(group("bert", 3, queue="ml"))
-    assert changed.take() == {"team/bert"}
+    assert changed.read() == {"team/bert"}
     assert "default" not in state.queue_usage.allocated
     assert state.queue_usage.allocated["ml"] == Counter(cpu=2000, pods=2)
     assert state.queue_usage.requested["ml"]["cpu"] == 1000
@@ -194,7 +194,7 @@ def test_terminating_pod_counts_for_its_queue_until_it_is_gone_and_never_for_its
     state.put(leaving(pod("bert-0", group="bert", on="n0", uid="u0")))
     bert = state.gangs.get("team/bert")
     assert bert is not None
-    assert (len(bert.bound), bert.placed()) == (1, [])
+    assert (len(bert.bound), bert.placed_pods()) == (1, [])
     assert state.queue_usage.allocated["ml"]["cpu"] == 1000
     state.remove(state.get("pods", "team/bert-0"))
     assert state.queue_usage.allocated == {}
@@ -253,9 +253,9 @@ def test_confirmed_binding_is_a_change_of_the_gang_but_not_of_the_snapshot():
     assert bert is not None
     assert bert.assumed == {"team/bert-0"}
     changed, generation = state.gangs.subscribe(), state.generation
-    changed.take()
+    changed.read()
     state.put(pod("bert-0", 2, "u0", group="bert", on="n0"))
-    assert (bert.assumed, changed.take(), state.generation) == (set(), {"team/bert"}, generation)
+    assert (bert.assumed, changed.read(), state.generation) == (set(), {"team/bert"}, generation)
 
 
 def test_status_of_another_object_of_the_same_name_is_not_returned():
@@ -282,7 +282,7 @@ def test_change_of_a_status_is_no_change_of_the_snapshot():
 def test_queues_without_a_place_in_the_tree_are_returned():
     state = ClusterState(["batchsched"])
     state.put(queue("lost", parent="absent"))
-    assert [found.name for found in state.every("queues")] == ["lost"]
+    assert [found.name for found in state.list_objects("queues")] == ["lost"]
 
 
 @pytest.mark.parametrize("placed, missing", [((), 3), (("a",), 2), (("a", "a"), 1), (("a", "b", ""), 0)])

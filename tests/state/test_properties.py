@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import Snapshot
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.debugger import compare
+from batchsched.state.debugger import compare_snapshots
 from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 from tests.session.clusters import clusters
 from tests.session.scenario import group
@@ -231,7 +231,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def scheduler_follows(self) -> None:
-        ledger = self.feed.scheduler()
+        ledger = self.feed.updated_scheduler()
         snapshot = self.cache.snapshot()
         assert isinstance(ledger, Ledger)
         assert ledger.pods == {one.key: one for one in snapshot.pods}
@@ -248,27 +248,29 @@ class Life(RuleBasedStateMachine):
             if not known.finished
         }
         assert [(one.name, one.node) for one in snapshot.pods] == sorted(expected.items())
-        assert [one.pod for one in self.cache.assumed()] == [f"team/{name}" for name in sorted(self.assumed)]
+        assert [one.pod for one in self.cache.assumed_pods()] == [
+            f"team/{name}" for name in sorted(self.assumed)
+        ]
 
     @invariant()
     def snapshot_is_that_of_a_cache_that_starts_now(self) -> None:
         fresh = ClusterState()
         for kind in reversed(KINDS):
             fresh.replace(kind, self.api.heard[kind].values())
-        assert compare(
+        assert compare_snapshots(
             self.cache.snapshot_as_listed(), fresh.snapshot_as_listed(), fresh.scheduler_names
         ).is_equal
         for name, where in self.assumed.items():
             if where in self.api.heard[Node]:
                 assert fresh.assume(f"team/{name}", where, self.now)
         if all(where in self.api.heard[Node] for where in self.assumed.values()):
-            assert compare(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).is_equal
+            assert compare_snapshots(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).is_equal
 
     @invariant()
     def what_changes_do_not_name_is_the_same_object(self) -> None:
         generation, before = self.before
         now = self.cache.snapshot()
-        changes = self.cache.changes(generation)
+        changes = self.cache.changes_since(generation)
         assert changes is not None
         named = {(one.field, one.key) for one in changes}
         for field, key in (("nodes", "name"), ("pods", "key")):

@@ -21,7 +21,7 @@ def test_frozen_objects_are_sorted_by_key(moves: list[tuple[str, bool]]):
             there[key] = at
         else:
             assert shelf.pop(key) == there.pop(key, None)
-        assert shelf.freeze() == tuple(there[one] for one in sorted(there))
+        assert shelf.sorted_objects() == tuple(there[one] for one in sorted(there))
     assert len(shelf) == len(there)
     assert set(shelf) == set(there)
 
@@ -29,10 +29,10 @@ def test_frozen_objects_are_sorted_by_key(moves: list[tuple[str, bool]]):
 def test_freezing_twice_gives_the_same_tuple():
     shelf: Store[str] = Store()
     shelf.put("a", "x")
-    frozen = shelf.freeze()
-    assert shelf.freeze() is frozen
+    frozen = shelf.sorted_objects()
+    assert shelf.sorted_objects() is frozen
     assert shelf.pop("b") is None
-    assert shelf.freeze() is frozen
+    assert shelf.sorted_objects() is frozen
 
 
 def test_tombstones_contain_deleted_uids_until_they_are_removed():
@@ -107,7 +107,7 @@ def test_reader_too_far_behind_or_ahead_gets_none():
 
 
 def test_change_names_the_nodes_that_it_affects():
-    assert Change("nodes", "n0", None, node("n0")).nodes == ("n0",)
-    assert Change("pods", "team/a", pod("a"), pod("a", on="n1")).nodes == ("n1",)
-    assert Change("pods", "team/a", pod("a", on="n0"), pod("a", on="n1")).nodes == ("n0", "n1")
-    assert Change("queues", "q", None, object()).nodes == ()
+    assert Change("nodes", "n0", None, node("n0")).affected_nodes == ("n0",)
+    assert Change("pods", "team/a", pod("a"), pod("a", on="n1")).affected_nodes == ("n1",)
+    assert Change("pods", "team/a", pod("a", on="n0"), pod("a", on="n1")).affected_nodes == ("n0", "n1")
+    assert Change("queues", "q", None, object()).affected_nodes == ()

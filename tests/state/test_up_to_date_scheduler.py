@@ -40,7 +40,7 @@ class Watcher:
             self.cache.put(one)
 
     def follow(self) -> Ledger:
-        scheduler = self.feed.scheduler()
+        scheduler = self.feed.updated_scheduler()
         snapshot, ledger = self.cache.snapshot(), self.made[-1]
         assert scheduler is ledger
         assert ledger.pods == {one.key: one for one in snapshot.pods}
@@ -175,7 +175,7 @@ def test_a_scheduler_is_rebuilt_after_many_changes_to_release_deleted_objects():
 def test_held_gangs_are_passed_to_the_new_scheduler():
     watcher = Watcher(node("n0"))
     held = (HeldGang("team/g", "Quota", NOW, ()),)
-    watcher.feed.scheduler(held)
+    watcher.feed.updated_scheduler(held)
     assert watcher.made[0].held == held
 
 
@@ -214,7 +214,7 @@ class History:
 
     def move(self) -> None:
         snapshot = self.cache.snapshot()
-        assumed = self.cache.assumed()
+        assumed = self.cache.assumed_pods()
         waiting = [one for one in snapshot.pods if not one.node]
         move = self.rng.choice(["assume", "forget", "confirm", "remove", "leave", "change"])
         if move == "assume" and waiting and snapshot.nodes:
@@ -244,6 +244,6 @@ class History:
 def test_sessions_that_follow_the_feed_decide_as_those_of_a_snapshot(way: str, seed: int):
     history = History(seed, WAYS[way])
     for _ in history.events():
-        history.feed.scheduler().decide(NOW, 0)
-    fed = history.feed.scheduler().decide(NOW, 0)
+        history.feed.updated_scheduler().decide(NOW, 0)
+    fed = history.feed.updated_scheduler().decide(NOW, 0)
     assert to_json(fed) == to_json(history.follower(history.cache.snapshot()).decide(NOW, 0))

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, Value
+from batchsched.api.core.metadata import ClusterObject, KubernetesValue
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import LabelSelector
 
@@ -15,13 +15,13 @@ class PriorityClass(ClusterObject, frozen=True, gc=False):
     preemption_policy: str | None = None
 
 
-class DisruptionBudgetSpec(Value, frozen=True, gc=False):
+class DisruptionBudgetSpec(KubernetesValue, frozen=True, gc=False):
     """The selector of the pods that a PodDisruptionBudget protects."""
 
     selector: LabelSelector | None = None
 
 
-class DisruptionBudgetStatus(Value, frozen=True, gc=False):
+class DisruptionBudgetStatus(KubernetesValue, frozen=True, gc=False):
     """The number of disruptions that a budget still allows."""
 
     disruptions_allowed: int = 0
@@ -63,7 +63,7 @@ class Namespace(ClusterObject, frozen=True, gc=False):
     """A Namespace. Scheduling reads only its labels."""
 
 
-class SelectingSpec(Value, frozen=True, gc=False):
+class PlainSelectorSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a Service or a ReplicationController: the labels of the pods that it selects."""
 
     selector: dict[str, str] | None = None
@@ -72,16 +72,16 @@ class SelectingSpec(Value, frozen=True, gc=False):
 class Service(ClusterObject, frozen=True, gc=False):
     """A Service. Scheduling reads only its pod selector."""
 
-    spec: SelectingSpec = SelectingSpec()
+    spec: PlainSelectorSpec = PlainSelectorSpec()
 
 
 class ReplicationController(ClusterObject, frozen=True, gc=False):
     """A ReplicationController. Scheduling reads only its pod selector."""
 
-    spec: SelectingSpec = SelectingSpec()
+    spec: PlainSelectorSpec = PlainSelectorSpec()
 
 
-class WorkloadSpec(Value, frozen=True, gc=False):
+class LabelSelectorSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a ReplicaSet or a StatefulSet: the selector of its pods."""
 
     selector: LabelSelector | None = None
@@ -90,10 +90,10 @@ class WorkloadSpec(Value, frozen=True, gc=False):
 class ReplicaSet(ClusterObject, frozen=True, gc=False):
     """A ReplicaSet. Scheduling reads only its pod selector."""
 
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: LabelSelectorSpec = LabelSelectorSpec()
 
 
 class StatefulSet(ClusterObject, frozen=True, gc=False):
     """A StatefulSet. Scheduling reads only its pod selector."""
 
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: LabelSelectorSpec = LabelSelectorSpec()

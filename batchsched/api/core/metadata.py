@@ -9,14 +9,16 @@ import msgspec
 EMPTY_LABELS: Final[Mapping[str, str]] = {}
 
 
-class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class KubernetesValue(
+    msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True
+):
     """The base class of all decoded Kubernetes values. A value is immutable, and unknown fields are ignored.
 
     `gc=False` excludes values from garbage collection: they contain no cycles, and a cluster has millions of them.
     """
 
 
-class OwnerReference(Value, frozen=True, gc=False):
+class OwnerReference(KubernetesValue, frozen=True, gc=False):
     """A reference to the owner of an object."""
 
     api_version: str = ""
@@ -26,7 +28,7 @@ class OwnerReference(Value, frozen=True, gc=False):
     controller: bool | None = None
 
 
-class ObjectMeta(Value, frozen=True, gc=False):
+class ObjectMeta(KubernetesValue, frozen=True, gc=False):
     """Name, labels and times of an object."""
 
     name: str = ""
@@ -49,7 +51,7 @@ class ObjectMeta(Value, frozen=True, gc=False):
         return self.annotations.get(key) if self.annotations else None
 
 
-class ClusterObject(Value, frozen=True, gc=False):
+class ClusterObject(KubernetesValue, frozen=True, gc=False):
     """The base of all objects with metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -65,7 +67,7 @@ class ClusterObject(Value, frozen=True, gc=False):
         return self.metadata.labels or EMPTY_LABELS
 
 
-def seconds(timestamp: str | None, default: float = 0.0) -> float:
+def parse_timestamp(timestamp: str | None, default: float = 0.0) -> float:
     """Parse an RFC 3339 time into seconds since 1970; return the default if it is missing or invalid."""
     if not timestamp:
         return default
@@ -76,6 +78,6 @@ def seconds(timestamp: str | None, default: float = 0.0) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def timestamp(moment: float) -> str:
+def format_timestamp(moment: float) -> str:
     """Format seconds since 1970 as Kubernetes does, in UTC with whole seconds."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

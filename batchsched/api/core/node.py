@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, Value
-from batchsched.api.core.quantity import base_units
+from batchsched.api.core.metadata import ClusterObject, KubernetesValue
+from batchsched.api.core.quantity import parse_amount
 
 
-class Taint(Value, frozen=True, gc=False):
+class Taint(KubernetesValue, frozen=True, gc=False):
     """A taint, which excludes pods that do not tolerate it."""
 
     key: str = ""
@@ -16,21 +16,21 @@ class Taint(Value, frozen=True, gc=False):
     effect: str = ""
 
 
-class ContainerImage(Value, frozen=True, gc=False):
+class ContainerImage(KubernetesValue, frozen=True, gc=False):
     """An image that is present on a node."""
 
     names: tuple[str, ...] | None = None
     size_bytes: int = 0
 
 
-class NodeCondition(Value, frozen=True, gc=False):
+class NodeCondition(KubernetesValue, frozen=True, gc=False):
     """One condition of a node, such as Ready."""
 
     type: str = ""
     status: str = ""
 
 
-class NodeSpec(Value, frozen=True, gc=False):
+class NodeSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a node."""
 
     unschedulable: bool = False
@@ -38,7 +38,7 @@ class NodeSpec(Value, frozen=True, gc=False):
     provider_id: str = msgspec.field(name="providerID", default="")
 
 
-class NodeStatus(Value, frozen=True, gc=False):
+class NodeStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a node, reported by its kubelet."""
 
     allocatable: dict[str, str | int | float] | None = None
@@ -71,5 +71,5 @@ class Node(ClusterObject, frozen=True, gc=False):
           InvalidQuantity: an amount is not a quantity.
         """
         return {
-            resource: base_units(resource, text) for resource, text in self.allocatable_quantities.items()
+            resource: parse_amount(resource, text) for resource, text in self.allocatable_quantities.items()
         }

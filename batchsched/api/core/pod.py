@@ -5,27 +5,27 @@ from typing import Final
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, Value
+from batchsched.api.core.metadata import ClusterObject, KubernetesValue
 from batchsched.api.core.node import Taint
 from batchsched.api.core.selector import LabelSelector, NodeSelector, NodeSelectorTerm
 from batchsched.api.core.volume import Volume
 
 
-class PreferredSchedulingTerm(Value, frozen=True, gc=False):
+class PreferredSchedulingTerm(KubernetesValue, frozen=True, gc=False):
     """A node selector term with a weight."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Value, frozen=True, gc=False):
+class NodeAffinity(KubernetesValue, frozen=True, gc=False):
     """Required and preferred nodes of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
 
 
-class PodAffinityTerm(Value, frozen=True, gc=False):
+class PodAffinityTerm(KubernetesValue, frozen=True, gc=False):
     """A selector of pods by label and namespace, and the topology key of the domains in which they count."""
 
     label_selector: LabelSelector | None = None
@@ -36,14 +36,14 @@ class PodAffinityTerm(Value, frozen=True, gc=False):
     mismatch_label_keys: tuple[str, ...] | None = None
 
 
-class WeightedPodAffinityTerm(Value, frozen=True, gc=False):
+class WeightedPodAffinityTerm(KubernetesValue, frozen=True, gc=False):
     """A pod affinity term with a weight."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(Value, frozen=True, gc=False):
+class PodAffinity(KubernetesValue, frozen=True, gc=False):
     """Required and preferred pod affinity terms; also used for anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
@@ -60,7 +60,7 @@ class PodAffinity(Value, frozen=True, gc=False):
         return self.preferred_during_scheduling_ignored_during_execution or ()
 
 
-class Affinity(Value, frozen=True, gc=False):
+class Affinity(KubernetesValue, frozen=True, gc=False):
     """The node affinity, pod affinity and pod anti-affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -68,7 +68,7 @@ class Affinity(Value, frozen=True, gc=False):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Toleration(Value, frozen=True, gc=False):
+class Toleration(KubernetesValue, frozen=True, gc=False):
     """A toleration of taints."""
 
     key: str = ""
@@ -91,7 +91,7 @@ class Toleration(Value, frozen=True, gc=False):
         return self.operator in ("", "Equal") and self.value == taint.value
 
 
-class TopologySpreadConstraint(Value, frozen=True, gc=False):
+class TopologySpreadConstraint(KubernetesValue, frozen=True, gc=False):
     """A constraint on how evenly matching pods are distributed over the domains of a topology key."""
 
     max_skew: int = 1
@@ -114,14 +114,14 @@ LAST_CHECKPOINT: Final = "scheduling.batchsched.dev/last-checkpoint"
 Amounts = dict[str, str | int | float]
 
 
-class ResourceRequirements(Value, frozen=True, gc=False):
+class ResourceRequirements(KubernetesValue, frozen=True, gc=False):
     """Requests and limits of a container or a pod."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class ContainerPort(Value, frozen=True, gc=False):
+class ContainerPort(KubernetesValue, frozen=True, gc=False):
     """A port of a container, and the host port that it uses."""
 
     container_port: int = 0
@@ -130,13 +130,13 @@ class ContainerPort(Value, frozen=True, gc=False):
     protocol: str = ""
 
 
-class RestartRule(Value, frozen=True, gc=False):
+class RestartRule(KubernetesValue, frozen=True, gc=False):
     """A restart rule for certain exit codes of a container."""
 
     action: str = ""
 
 
-class Container(Value, frozen=True, gc=False):
+class Container(KubernetesValue, frozen=True, gc=False):
     """The fields of a container that scheduling reads."""
 
     name: str = ""
@@ -147,19 +147,19 @@ class Container(Value, frozen=True, gc=False):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
-class SchedulingGate(Value, frozen=True, gc=False):
+class SchedulingGate(KubernetesValue, frozen=True, gc=False):
     """A scheduling gate, which keeps a pod out of the queue."""
 
     name: str = ""
 
 
-class SchedulingGroup(Value, frozen=True, gc=False):
+class SchedulingGroup(KubernetesValue, frozen=True, gc=False):
     """The membership of a pod in a PodGroup of Kubernetes (`scheduling.k8s.io`)."""
 
     pod_group_name: str = ""
 
 
-class PodSpec(Value, frozen=True, gc=False):
+class PodSpec(KubernetesValue, frozen=True, gc=False):
     """The fields of a pod's spec that scheduling reads."""
 
     node_name: str = ""
@@ -183,7 +183,7 @@ class PodSpec(Value, frozen=True, gc=False):
     resource_claims: tuple[dict[str, object], ...] | None = None
 
 
-class ContainerStatus(Value, frozen=True, gc=False):
+class ContainerStatus(KubernetesValue, frozen=True, gc=False):
     """The resources that were assigned to a running container."""
 
     name: str = ""
@@ -191,7 +191,7 @@ class ContainerStatus(Value, frozen=True, gc=False):
     allocated_resources: Amounts | None = None
 
 
-class PodCondition(Value, frozen=True, gc=False):
+class PodCondition(KubernetesValue, frozen=True, gc=False):
     """One condition of a pod."""
 
     type: str = ""
@@ -199,7 +199,7 @@ class PodCondition(Value, frozen=True, gc=False):
     reason: str = ""
 
 
-class PodStatus(Value, frozen=True, gc=False):
+class PodStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a pod."""
 
     phase: str = ""

@@ -32,7 +32,7 @@ MILLI: Final = 1000
 
 
 @lru_cache(maxsize=65536)
-def parse(text: str | int | float) -> Decimal:
+def parse_quantity(text: str | int | float) -> Decimal:
     """Return the exact value of a quantity such as `500m` or `1.5Gi`.
 
     Raises:
@@ -54,13 +54,13 @@ def parse(text: str | int | float) -> Decimal:
 
 
 @lru_cache(maxsize=65536)
-def base_units(resource: str, text: str | int | float) -> int:
+def parse_amount(resource: str, text: str | int | float) -> int:
     """Return a quantity of a resource in base units: milli-CPU for cpu, else whole units. Fractions round up.
 
     Raises:
       InvalidQuantity: the text is not a quantity, or is out of range.
     """
-    value = parse(text)
+    value = parse_quantity(text)
     amount = ceil(value * MILLI) if resource == "cpu" else ceil(value)
     if abs(amount) > _LARGEST:
         raise InvalidQuantity(str(text), f"the amount of {resource} does not fit in 63 bits")

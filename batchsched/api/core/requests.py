@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 from batchsched.api.core.pod import Amounts, Container, ContainerStatus, Pod
-from batchsched.api.core.quantity import base_units
+from batchsched.api.core.quantity import parse_amount
 
 NONZERO_CPU: Final = 100
 """Milli-CPU that scoring assumes for a container that requests none."""
@@ -20,7 +20,7 @@ DEFAULTS: Final[Mapping[str, int]] = {"cpu": NONZERO_CPU, "memory": NONZERO_MEMO
 POD_LEVEL: Final = ("cpu", "memory")
 
 
-def requests(pod: Pod) -> dict[str, int]:
+def pod_requests(pod: Pod) -> dict[str, int]:
     """Return the requests of a pod by resource, in base units.
 
     Raises:
@@ -70,7 +70,7 @@ def request_fields(pod: Pod) -> Hashable:
     )
 
 
-def resized(pod: Pod) -> bool:
+def may_be_resized(pod: Pod) -> bool:
     """Return True if the status of a bound pod may override the requests in its spec (in-place resize)."""
     if not pod.spec.node_name:
         return False
@@ -183,7 +183,7 @@ def _resize_infeasible(pod: Pod) -> bool:
 
 
 def _read(amounts: Amounts | None) -> dict[str, int]:
-    return {resource: base_units(resource, text) for resource, text in (amounts or {}).items()}
+    return {resource: parse_amount(resource, text) for resource, text in (amounts or {}).items()}
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -7,11 +7,11 @@ selector matches everything and a missing one nothing; a node selector term with
 
 from collections.abc import Mapping
 
-from batchsched.api.core.metadata import EMPTY_LABELS, Value
+from batchsched.api.core.metadata import EMPTY_LABELS, KubernetesValue
 from batchsched.errors import InvalidSelector
 
 
-class Requirement(Value, frozen=True, gc=False):
+class Requirement(KubernetesValue, frozen=True, gc=False):
     """One expression of a selector: key, operator, values."""
 
     key: str = ""
@@ -41,14 +41,14 @@ class Requirement(Value, frozen=True, gc=False):
         )
 
     def _compares(self, value: str | None) -> bool:
-        bound = whole_number(self.values[0]) if self.values and len(self.values) == 1 else None
-        number = whole_number(value) if value is not None else None
+        bound = parse_whole_number(self.values[0]) if self.values and len(self.values) == 1 else None
+        number = parse_whole_number(value) if value is not None else None
         if bound is None or number is None:
             return False
         return number > bound if self.operator == "Gt" else number < bound
 
 
-def whole_number(text: str) -> int | None:
+def parse_whole_number(text: str) -> int | None:
     """Parse a whole number as Go's ParseInt does (no blanks, no underscores), or return None."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
@@ -57,7 +57,7 @@ def whole_number(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-class LabelSelector(Value, frozen=True, gc=False):
+class LabelSelector(KubernetesValue, frozen=True, gc=False):
     """A label selector. An object matches if all labels and all expressions of the selector match."""
 
     match_labels: dict[str, str] | None = None
@@ -81,7 +81,7 @@ class LabelSelector(Value, frozen=True, gc=False):
         return frozenset(self.match_labels or ()) | frozenset(requirement.key for requirement in expressions)
 
 
-class NodeSelectorTerm(Value, frozen=True, gc=False):
+class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
     """Expressions over a node's labels and fields, all of which must hold."""
 
     match_expressions: tuple[Requirement, ...] | None = None
@@ -96,7 +96,7 @@ class NodeSelectorTerm(Value, frozen=True, gc=False):
         )
 
 
-class NodeSelector(Value, frozen=True, gc=False):
+class NodeSelector(KubernetesValue, frozen=True, gc=False):
     """Node selector terms, at least one of which must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()

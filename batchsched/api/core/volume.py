@@ -2,62 +2,62 @@
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, Value
+from batchsched.api.core.metadata import ClusterObject, KubernetesValue
 from batchsched.api.core.selector import LabelSelector, NodeSelector
 
 
-class ClaimSource(Value, frozen=True, gc=False):
+class ClaimSource(KubernetesValue, frozen=True, gc=False):
     """A pod's use of a PersistentVolumeClaim."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
-class EphemeralSource(Value, frozen=True, gc=False):
+class EphemeralSource(KubernetesValue, frozen=True, gc=False):
     """A claim that is created for the pod and named after pod and volume."""
 
     volume_claim_template: dict[str, object] | None = None
 
 
-class GCEDisk(Value, frozen=True, gc=False):
+class GCEDisk(KubernetesValue, frozen=True, gc=False):
     """A GCE persistent disk."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
-class EBSDisk(Value, frozen=True, gc=False):
+class EBSDisk(KubernetesValue, frozen=True, gc=False):
     """An AWS Elastic Block Store disk."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
     read_only: bool = False
 
 
-class AzureDisk(Value, frozen=True, gc=False):
+class AzureDisk(KubernetesValue, frozen=True, gc=False):
     """An Azure disk."""
 
     disk_uri: str = msgspec.field(name="diskURI", default="")
     kind: str | None = None
 
 
-class NamedDisk(Value, frozen=True, gc=False):
+class NamedDisk(KubernetesValue, frozen=True, gc=False):
     """A Cinder or Portworx volume, identified by its volume ID."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
 
 
-class ShareSource(Value, frozen=True, gc=False):
+class OpaqueSource(KubernetesValue, frozen=True, gc=False):
     """An Azure Files share or a vSphere disk. Scheduling reads only its type."""
 
 
-class ISCSIDisk(Value, frozen=True, gc=False):
+class ISCSIDisk(KubernetesValue, frozen=True, gc=False):
     """An iSCSI disk."""
 
     iqn: str = ""
     read_only: bool = False
 
 
-class RBDDisk(Value, frozen=True, gc=False):
+class RBDDisk(KubernetesValue, frozen=True, gc=False):
     """A Ceph RBD image."""
 
     monitors: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class RBDDisk(Value, frozen=True, gc=False):
     read_only: bool = False
 
 
-class CSISource(Value, frozen=True, gc=False):
+class CSISource(KubernetesValue, frozen=True, gc=False):
     """A volume of a CSI driver."""
 
     driver: str = ""
@@ -74,22 +74,22 @@ class CSISource(Value, frozen=True, gc=False):
     read_only: bool | None = None
 
 
-class ImageSource(Value, frozen=True, gc=False):
+class ImageSource(KubernetesValue, frozen=True, gc=False):
     """An OCI image as a volume."""
 
     reference: str = ""
 
 
-class InTreeSource(Value, frozen=True, gc=False):
+class InTreeSource(KubernetesValue, frozen=True, gc=False):
     """Volume types built into Kubernetes that CSI drivers now implement."""
 
     gce_persistent_disk: GCEDisk | None = None
     aws_elastic_block_store: EBSDisk | None = None
     azure_disk: AzureDisk | None = None
-    azure_file: ShareSource | None = None
+    azure_file: OpaqueSource | None = None
     cinder: NamedDisk | None = None
     portworx_volume: NamedDisk | None = None
-    vsphere_volume: ShareSource | None = None
+    vsphere_volume: OpaqueSource | None = None
 
     @property
     def is_in_tree(self) -> bool:
@@ -127,13 +127,13 @@ class Volume(InTreeSource, frozen=True, gc=False):
         return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 
-class ResourceRequests(Value, frozen=True, gc=False):
+class ResourceRequests(KubernetesValue, frozen=True, gc=False):
     """Requested amounts by resource."""
 
     requests: dict[str, str | int | float] | None = None
 
 
-class ClaimSpec(Value, frozen=True, gc=False):
+class ClaimSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a PersistentVolumeClaim."""
 
     access_modes: tuple[str, ...] | None = None
@@ -145,7 +145,7 @@ class ClaimSpec(Value, frozen=True, gc=False):
     volume_attributes_class_name: str | None = None
 
 
-class ClaimStatus(Value, frozen=True, gc=False):
+class ClaimStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a PersistentVolumeClaim."""
 
     phase: str = ""
@@ -158,7 +158,7 @@ class PersistentVolumeClaim(ClusterObject, frozen=True, gc=False):
     status: ClaimStatus = ClaimStatus()
 
 
-class ObjectReference(Value, frozen=True, gc=False):
+class ObjectReference(KubernetesValue, frozen=True, gc=False):
     """A reference to another object."""
 
     kind: str = ""
@@ -167,7 +167,7 @@ class ObjectReference(Value, frozen=True, gc=False):
     uid: str = ""
 
 
-class VolumeNodeAffinity(Value, frozen=True, gc=False):
+class VolumeNodeAffinity(KubernetesValue, frozen=True, gc=False):
     """The nodes that can access a volume."""
 
     required: NodeSelector | None = None
@@ -186,7 +186,7 @@ class PersistentVolumeSpec(InTreeSource, frozen=True, gc=False):
     volume_attributes_class_name: str | None = None
 
 
-class PersistentVolumeStatus(Value, frozen=True, gc=False):
+class PersistentVolumeStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a PersistentVolume."""
 
     phase: str = ""
@@ -199,14 +199,14 @@ class PersistentVolume(ClusterObject, frozen=True, gc=False):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
-class TopologyRequirement(Value, frozen=True, gc=False):
+class TopologyRequirement(KubernetesValue, frozen=True, gc=False):
     """A node label and its allowed values."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
-class TopologyTerm(Value, frozen=True, gc=False):
+class TopologyTerm(KubernetesValue, frozen=True, gc=False):
     """Node labels that must all match; without any, the term matches no node."""
 
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
@@ -220,13 +220,13 @@ class StorageClass(ClusterObject, frozen=True, gc=False):
     allowed_topologies: tuple[TopologyTerm, ...] | None = None
 
 
-class DriverAllocatable(Value, frozen=True, gc=False):
+class DriverAllocatable(KubernetesValue, frozen=True, gc=False):
     """The number of volumes of a driver that a node can attach; None without a limit."""
 
     count: int | None = None
 
 
-class NodeDriver(Value, frozen=True, gc=False):
+class CSINodeDriver(KubernetesValue, frozen=True, gc=False):
     """A CSI driver that is installed on a node."""
 
     name: str = ""
@@ -235,10 +235,10 @@ class NodeDriver(Value, frozen=True, gc=False):
     allocatable: DriverAllocatable | None = None
 
 
-class CSINodeSpec(Value, frozen=True, gc=False):
+class CSINodeSpec(KubernetesValue, frozen=True, gc=False):
     """The CSI drivers of a node."""
 
-    drivers: tuple[NodeDriver, ...] = ()
+    drivers: tuple[CSINodeDriver, ...] = ()
 
 
 class CSINode(ClusterObject, frozen=True, gc=False):
@@ -247,7 +247,7 @@ class CSINode(ClusterObject, frozen=True, gc=False):
     spec: CSINodeSpec = CSINodeSpec()
 
 
-class CSIDriverSpec(Value, frozen=True, gc=False):
+class CSIDriverSpec(KubernetesValue, frozen=True, gc=False):
     """The capabilities of a CSI driver."""
 
     storage_capacity: bool | None = None
@@ -268,13 +268,13 @@ class CSIStorageCapacity(ClusterObject, frozen=True, gc=False):
     maximum_volume_size: str | int | float | None = None
 
 
-class AttachmentSource(Value, frozen=True, gc=False):
+class AttachmentSource(KubernetesValue, frozen=True, gc=False):
     """The volume that is attached."""
 
     persistent_volume_name: str | None = None
 
 
-class VolumeAttachmentSpec(Value, frozen=True, gc=False):
+class VolumeAttachmentSpec(KubernetesValue, frozen=True, gc=False):
     """The volume, the node and the attacher of an attachment."""
 
     attacher: str = ""

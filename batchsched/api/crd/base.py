@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from batchsched.api.core.quantity import MILLI, base_units
+from batchsched.api.core.quantity import MILLI, parse_amount
 from batchsched.errors import InvalidQuantity
 
 LARGEST_INT32 = 2**31 - 1
@@ -20,7 +20,7 @@ GROUP = "scheduling.batchsched.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 
 
-class SpecPart(BaseModel):
+class StrictModel(BaseModel):
     """The base of the models of custom resources and settings: immutable; an unknown field is an error."""
 
     model_config = ConfigDict(
@@ -33,7 +33,7 @@ class SpecPart(BaseModel):
     )
 
 
-class Condition(SpecPart):
+class Condition(StrictModel):
     """A condition of an object."""
 
     model_config = ConfigDict(extra="ignore")
@@ -52,7 +52,7 @@ Conditions = Annotated[
 ]
 
 
-def rule(expression: str, message: str, place: str = "") -> dict[str, str]:
+def validation_rule(expression: str, message: str, place: str = "") -> dict[str, str]:
     """Return a validation rule that the API server evaluates.
 
     Args:
@@ -63,12 +63,12 @@ def rule(expression: str, message: str, place: str = "") -> dict[str, str]:
     return {"rule": expression, "message": message, **({"fieldPath": place} if place else {})}
 
 
-def rules(*each: dict[str, str]) -> dict[str, Any]:
+def validation_rules(*each: dict[str, str]) -> dict[str, Any]:
     """Return the validation rules of a model as an extension of its JSON Schema."""
     return {"x-kubernetes-validations": list(each)}
 
 
-def in_cel(amount: str) -> str:
+def cel_quantity(amount: str) -> str:
     """Return a CEL expression that converts an amount, which is a number or a string, to a quantity.
 
     It avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the longest
@@ -103,7 +103,7 @@ def _as_text(value: Any) -> Any:
 def _check_amounts(amounts: dict[str, str]) -> dict[str, str]:
     for resource, text in amounts.items():
         try:
-            amount = base_units(resource, text)
+            amount = parse_amount(resource, text)
         except InvalidQuantity as error:
             raise ValueError(f"{resource}: {error.message}") from error
         if text.startswith("-"):
@@ -139,9 +139,9 @@ Resources = Annotated[
     dict[str, Quantity],
     Field(
         max_length=MOST_RESOURCES,
-        json_schema_extra=rules(
-            rule(
-                f"self.all(r, r != 'cpu' || {in_cel('self[r]')}.compareTo(quantity('{MOST_CPU}')) <= 0)",
+        json_schema_extra=validation_rules(
+            validation_rule(
+                f"self.all(r, r != 'cpu' || {cel_quantity('self[r]')}.compareTo(quantity('{MOST_CPU}')) <= 0)",
                 "more CPUs than any cluster has",
                 ".cpu",
             )
@@ -154,6 +154,6 @@ Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]
 """Amounts by resource, as the status controller writes them."""
 
 
-def in_base_units(resources: dict[str, str] | None) -> dict[str, int]:
+def parse_amounts(resources: dict[str, str] | None) -> dict[str, int]:
     """Return quantities by resource as amounts in base units; {} for None."""
-    return {resource: base_units(resource, text) for resource, text in (resources or {}).items()}
+    return {resource: parse_amount(resource, text) for resource, text in (resources or {}).items()}

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.crd.base import (
     LARGEST_INT32,
     LONGEST_LABEL,
@@ -12,9 +12,9 @@ from batchsched.api.crd.base import (
     Conditions,
     CustomMeta,
     Resources,
-    SpecPart,
-    rule,
-    rules,
+    StrictModel,
+    validation_rule,
+    validation_rules,
 )
 
 DEFAULT_QUEUE = "default"
@@ -32,7 +32,7 @@ def _without_default(schema: dict[str, Any]) -> None:
     del schema["default"]
 
 
-class TopologyRequest(SpecPart):
+class TopologyRequest(StrictModel):
     """Topology levels within which a gang must or should be placed."""
 
     name: Name = "default"
@@ -43,7 +43,7 @@ class TopologyRequest(SpecPart):
     """Level at which the pods should be in as few domains as possible."""
 
 
-class SubGroupTopology(SpecPart):
+class SubGroupTopology(StrictModel):
     """The topology of a subgroup. The name is inherited from the PodGroup if missing."""
 
     name: Name | None = None
@@ -54,7 +54,7 @@ class SubGroupTopology(SpecPart):
     """Level at which the pods of the subgroup should be in as few domains as possible."""
 
 
-class SubGroup(SpecPart):
+class SubGroup(StrictModel):
     """A part of a gang with its own minimum and topology."""
 
     name: str = Field(min_length=1, max_length=LONGEST_LABEL)
@@ -65,12 +65,12 @@ class SubGroup(SpecPart):
     """Topology of the subgroup, in addition to that of the PodGroup."""
 
 
-class PodGroupSpec(SpecPart):
+class PodGroupSpec(StrictModel):
     """The requirements of a gang."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 "!has(self.minMember) || !has(self.subGroups)"
                 " || self.subGroups.map(s, s.minMember).sum() <= self.minMember",
                 "minMember is less than the subGroups' sum; raise minMember to the sum or more, or leave it out",
@@ -138,7 +138,7 @@ class PodGroupSpec(SpecPart):
         return self
 
 
-class PodGroupStatus(SpecPart):
+class PodGroupStatus(StrictModel):
     """The state of a gang, written by the status controller. The scheduler does not read it."""
 
     phase: Phase = "Pending"
@@ -159,16 +159,16 @@ class PodGroupStatus(SpecPart):
     """Time at which the capacity that is reserved for the gang becomes free."""
 
 
-class PodGroup(SpecPart):
+class PodGroup(StrictModel):
     """A gang of pods: its minimum is placed as a whole or not at all."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 f"self.metadata.name.size() <= {LONGEST_LABEL}",
                 f"metadata.name: expected {LONGEST_LABEL} characters or less: pods name their PodGroup in a label",
             ),
-            rule(
+            validation_rule(
                 "self.spec.queue == oldSelf.spec.queue || !has(oldSelf.status)"
                 " || !has(oldSelf.status.placed) || oldSelf.status.placed == 0",
                 "the queue cannot change while pods of the gang have a place",
@@ -204,6 +204,6 @@ class PodGroup(SpecPart):
         return max(self.spec.min_member, sum(sub.min_member for sub in self.spec.sub_groups))
 
     @property
-    def created(self) -> float:
+    def creation_time(self) -> float:
         """Creation time in seconds since 1970; 0 if unknown."""
-        return seconds(self.metadata.creation_timestamp)
+        return parse_timestamp(self.metadata.creation_timestamp)

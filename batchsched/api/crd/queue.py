@@ -11,21 +11,21 @@ from batchsched.api.crd.base import (
     Conditions,
     CustomMeta,
     Resources,
-    SpecPart,
-    in_base_units,
-    in_cel,
-    rule,
-    rules,
+    StrictModel,
+    cel_quantity,
+    parse_amounts,
+    validation_rule,
+    validation_rules,
 )
 
 Count = Annotated[int, Field(ge=0, le=LARGEST_INT32, strict=True)]
 
 
 def _at_most(amount: str, bound: str) -> str:
-    return f"{in_cel(amount)}.compareTo({in_cel(bound)}) <= 0)"
+    return f"{cel_quantity(amount)}.compareTo({cel_quantity(bound)}) <= 0)"
 
 
-class PolicyChoice(SpecPart):
+class PolicyChoice(StrictModel):
     """A policy by name, with its arguments."""
 
     name: str = Field(default="drf", max_length=LONGEST_NAME)
@@ -34,18 +34,18 @@ class PolicyChoice(SpecPart):
     """Arguments of the policy."""
 
 
-class QueueSpec(SpecPart):
+class QueueSpec(StrictModel):
     """The position of a queue in the tree, and the resources that it may use."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 "!has(self.guarantee) || !has(self.limit) || self.guarantee.all(r, !(r in self.limit) || "
                 + _at_most("self.guarantee[r]", "self.limit[r]"),
                 "a guarantee above the limit can never be used; lower it, or raise the limit",
                 ".guarantee",
             ),
-            rule(
+            validation_rule(
                 "!has(self.lendingLimit) || self.lendingLimit.all(r, has(self.guarantee) && r in self.guarantee"
                 " && " + _at_most("self.lendingLimit[r]", "self.guarantee[r]"),
                 "a queue lends of its guarantee; lower the lendingLimit, or raise the guarantee",
@@ -79,14 +79,14 @@ class QueueSpec(SpecPart):
 
     @model_validator(mode="after")
     def _amounts_agree(self) -> Self:
-        guarantee, limit = in_base_units(self.guarantee), in_base_units(self.limit)
+        guarantee, limit = parse_amounts(self.guarantee), parse_amounts(self.limit)
         for resource, amount in guarantee.items():
             if amount > limit.get(resource, amount):
                 raise ValueError(
                     f"guarantee: {resource}: a guarantee above the limit can never be used; "
                     "lower it, or raise the limit"
                 )
-        for resource, amount in in_base_units(self.lending_limit).items():
+        for resource, amount in parse_amounts(self.lending_limit).items():
             if amount > guarantee.get(resource, -1):
                 raise ValueError(
                     f"lendingLimit: {resource}: a queue lends of its guarantee; "
@@ -95,7 +95,7 @@ class QueueSpec(SpecPart):
         return self
 
 
-class QueueStatus(SpecPart):
+class QueueStatus(StrictModel):
     """The state of a queue, written by the status controller."""
 
     allocated: Amounts | None = None
@@ -108,12 +108,12 @@ class QueueStatus(SpecPart):
     """`Active`: whether the queue takes part in sessions. A queue with a missing parent, or in a cycle, does not."""
 
 
-class Queue(SpecPart):
+class Queue(StrictModel):
     """A queue of the tree."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
                 "a queue cannot be its own parent; name another one, or leave it out",
                 ".spec.parent",

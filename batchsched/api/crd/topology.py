@@ -4,12 +4,12 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from batchsched.api.crd.base import LONGEST_NAME, CustomMeta, SpecPart, rule, rules
+from batchsched.api.crd.base import LONGEST_NAME, CustomMeta, StrictModel, validation_rule, validation_rules
 
 MOST_LEVELS = 16
 
 
-class TopologyLevel(SpecPart):
+class TopologyLevel(StrictModel):
     """A level: nodes with the same value of a label form a domain."""
 
     name: str = Field(min_length=1, max_length=LONGEST_NAME)
@@ -18,12 +18,12 @@ class TopologyLevel(SpecPart):
     """Node label; its value is the name of the domain."""
 
 
-class TopologySpec(SpecPart):
+class TopologySpec(StrictModel):
     """The levels, widest first."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 "self.levels == oldSelf.levels",
                 "levels cannot change: gangs were placed by them; make another Topology",
                 ".levels",
@@ -46,7 +46,7 @@ class TopologySpec(SpecPart):
         return self
 
 
-class Topology(SpecPart):
+class Topology(StrictModel):
     """A named hierarchy of node labels."""
 
     api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = "scheduling.batchsched.dev/v1alpha1"

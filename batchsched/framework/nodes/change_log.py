@@ -127,7 +127,7 @@ class Memo:
             del kept[next(iter(kept))]
         return value
 
-    def lay_out(self, source: IndexArray) -> None:
+    def reindex(self, source: IndexArray) -> None:
         """Reorder the entries of all arrays: node j had index source[j], or is new if source[j] is -1.
 
         New nodes are also in the log of changes, so their entries are computed before use.

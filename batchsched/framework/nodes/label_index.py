@@ -61,7 +61,7 @@ class Selection:
         """Return True if a pod with this namespace and these labels is selected."""
         return (self.namespaces is None or namespace in self.namespaces) and self.matches_labels(labels)
 
-    def keys(self) -> frozenset[str]:
+    def label_keys(self) -> frozenset[str]:
         """Return the keys of the labels that the selectors read."""
         none: frozenset[str] = frozenset()
         return none.union(*(one.keys() for one in self.selectors or ()))
@@ -156,7 +156,7 @@ class AffinityGroup:
     on: dict[int, int] = field(default_factory=dict)
     _arrays: tuple[IndexArray, IntArray] | None = None
 
-    def add_count(self, node: int, by: int) -> None:
+    def change_count(self, node: int, by: int) -> None:
         """Change the number of the group's pods on a node by `by`, which may be negative."""
         count = self.on.get(node, 0) + by
         if count:
@@ -254,7 +254,7 @@ class PodLabelGroups:
             self._sizes[number] -= 1
             self._empty += self._sizes[number] == 0
 
-    def renumber(self) -> IndexArray | None:
+    def drop_empty_groups(self) -> IndexArray | None:
         """Drop the empty groups if there are many. Return [groups] the new numbers (-1: dropped); else None."""
         if self._empty <= max(FEW, len(self._groups) // 2):
             return None
@@ -268,11 +268,11 @@ class PodLabelGroups:
         self._empty = 0
         return numbers
 
-    def matching(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
+    def matching_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
         """[groups] Return True for the groups that pass a test, which is called for each group."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
-    def selected(self, selection: Selection, *, terminating: bool) -> BoolArray:
+    def selected_groups(self, selection: Selection, *, terminating: bool) -> BoolArray:
         """[groups] Return True for the selected groups. Groups of terminating pods count only if `terminating`."""
         chosen = np.zeros(len(self._groups), np.bool_)
         chosen[self._index.select(selection)] = True

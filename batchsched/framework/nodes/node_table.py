@@ -12,7 +12,7 @@ import numpy as np
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import nonzero_requests, requests
+from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.gang_counts import GangCount, WaitingPods
 from batchsched.framework.nodes.change_log import NO_NODE, Memo, NodeChangeLog, reindexed
@@ -124,7 +124,7 @@ class NodeTable:
                 if resource in self.column:
                     self.allocatable[index, self.column[resource]] = amount
 
-    def lay_out(self, nodes: Sequence[Node]) -> IndexArray | None:
+    def replace_nodes(self, nodes: Sequence[Node]) -> IndexArray | None:
         """Replace the Node objects by the current ones. Pods stay on their nodes.
 
         Args:
@@ -165,23 +165,23 @@ class NodeTable:
         self.pods.renumber(numbers.tolist(), len(names))
         self.changes.renumber(numbers.tolist(), len(names))
         self.moves.renumber(numbers.tolist(), len(names))
-        self._memo.lay_out(source)
+        self._memo.reindex(source)
         return source
 
-    def memo(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
+    def cached_value(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
         """Return the cached value of a key. `build` computes it from Node objects, and again after one of them changed.
 
         The caller owns the key, which must include all parameters of the value. `build` must not read pods on nodes.
         """
-        return self.amended(key, build, lambda _value, _changed: build(self))
+        return self.incremental_value(key, build, lambda _value, _changed: build(self))
 
-    def amended(
+    def incremental_value(
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
         """Like `cached_value`, but `amend` computes the new value from the old one and the [k] changed nodes."""
         return cast(T, self._memo.value(key, lambda: build(self), amend))
 
-    def each(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
+    def cached_array(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
         """[N] Return the cached array of a key. `ask` computes its entries, later for changed nodes only.
 
         The caller owns the key as in `cached_value`. `ask` must not read other nodes. The array is read-only.
@@ -189,7 +189,8 @@ class NodeTable:
         return cast(
             NodeArray,
             self._memo.array(
-                key, lambda nodes: ask(self.all() if nodes is None else self.sorted_nodes_view(nodes))
+                key,
+                lambda nodes: ask(self.all_nodes_view() if nodes is None else self.sorted_nodes_view(nodes)),
             ),
         )
 
@@ -203,11 +204,11 @@ class NodeTable:
         """Return ([R] the requests of a pod, including the pod count; [2] its requests for scoring)."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
-        for resource, amount in requests(pod).items():
+        for resource, amount in pod_requests(pod).items():
             vector[self.column[resource]] += amount
         return vector, np.asarray(nonzero_requests(pod), np.int64)
 
-    def add(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
+    def add_pods(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
         """Put pods with equal requests on nodes.
 
         Args:
@@ -224,7 +225,7 @@ class NodeTable:
             self._count(node, counted, count)
             self.moves.record(node)
 
-    def remove(self, pods: Sequence[Pod]) -> None:
+    def remove_pods(self, pods: Sequence[Pod]) -> None:
         """Take pods off their nodes, each with the requests that it was added with.
 
         Raises:
@@ -260,7 +261,7 @@ class NodeTable:
         """
         return self._counted[pod.key]
 
-    def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
+    def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
         """Return ([N] index of each node's value of a label, -1 if missing; the values in the order of the nodes)."""
         label = self._labels.get(key)
         if label is None:
@@ -273,7 +274,7 @@ class NodeTable:
             label = self._labels[key] = (codes, tuple(values))
         return label
 
-    def all(self) -> "Nodes":
+    def all_nodes_view(self) -> "Nodes":
         """Return the view of all nodes."""
         return Nodes(self, slice(None), len(self.nodes))
 
@@ -288,7 +289,7 @@ class NodeTable:
     def sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
         """Return the view of nodes by distinct, ascending indexes. For all nodes or one node, arrays are not copied."""
         if len(nodes) == len(self.nodes):
-            return self.all()
+            return self.all_nodes_view()
         return self.node_view(int(nodes[0])) if len(nodes) == 1 else self.nodes_view(nodes)
 
 
@@ -337,7 +338,7 @@ class Nodes:
         return np.arange(len(self.table.nodes), dtype=np.int32)[self.where]
 
     @property
-    def first(self) -> int:
+    def first_index(self) -> int:
         """The index of the view's first node in the table.
 
         Raises:
@@ -357,9 +358,9 @@ class Nodes:
         """The pods on all nodes of the table, not only of the view."""
         return self.table.pods
 
-    def label(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
+    def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
         """Return ([n] index of each node's value of a label, -1 if missing; the values)."""
-        codes, values = self.table.label(key)
+        codes, values = self.table.label_values(key)
         return codes[self.where], values
 
     def where_true(self, test: Callable[[Node], bool]) -> BoolArray:

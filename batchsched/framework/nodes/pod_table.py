@@ -50,7 +50,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     )
 
 
-def any_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+def any_port_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
     """Return True if a requested host port conflicts with a port that is in use."""
     held = tuple(taken)
     return any(one.conflicts(other) for one in requested for other in held)
@@ -189,7 +189,7 @@ class PodTable:
             self._group_at[slot] = self._group_at[size]
 
     def _forget_groups(self) -> None:
-        size, numbers = len(self._keys), self._groups.renumber()
+        size, numbers = len(self._keys), self._groups.drop_empty_groups()
         if numbers is not None:
             self._group_at[:size] = numbers[self._group_at[:size]]
 
@@ -201,10 +201,12 @@ class PodTable:
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         if by > 0:
             self.with_affinity[pod.key] = (pod, node)
-            self._affinity_groups.setdefault(key, AffinityGroup(pod.namespace, affinity)).add_count(node, by)
+            self._affinity_groups.setdefault(key, AffinityGroup(pod.namespace, affinity)).change_count(
+                node, by
+            )
             return
         del self.with_affinity[pod.key]
-        self._affinity_groups[key].add_count(node, by)
+        self._affinity_groups[key].change_count(node, by)
         if not self._affinity_groups[key].on:
             del self._affinity_groups[key]
 
@@ -227,7 +229,7 @@ class PodTable:
         self.disks_on = _renumbered(self.disks_on, numbers)
         self.attaching_on = _renumbered(self.attaching_on, numbers)
 
-    def on(self, node: int) -> Iterable[Pod]:
+    def pods_on(self, node: int) -> Iterable[Pod]:
         """The pods on a node, in the order of their addition."""
         return self._on.get(node, {}).values()
 
@@ -247,13 +249,13 @@ class PodTable:
         """The groups of pods with equal pod affinity and anti-affinity."""
         return self._affinity_groups.values()
 
-    def count(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
+    def count_matching(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
         """[N] Return how many pods on each node belong to a label group that passes a test."""
-        return self._count_in(self._groups.matching(matches))
+        return self._count_in(self._groups.matching_groups(matches))
 
     def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
         """[N] Return how many pods on each node are selected. Terminating pods count only if `terminating`."""
-        return self._count_in(self._groups.selected(selection, terminating=terminating))
+        return self._count_in(self._groups.selected_groups(selection, terminating=terminating))
 
     def _count_in(self, chosen: BoolArray) -> IntArray:
         if not chosen.any():

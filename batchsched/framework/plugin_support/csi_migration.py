@@ -64,7 +64,7 @@ def migrated_kind(source: InTreeSource) -> MigratedKind | None:
     return next((kind for stated, kind in pairs if stated is not None), None)
 
 
-def inline_handle(volume: Volume) -> str | None:
+def inline_volume_handle(volume: Volume) -> str | None:
     """Return the CSI handle of a migrated volume in a pod's spec, None if it cannot be derived."""
     disk = volume.gce_persistent_disk
     return _gce_handle(disk.pd_name, "zones", _UNSPECIFIED) if disk else _handle(volume)
@@ -108,13 +108,13 @@ def _ebs_handle(volume_id: str) -> str | None:
     return name if _EBS_VOLUME.fullmatch(name) else None
 
 
-def migrated_on(csi_node: CSINode | None) -> frozenset[str]:
+def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
     """Return the names of the in-tree plugins that are migrated according to the annotation of a CSINode."""
     annotation = csi_node.metadata.annotation(MIGRATED_PLUGINS) if csi_node else None
     return frozenset((annotation or "").split(",")) & DRIVERS.keys()
 
 
-def translated(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
+def csi_node_affinity(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
     """Return a volume's node affinity with the zone expressed by the label of the CSI driver.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.

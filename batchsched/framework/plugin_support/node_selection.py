@@ -30,7 +30,7 @@ def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArr
             mask |= nodes_matching_term(table, term)[nodes.where]
         return mask
 
-    return table.each(("selected", selector), ask)
+    return table.cached_array(("selected", selector), ask)
 
 
 def nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
@@ -39,7 +39,7 @@ def nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
     Raises:
       InvalidSelector: an expression has an unknown operator.
     """
-    return table.each(("matching", term), lambda nodes: _matching(nodes, term))
+    return table.cached_array(("matching", term), lambda nodes: _matching(nodes, term))
 
 
 def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
@@ -87,11 +87,11 @@ def selects_node(pod: Pod, node: Node) -> bool:
 
 
 def _expression(table: NodeTable, expression: Requirement) -> BoolArray:
-    return table.each(("expression", expression), lambda nodes: _by_value(nodes, expression))
+    return table.cached_array(("expression", expression), lambda nodes: _by_value(nodes, expression))
 
 
 def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
-    codes, values = nodes.label(expression.key)
+    codes, values = nodes.label_values(expression.key)
     if expression.operator in ("In", "NotIn"):
         # The host name has one value for each node: look up the few named nodes instead of testing all values.
         value_indexes = [at for at, value in enumerate(values) if value in (expression.values or ())]
@@ -117,21 +117,23 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
         numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.objects)
         return np.fromiter(numbers, np.int32, len(nodes))
 
-    return table.each("taint groups", codes), tuple(group_numbers)
+    return table.cached_array("taint groups", codes), tuple(group_numbers)
 
 
-def untolerated(table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]) -> IntArray:
+def untolerated_taint_counts(
+    table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]
+) -> IntArray:
     """[N] Return how many taints of each node have one of the effects and are not tolerated."""
 
     def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
-        counts = [count_untolerated(taints, tolerations, effects) for taints in groups]
+        counts = [count_untolerated_taints(taints, tolerations, effects) for taints in groups]
         return np.asarray(counts, np.int64)[codes[nodes.where]]
 
-    return table.each(("untolerated", tolerations, effects), counts)
+    return table.cached_array(("untolerated", tolerations, effects), counts)
 
 
-def count_untolerated(
+def count_untolerated_taints(
     taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
 ) -> int:
     """Return how many of the taints have one of the effects and are not tolerated."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from batchsched.api.core.requests import scored_requests
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IntArray
@@ -22,7 +22,7 @@ NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 NONZERO_COLUMN: Final = {"cpu": 0, "memory": 1}
 
 
-class ResourceSpec(SpecPart):
+class ResourceSpec(StrictModel):
     """A resource that counts in a score, with its weight."""
 
     name: str = Field(min_length=1)
@@ -49,7 +49,7 @@ class ScoredResource:
     column: int
     assumed: int | None
 
-    def capacity(self, nodes: Nodes) -> IntArray:
+    def allocatable(self, nodes: Nodes) -> IntArray:
         """[n] The allocatable amount of the resource. If it is 0, the score ignores the resource for the node."""
         return nodes.table.allocatable[nodes.where, self.column]
 
@@ -63,7 +63,7 @@ class ScoredResource:
 ScoredResources = tuple[ScoredResource, ...]
 
 
-def multipoint_plugins(capacity: IntArray) -> bool:
+def all_positive(capacity: IntArray) -> bool:
     """Return True if all [n] amounts are above zero."""
     return int(np.count_nonzero(capacity)) == len(capacity)
 
@@ -81,7 +81,7 @@ def scored_resources(
 
     Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
     """
-    amounts = asked_amounts(pod, table, resources, nonzero=nonzero)
+    amounts = requested_amounts(pod, table, resources, nonzero=nonzero)
     return tuple(
         ScoredResource(
             resource.weight,
@@ -95,7 +95,7 @@ def scored_resources(
     )
 
 
-def asked_amounts(
+def requested_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
     """Return the amount of each resource that the score assumes the pod to request."""
@@ -156,14 +156,14 @@ SHAPE_FACTOR: Final = 10
 """Factor from the scores of a shape, 0 to 10, to node scores, 0 to 100."""
 
 
-class UtilizationShapePoint(SpecPart):
+class UtilizationShapePoint(StrictModel):
     """A point of the function from utilization in percent to score."""
 
     utilization: int = Field(default=0, ge=0, le=100)
     score: int = Field(default=0, ge=0, le=10)
 
 
-def check_rises(shape: Sequence[UtilizationShapePoint]) -> None:
+def check_increasing_utilization(shape: Sequence[UtilizationShapePoint]) -> None:
     """Check that the points are sorted by increasing utilization.
 
     Raises:
@@ -174,7 +174,7 @@ def check_rises(shape: Sequence[UtilizationShapePoint]) -> None:
         raise ValueError("shape: utilization values must rise from point to point")
 
 
-def broken_line(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+def scores_by_utilization(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
     """[101] Return the score for each utilization from 0 to 100 percent, rounded toward zero.
 
     Source: `BuildBrokenLinearFunction` of kube-scheduler's plugins/helper.

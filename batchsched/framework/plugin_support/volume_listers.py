@@ -55,7 +55,7 @@ class ClaimUse:
     ephemeral: bool = False
 
 
-def storage_of(table: NodeTable) -> VolumeLister:
+def storage_objects(table: NodeTable) -> VolumeLister:
     """Return the storage objects of the table's snapshot."""
     return table.snapshot_value("storage", _read)
 
@@ -66,9 +66,9 @@ def _read(snapshot: Snapshot) -> VolumeLister:
         attachments[attachment.spec.node_name] = (*attachments.get(attachment.spec.node_name, ()), attachment)
     volumes_of: dict[str, list[PersistentVolume]] = {}
     for volume in snapshot.persistent_volumes:
-        volumes_of.setdefault(volume_class(volume), []).append(volume)
+        volumes_of.setdefault(volume_storage_class(volume), []).append(volume)
     return VolumeLister(
-        claims={key_of(claim): claim for claim in snapshot.persistent_volume_claims},
+        claims={claim_key(claim): claim for claim in snapshot.persistent_volume_claims},
         volumes={volume.metadata.name: volume for volume in snapshot.persistent_volumes},
         classes={one.metadata.name: one for one in snapshot.storage_classes},
         csi_nodes={one.metadata.name: one for one in snapshot.csi_nodes},
@@ -78,7 +78,7 @@ def _read(snapshot: Snapshot) -> VolumeLister:
     )
 
 
-def key_of(claim: PersistentVolumeClaim) -> str:
+def claim_key(claim: PersistentVolumeClaim) -> str:
     """Return `namespace/name` of a claim."""
     return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
 
@@ -102,15 +102,15 @@ def is_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) ->
     """Return True if a claim is new, or if its volume or its StorageClass has changed."""
     if old is None or old.spec.volume_name != new.spec.volume_name:
         return True
-    return claim_class(old) != claim_class(new)
+    return claim_storage_class(old) != claim_storage_class(new)
 
 
-def claims(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+def uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Return True if a pod uses a claim."""
-    return any(f"{pod.namespace}/{use.name}" == key_of(claim) for use in claim_uses(pod))
+    return any(f"{pod.namespace}/{use.name}" == claim_key(claim) for use in claim_uses(pod))
 
 
-def may_back(volume: PersistentVolume, pod: Pod) -> bool:
+def may_be_claimed_by(volume: PersistentVolume, pod: Pod) -> bool:
     """Return True if the claimRef of a volume names a claim of the pod, or is missing."""
     owner = volume.spec.claim_ref
     if owner is None:
@@ -120,14 +120,14 @@ def may_back(volume: PersistentVolume, pod: Pod) -> bool:
     )
 
 
-def claim_identity(pod: Pod) -> tuple[object, ...]:
+def claim_signature(pod: Pod) -> tuple[object, ...]:
     """Return the part of a pod's signature for its claims. It is unique to the pod if a claim is ephemeral."""
     uses = tuple(claim_uses(pod))
     own = (pod.key, pod.metadata.uid) if any(use.ephemeral for use in uses) else ()
     return (uses, own) if uses else ()
 
 
-def not_owner(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
+def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     """Return the reason for a refusal if the pod does not own the claim of its ephemeral volume, else None.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
@@ -136,15 +136,15 @@ def not_owner(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     controller = next((owner for owner in owners if owner.controller), None)
     if controller is not None and controller.uid == pod.metadata.uid:
         return None
-    return f"PVC {key_of(claim)} was not created for pod {pod.key} (pod is not owner)"
+    return f"PVC {claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
 
 
-def claim_class(claim: PersistentVolumeClaim) -> str:
+def claim_storage_class(claim: PersistentVolumeClaim) -> str:
     """Return the name of a claim's StorageClass, "" for none."""
     return _annotated(claim.metadata, claim.spec.storage_class_name or "")
 
 
-def volume_class(volume: PersistentVolume) -> str:
+def volume_storage_class(volume: PersistentVolume) -> str:
     """Return the name of a volume's StorageClass, "" for none."""
     return _annotated(volume.metadata, volume.spec.storage_class_name)
 

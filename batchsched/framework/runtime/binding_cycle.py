@@ -28,10 +28,10 @@ class BindingCycle:
     state: CycleState = field(default_factory=CycleState)
 
 
-async def bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
     """Call PreBind, Bind and PostBind for a pod that is allowed.
 
-    The caller calls `unreserve` if the pod is not bound. This function does not, because binding runs while
+    The caller calls `unreserve_after_session` if the pod is not bound. This function does not, because binding runs while
     sessions decide, and plugins must not change during a session.
 
     Returns:
@@ -51,7 +51,7 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
     """Call every PreBind, then Bind plugins until one does not return Skip."""
     for prebind in pipeline.prebinds:
         answer = await await_plugin(prebind, "PreBind", prebind.prebind, pod, node, cycle)
-        status = answers.status(prebind, "PreBind", answer)
+        status = answers.checked_status(prebind, "PreBind", answer)
         if not status.ok:
             return answers.with_plugin_name(status, prebind)
     # An extender with the bind verb replaces the Bind plugins for its pods, as in kube-scheduler.
@@ -59,13 +59,13 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
         return SUCCESS
     for binder in pipeline.binds:
         answer = await await_plugin(binder, "Bind", binder.bind, pod, node, cycle)
-        status = answers.status(binder, "Bind", answer)
+        status = answers.checked_status(binder, "Bind", answer)
         if status.code is not Code.SKIP:
             return answers.with_plugin_name(status, binder)
     return SKIP
 
 
-def unreserve(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tuple[str, ...]:
+def unreserve_after_session(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tuple[str, ...]:
     """Call Unreserve of all plugins for a pod after its session has ended. The cycle state is empty.
 
     Returns:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from batchsched.errors import PluginOverdue
+from batchsched.errors import PluginDeadlineExceeded
 from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.status import (
@@ -95,7 +95,7 @@ class DeadlinePlugin:
     def __init__(self, plugin: object, deadline: PluginDeadline) -> None:
         self.plugin = plugin
         self.name = name_of(plugin)
-        self.overdue: ExceededDeadline | None = deadline.overdue(self.name)
+        self.overdue: ExceededDeadline | None = deadline.exceeded_deadline(self.name)
         self._deadline = deadline
         # Only existing methods are copied: the pipeline finds extension points by their methods.
         for method, point in _POINT_OF.items():
@@ -112,8 +112,8 @@ class DeadlinePlugin:
             return _LEFT_OUT[method](*args)
         try:
             return self._deadline.call_within_deadline(self.name, point, partial(call, *args))
-        except PluginOverdue:
-            self.overdue = self._deadline.overdue(self.name)
+        except PluginDeadlineExceeded:
+            self.overdue = self._deadline.exceeded_deadline(self.name)
             raise
 
 
@@ -139,7 +139,7 @@ def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, .
     )
 
 
-class DisabledPlugin(BaseException):
+class AbandonedSession(BaseException):
     """Raised in the thread of an abandoned session after the plugin call that exceeded its deadline returns.
 
     It is not an `Exception`, so that plugins do not catch it by accident.
@@ -172,7 +172,7 @@ class PluginCallCounter(PluginDeadline):
         self._thread = get_ident()
 
     @override
-    def overdue(self, plugin: str) -> ExceededDeadline | None:
+    def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
         return self._overdue.get(plugin)
 
     @override
@@ -184,7 +184,7 @@ class PluginCallCounter(PluginDeadline):
         late = self._late.get(self._calls)
         if late is not None and late.plugin == plugin:
             self._overdue[plugin] = late
-            raise PluginOverdue(plugin, point, late.problem)
+            raise PluginDeadlineExceeded(plugin, point, late.message)
         self.current = (self._calls, plugin, point)
         try:
             return call()
@@ -192,4 +192,4 @@ class PluginCallCounter(PluginDeadline):
             self.current = None
             # Another session may have started since: this thread must not change anything any more.
             if self.abandoned:
-                raise DisabledPlugin
+                raise AbandonedSession

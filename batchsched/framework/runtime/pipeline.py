@@ -17,12 +17,17 @@ from batchsched.framework import interface as points
 from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.extender_chain import ExtenderChain
-from batchsched.framework.filter_result import FilterResult, unrefused
+from batchsched.framework.filter_result import FilterResult, no_refusals
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import PluginTimings, call_plugin, name_of
-from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, PluginScorer, Scorer
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls, call_plugin, name_of
+from batchsched.framework.runtime.result_cache import (
+    CachedVerdict,
+    ClassResults,
+    PluginScorer,
+    WeightedScorePlugin,
+)
 from batchsched.framework.runtime.stages import PreFilterStage, ScoreStage
 from batchsched.framework.status import SUCCESS, Code, IndexArray, IntArray, PermitAnswer, Status, Verdict
 from batchsched.framework.traits import PlacementEffect, ResultScope, traits_of
@@ -65,7 +70,7 @@ class Pipeline:
         self.plugins = tuple(plugins)
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
-        self.timings = PluginTimings()
+        self.timings = SampledPluginCalls()
         self._chosen = {point: tuple(chosen) for point, chosen in (plugins_at or {}).items()}
         self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._plugins_at("pre_enqueue")
         self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._plugins_at("queue_sort")
@@ -98,7 +103,9 @@ class Pipeline:
         self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
         self._prefiltering = PreFilterStage(self.prefilters, self._lasts)
         # Filters and scores are bound to their scope once: the scope does not change after construction.
-        scorers = [Scorer.of_plugin(plugin, self._scope[plugin], self.weights) for plugin in self.scores]
+        scorers = [
+            WeightedScorePlugin.of_plugin(plugin, self._scope[plugin], self.weights) for plugin in self.scores
+        ]
         self._scoring = ScoreStage(self.prescores, scorers, self._lasts)
 
     def _read_traits(self) -> None:
@@ -182,7 +189,7 @@ class Pipeline:
     def signature(self, pod: Pod) -> Hashable:
         """Return the signatures of all plugins for a pod. Pods with equal signatures belong to one class."""
         parts: list[Hashable] = [
-            answers.signature(plugin, call_plugin(plugin, "Signature", plugin.signature, pod))
+            answers.checked_signature(plugin, call_plugin(plugin, "Signature", plugin.signature, pod))
             for plugin in self._signing
         ]
         if self.reads_whole_pod(pod):
@@ -198,7 +205,9 @@ class Pipeline:
         keys: frozenset[str] = frozenset()
         for plugin in self._label_reading:
             try:
-                keys |= answers.label_keys(plugin, call_plugin(plugin, "Signature", plugin.label_keys, pod))
+                keys |= answers.checked_label_keys(
+                    plugin, call_plugin(plugin, "Signature", plugin.label_keys, pod)
+                )
             except PluginError as error:
                 failures.append(error)
         return keys
@@ -207,7 +216,7 @@ class Pipeline:
         """Return the keys of the pod labels that selectors of other objects of the snapshot read."""
         keys: frozenset[str] = frozenset()
         for plugin in self._implementing(points.SnapshotLabelsPlugin):
-            keys |= answers.label_keys(
+            keys |= answers.checked_label_keys(
                 plugin, call_plugin(plugin, "Signature", plugin.snapshot_label_keys, snapshot)
             )
         return keys
@@ -215,14 +224,16 @@ class Pipeline:
     def preenqueue(self, pod: Pod) -> Status:
         """Call every PreEnqueue and return the first refusal, or Success."""
         for plugin in self.preenqueues:
-            status = answers.status(
+            status = answers.checked_status(
                 plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
             )
             if not status.ok:
                 return answers.with_plugin_name(status, plugin)
         return SUCCESS
 
-    def scan(self, pod: PodClass, table: NodeTable, results: ClassResults | None = None) -> FilterResult:
+    def run_filters(
+        self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
+    ) -> FilterResult:
         """Call the PreFilters and Filters for one class and all nodes, and return the combined result.
 
         Args:
@@ -234,13 +245,13 @@ class Pipeline:
           PluginError: a plugin failed.
         """
         results = ClassResults() if results is None else results
-        nodes = table.all()
-        state, status, allowed, narrowing = self._prefiltering.of(pod, nodes, results, self.timings)
+        nodes = table.all_nodes_view()
+        state, status, allowed, narrowing = self._prefiltering.run(pod, nodes, results, self.timings)
         count = len(nodes)
         if not status.ok:
-            return FilterResult(state, status, np.zeros(count, np.bool_), unrefused(count))
+            return FilterResult(state, status, np.zeros(count, np.bool_), no_refusals(count))
         fits = allowed.copy() if allowed is not None else np.ones(count, np.bool_)
-        refused_by = unrefused(count)
+        refused_by = no_refusals(count)
         # One entry for each Filter that was called; `refused_by` holds indexes into these lists.
         names: list[str] = []
         verdicts: list[Verdict] = []
@@ -274,7 +285,7 @@ class Pipeline:
             state, status, fits, refused_by, tuple(names), tuple(verdicts), narrowing, outside
         )
 
-    def after_extenders(self, pod: PodClass, scan: FilterResult, table: NodeTable) -> FilterResult:
+    def run_extender_filters(self, pod: PodClass, scan: FilterResult, table: NodeTable) -> FilterResult:
         """Call the extenders for the feasible nodes, and return the filter result with their refusals.
 
         Raises:
@@ -286,7 +297,7 @@ class Pipeline:
 
     def _filter(self, plugin: points.FilterPlugin, pod: PodClass, state: CycleState, nodes: Nodes) -> Verdict:
         verdict = self.timings.ask(plugin, "Filter", plugin.filter, pod, nodes, state)
-        return answers.verdict(plugin, verdict, len(nodes))
+        return answers.checked_verdict(plugin, verdict, len(nodes))
 
     def run_prefilters(
         self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
@@ -301,7 +312,9 @@ class Pipeline:
         Raises:
           PluginError: a plugin failed.
         """
-        prefiltered = self._prefiltering.of(pod, table.all(), results or ClassResults(), self.timings)
+        prefiltered = self._prefiltering.run(
+            pod, table.all_nodes_view(), results or ClassResults(), self.timings
+        )
         return prefiltered.state, prefiltered.status
 
     def admits(
@@ -320,7 +333,7 @@ class Pipeline:
             for plugin in filters
         )
 
-    def refusal_at(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
+    def recheck_node(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
         """Call the Filters whose verdict placed pods can change for one node; return the first refusal, or Success."""
         nodes = table.node_view(node)
         for plugin in self.moving:
@@ -331,9 +344,7 @@ class Pipeline:
                 return verdict.status_at(0, name_of(plugin))
         return SUCCESS
 
-    def after_placement(
-        self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState
-    ) -> None:
+    def run_add_pod(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
         """Call AddPod of all plugins, which updates the cycle state of a class after a pod was placed on a node."""
         for plugin in self.prefilters:
             following = self._following.get(plugin)
@@ -354,7 +365,9 @@ class Pipeline:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
         asking = PluginScorer(self.timings, pod, state)
-        total = self._scoring.total(asking, feasible, table, ClassResults() if results is None else results)
+        total = self._scoring.total_scores(
+            asking, feasible, table, ClassResults() if results is None else results
+        )
         if self.extenders:
             total += self.extenders.prioritize(pod.pod, feasible, table)
         return total
@@ -367,7 +380,7 @@ class Pipeline:
         Raises:
           PluginError: a plugin failed, or its rows do not refer to the batch.
         """
-        nodes = table.all()
+        nodes = table.all_nodes_view()
         rows: list[Row] = []
         for plugin in self.constrains:
             if name_of(plugin) in without:
@@ -402,7 +415,7 @@ class Pipeline:
             # A failed or refused Reserve may have kept something, so Unreserve includes the plugin itself.
             try:
                 answer = self.timings.ask(plugin, "Reserve", plugin.reserve, pod, node, table, state)
-                status = answers.status(plugin, "Reserve", answer)
+                status = answers.checked_status(plugin, "Reserve", answer)
             except PluginError:
                 self.unreserve(pod, node, table, state)
                 raise
@@ -427,7 +440,7 @@ class Pipeline:
         """Call every Permit. Return the first refusal alone, or all answers with Wait."""
         waits: list[PermitAnswer] = []
         for plugin in self.permits:
-            answer = answers.permitted(
+            answer = answers.checked_permit_answer(
                 plugin, self.timings.ask(plugin, "Permit", plugin.permit, pod, node, table, state)
             )
             if answer.status.code is Code.WAIT:
@@ -437,6 +450,6 @@ class Pipeline:
         return tuple(waits)
 
 
-def names(plugins: Iterable[object]) -> tuple[str, ...]:
+def plugin_names(plugins: Iterable[object]) -> tuple[str, ...]:
     """Return the names of plugins in order."""
     return tuple(name_of(plugin) for plugin in plugins)

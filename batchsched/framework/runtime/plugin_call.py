@@ -61,7 +61,7 @@ async def await_plugin(
 SHARE: Final = 0.1
 
 
-class PluginTimings:
+class SampledPluginCalls:
     """Calls plugins and measures the calls of one cycle in ten.
 
     Args:
@@ -87,5 +87,5 @@ class PluginTimings:
     ) -> T:
         """Call a plugin and measure the call, even if the plugin fails."""
         assert self._telemetry is not None
-        with self._telemetry.call(name_of(plugin), point):
+        with self._telemetry.measure_call(name_of(plugin), point):
             return call_plugin(plugin, point, call, *args, **kwargs)

@@ -128,7 +128,7 @@ def _plugins_at(
     return tuple(made[name] for name in names)
 
 
-def weights_of(multi: Iterable[EnabledPlugin], changes: Plugins) -> dict[str, int]:
+def score_weights(multi: Iterable[EnabledPlugin], changes: Plugins) -> dict[str, int]:
     """Return name → weight of Score plugins. A weight at `score` takes precedence over one at multiPoint.
 
     0 and missing weights count as 1.
@@ -172,7 +172,7 @@ class Registry:
         """All registered names, sorted."""
         return tuple(sorted(self._classes))
 
-    def pipeline(self, profile: Profile, outside: ExternalCalls = NO_EXTERNAL_CALLS) -> Pipeline:
+    def create_pipeline(self, profile: Profile, outside: ExternalCalls = NO_EXTERNAL_CALLS) -> Pipeline:
         """Create the pipeline of a profile.
 
         Args:
@@ -200,7 +200,7 @@ class Registry:
         }
         plugins_at = plugins_by_point(multi, profile.plugins, made)
         chain = ExtenderChain(profile.extenders, outside.extenders)
-        return Pipeline(tuple(made.values()), weights_of(multi, profile.plugins), plugins_at, chain)
+        return Pipeline(tuple(made.values()), score_weights(multi, profile.plugins), plugins_at, chain)
 
     def external_plugins(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of plugins of other packages that a profile enables."""
@@ -213,7 +213,7 @@ class Registry:
 
     def ignored_plugins(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of kube-scheduler plugins in a profile that batchsched does not have and ignores."""
-        enabled = {name for _, names in profile.plugins.enabled_by_place() for name in names}
+        enabled = {name for _, names in profile.plugins.enabled_by_path() for name in names}
         enabled |= {name for _, name in _configured(profile)}
         return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._classes))
 

@@ -16,13 +16,13 @@ from batchsched.framework.interface import ScorePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import PluginTimings, name_of
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls, name_of
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.framework.traits import ResultScope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scorer:
+class WeightedScorePlugin:
     """A Score plugin of a pipeline with its weight and its result scope.
 
     Args:
@@ -42,7 +42,7 @@ class Scorer:
     @classmethod
     def of_plugin(
         cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]
-    ) -> "Scorer":
+    ) -> "WeightedScorePlugin":
         """Return a plugin with its scope and its weight, which is 1 if `weights` has none for its name."""
         normalizing = plugin if isinstance(plugin, points.NormalizeScorePlugin) else None
         name = name_of(plugin)
@@ -59,11 +59,11 @@ class PluginScorer:
       state: the cycle state of the pod.
     """
 
-    timings: PluginTimings
+    timings: SampledPluginCalls
     pod: PodClass
     state: CycleState
 
-    def raw_scores(self, scorer: Scorer, nodes: Nodes) -> IntArray:
+    def raw_scores(self, scorer: WeightedScorePlugin, nodes: Nodes) -> IntArray:
         """[n] Return the scores of n nodes. They are final if the plugin has no NormalizeScore.
 
         Raises:
@@ -71,10 +71,10 @@ class PluginScorer:
         """
         scores = self.timings.ask(scorer.plugin, "Score", scorer.plugin.score, self.pod, nodes, self.state)
         if scorer.normalizing is None:
-            return answers.scores(scorer.plugin, "Score", scores, len(nodes))
-        return answers.raw_scores(scorer.plugin, scores, len(nodes))
+            return answers.checked_scores(scorer.plugin, "Score", scores, len(nodes))
+        return answers.checked_raw_scores(scorer.plugin, scores, len(nodes))
 
-    def normalized_scores(self, scorer: Scorer, scores: IntArray, nodes: Nodes) -> IntArray:
+    def normalized_scores(self, scorer: WeightedScorePlugin, scores: IntArray, nodes: Nodes) -> IntArray:
         """[n] Return raw scores of n nodes mapped to 0..100; unchanged if the plugin has no NormalizeScore.
 
         Raises:
@@ -85,7 +85,7 @@ class PluginScorer:
         normalized = self.timings.ask(
             scorer.plugin, "NormalizeScore", scorer.normalizing.normalize, scores, self.pod, nodes, self.state
         )
-        return answers.scores(scorer.plugin, "NormalizeScore", normalized, len(nodes))
+        return answers.checked_scores(scorer.plugin, "NormalizeScore", normalized, len(nodes))
 
 
 FULL_SHARE: Final = 2
@@ -94,7 +94,7 @@ BYTES_PER_NODE: Final = 96
 """Approximate memory of one class's arrays for each node."""
 
 
-def generation(scope: ResultScope, table: NodeTable) -> int:
+def scope_generation(scope: ResultScope, table: NodeTable) -> int:
     """Return the current generation of a scope: the number of changes that can outdate its results."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
@@ -185,14 +185,18 @@ class ScopeScores:
     raw: dict[ScorePlugin, IntArray]
 
     @classmethod
-    def without_scores(cls, scorers: Sequence[Scorer], scope: ResultScope, table: NodeTable) -> "ScopeScores":
+    def empty(
+        cls, scorers: Sequence[WeightedScorePlugin], scope: ResultScope, table: NodeTable
+    ) -> "ScopeScores":
         """Return a `ScopeScores` in which no node has a score."""
         count = len(table.nodes)
         normalized = [
             scorer.plugin for scorer in scorers if scorer.scope is scope and scorer.normalizing is not None
         ]
         raw = {plugin: np.zeros(count, np.int64) for plugin in normalized}
-        return cls(scope, generation(scope, table), np.zeros(count, np.bool_), np.zeros(count, np.int64), raw)
+        return cls(
+            scope, scope_generation(scope, table), np.zeros(count, np.bool_), np.zeros(count, np.int64), raw
+        )
 
 
 class CachedScores:
@@ -202,11 +206,11 @@ class CachedScores:
     again. Normalised scores depend on all feasible nodes; they are stored for the last feasible nodes only.
     """
 
-    def __init__(self, scorers: Sequence[Scorer], table: NodeTable) -> None:
+    def __init__(self, scorers: Sequence[WeightedScorePlugin], table: NodeTable) -> None:
         count = len(table.nodes)
         self._scorers = tuple(scorers)
         self._scopes = tuple(
-            ScopeScores.without_scores(scorers, scope, table)
+            ScopeScores.empty(scorers, scope, table)
             for scope in (
                 ResultScope.NODE_OBJECT,
                 ResultScope.ALL_NODE_OBJECTS,
@@ -220,11 +224,11 @@ class CachedScores:
         self._normalized: IntArray | None = None
         """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
-    def is_for_scorers(self, scorers: tuple[Scorer, ...]) -> bool:
+    def is_for_scorers(self, scorers: tuple[WeightedScorePlugin, ...]) -> bool:
         """Return True if the stored scores are those of exactly these plugins."""
         return self._scorers == scorers
 
-    def total(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
+    def total_scores(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Return the total scores of the feasible nodes. Call plugins only for nodes without a valid score."""
         # Identity implies equality, because `feasible_nodes` returns read-only arrays and this reference keeps the
         # array alive. An equal but different array is correct, too; only the shortcut below is missed.
@@ -244,7 +248,7 @@ class CachedScores:
                 self._normalized = None
             # Outdated nodes that are not feasible stay unknown, so they need no second look. If a plugin raises, this
             # line is not reached, and the next call finds the same nodes outdated.
-            scores.since = generation(scores.scope, table)
+            scores.since = scope_generation(scores.scope, table)
         if self._normalized is None:
             self._normalized = self._normalize(asking, feasible, table)
         if not same:
@@ -338,7 +342,7 @@ class ClassResults:
           ask: calls the plugin about a view of nodes.
         """
         stored = self._verdicts.get(plugin)
-        now = generation(scope, table)
+        now = scope_generation(scope, table)
         if stored is not None:
             if stored.since == now:
                 return stored
@@ -348,7 +352,7 @@ class ClassResults:
                 if amended is not None:
                     self._verdicts[plugin] = amended
                     return amended
-        complete = CachedVerdict.of_all_nodes(ask(table.all()), now)
+        complete = CachedVerdict.of_all_nodes(ask(table.all_nodes_view()), now)
         if scope is not ResultScope.CLUSTER:
             self._verdicts[plugin] = complete
         return complete
@@ -365,7 +369,11 @@ class ClassResults:
         return self._feasible
 
     def total_scores(
-        self, scorers: tuple[Scorer, ...], asking: PluginScorer, feasible: IndexArray, table: NodeTable
+        self,
+        scorers: tuple[WeightedScorePlugin, ...],
+        asking: PluginScorer,
+        feasible: IndexArray,
+        table: NodeTable,
     ) -> IntArray:
         """[n] Return the sum of the weighted scores of the feasible nodes, from plugins with a scope below CLUSTER.
 
@@ -373,7 +381,7 @@ class ClassResults:
         """
         if self._scores is None or not self._scores.is_for_scorers(scorers):
             self._scores = CachedScores(scorers, table)
-        return self._scores.total(asking, feasible, table)
+        return self._scores.total_scores(asking, feasible, table)
 
 
 class ResultCache:

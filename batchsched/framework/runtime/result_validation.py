@@ -28,7 +28,7 @@ from batchsched.framework.status import (
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ExtensionPoint:
     """An extension point: the method that it calls, and the codes that it permits.
 
     Args:
@@ -42,29 +42,31 @@ class Point:
 
 _REFUSALS: Final = (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
 
-POINTS: Final[dict[str, Point]] = {
-    "PreEnqueue": Point("preenqueue", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
-    "QueueSort": Point("key"),
-    "PreFilter": Point("prefilter", (Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE)),
-    "Filter": Point("filter"),
-    "PostFilter": Point(
+POINTS: Final[dict[str, ExtensionPoint]] = {
+    "PreEnqueue": ExtensionPoint("preenqueue", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
+    "QueueSort": ExtensionPoint("key"),
+    "PreFilter": ExtensionPoint(
+        "prefilter", (Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE)
+    ),
+    "Filter": ExtensionPoint("filter"),
+    "PostFilter": ExtensionPoint(
         "postfilter", (Code.SUCCESS, Code.UNSCHEDULABLE, Code.PENDING, Code.UNRESOLVABLE, Code.ERROR)
     ),
-    "PreScore": Point("prescore", (Code.SUCCESS, Code.SKIP)),
-    "Score": Point("score"),
-    "NormalizeScore": Point("normalize"),
-    "Constrain": Point("constrain"),
-    "Reserve": Point("reserve", (Code.SUCCESS, *_REFUSALS)),
-    "Unreserve": Point("unreserve"),
-    "Permit": Point("permit", (Code.SUCCESS, Code.WAIT, *_REFUSALS)),
-    "PreBind": Point("prebind", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
-    "Bind": Point("bind", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
-    "PostBind": Point("postbind"),
+    "PreScore": ExtensionPoint("prescore", (Code.SUCCESS, Code.SKIP)),
+    "Score": ExtensionPoint("score"),
+    "NormalizeScore": ExtensionPoint("normalize"),
+    "Constrain": ExtensionPoint("constrain"),
+    "Reserve": ExtensionPoint("reserve", (Code.SUCCESS, *_REFUSALS)),
+    "Unreserve": ExtensionPoint("unreserve"),
+    "Permit": ExtensionPoint("permit", (Code.SUCCESS, Code.WAIT, *_REFUSALS)),
+    "PreBind": ExtensionPoint("prebind", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
+    "Bind": ExtensionPoint("bind", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
+    "PostBind": ExtensionPoint("postbind"),
 }
 """The extension points in the order of their calls. Signature and labels come before all of them."""
 
 
-def status(plugin: object, point: str, answer: object) -> Status:
+def checked_status(plugin: object, point: str, answer: object) -> Status:
     """Return an answer after the check that it is a status with a code that the extension point permits.
 
     Raises:
@@ -80,18 +82,18 @@ def status(plugin: object, point: str, answer: object) -> Status:
     return answer
 
 
-def prefiltered(plugin: object, answer: object) -> PreFilterAnswer:
+def checked_prefilter_answer(plugin: object, answer: object) -> PreFilterAnswer:
     """Return a PreFilter's answer. Unknown node names are valid; they permit no node."""
     if not isinstance(answer, PreFilterAnswer):
         raise _nonsense(plugin, "PreFilter", "a PreFilterAnswer", answer)
-    status(plugin, "PreFilter", answer.status)
+    checked_status(plugin, "PreFilter", answer.status)
     # None permits all nodes, an empty set none.
     if answer.nodes is not None and not isinstance(answer.nodes, frozenset | set):
         raise _nonsense(plugin, "PreFilter", "a frozenset of node names", answer.nodes)
     return answer
 
 
-def verdict(plugin: object, answer: object, count: int) -> Verdict:
+def checked_verdict(plugin: object, answer: object, count: int) -> Verdict:
     """Return a Filter's answer about `count` nodes."""
     if isinstance(answer, Verdict):
         refused, unresolvable = answer.refused, answer.unresolvable
@@ -105,11 +107,11 @@ def verdict(plugin: object, answer: object, count: int) -> Verdict:
     raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {count} nodes")
 
 
-def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostFilterAnswer:
+def checked_postfilter_answer(plugin: object, answer: object, nodes: Container[str]) -> PostFilterAnswer:
     """Return a PostFilter's answer with the name of its plugin. The node must be one of `nodes`."""
     if not isinstance(answer, PostFilterAnswer):
         raise _nonsense(plugin, "PostFilter", "a PostFilterAnswer", answer)
-    checked = status(plugin, "PostFilter", answer.status)
+    checked = checked_status(plugin, "PostFilter", answer.status)
     node: object = answer.node
     if node is not None and not (isinstance(node, str) and (not node or node in nodes)):
         raise _nonsense(plugin, "PostFilter", "the name of a node", node)
@@ -121,7 +123,7 @@ def postfiltered(plugin: object, answer: object, nodes: Container[str]) -> PostF
     )
 
 
-def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
+def checked_raw_scores(plugin: object, answer: object, count: int) -> IntArray:
     """[n] Return a Score's answer about `count` nodes, before NormalizeScore."""
     scores = call_plugin(plugin, "Score", np.asarray, answer)
     if scores.shape != (count,) or (count and scores.dtype.kind not in "iu"):
@@ -129,7 +131,7 @@ def raw_scores(plugin: object, answer: object, count: int) -> IntArray:
     return scores
 
 
-def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
+def checked_scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
     """[n] Return an answer after the check that it has one score from 0 to 100 for each of `count` nodes."""
     numbers = call_plugin(plugin, point, np.asarray, answer)
     if numbers.shape == (count,) and (not count or numbers.dtype.kind in "iu"):
@@ -140,14 +142,14 @@ def scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
     raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
 
 
-def permitted(plugin: object, answer: object) -> PermitAnswer:
+def checked_permit_answer(plugin: object, answer: object) -> PermitAnswer:
     """Return a Permit's answer, with the name of its plugin unless it is plain Success."""
     if not isinstance(answer, PermitAnswer):
         raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
     # The usual answer, checked first because Permit is called for each pod.
     if answer.status is SUCCESS and answer.timeout_seconds == 0:
         return answer
-    checked = status(plugin, "Permit", answer.status)
+    checked = checked_status(plugin, "Permit", answer.status)
     seconds: object = answer.timeout_seconds
     if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
         raise _nonsense(plugin, "Permit", "a timeout of 0 seconds or more", seconds)
@@ -162,13 +164,13 @@ def checked_bool(plugin: object, point: str, answer: object) -> bool:
     return bool(answer)
 
 
-def signature(plugin: object, answer: Hashable) -> Hashable:
+def checked_signature(plugin: object, answer: Hashable) -> Hashable:
     """Return a signature after the check that it is hashable."""
     call_plugin(plugin, "Signature", hash, answer)
     return answer
 
 
-def label_keys(plugin: object, answer: object) -> frozenset[str]:
+def checked_label_keys(plugin: object, answer: object) -> frozenset[str]:
     """Return the label keys that a plugin declares."""
     if not isinstance(answer, frozenset | set) or not all(isinstance(key, str) for key in answer):
         raise _nonsense(plugin, "Signature", "a frozenset of label keys", answer)
@@ -184,11 +186,11 @@ def checked_rows(plugin: object, answer: object, batch: CandidateSet, nodes: int
     """Return a Constrain's rows after the check that they refer only to classes, gangs and domains of the batch."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
-    bounds = _Bounds.of(batch, nodes)
+    bounds = _Bounds.of_batch(batch, nodes)
     for row in answer:
         if not isinstance(row, Row):
             raise _nonsense(plugin, "Constrain", "a Row", row)
-        call_plugin(plugin, "Constrain", bounds.check, row)
+        call_plugin(plugin, "Constrain", bounds.check_row, row)
     return tuple(answer)
 
 
@@ -206,7 +208,7 @@ class _Bounds:
     domains: dict[int, int]
 
     @classmethod
-    def of(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
+    def of_batch(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
         sizes = {at: int(one.max(initial=-1)) + 1 for at, one in enumerate(batch.partitions)}
         return cls(
             frozenset(one.index for one in batch.candidates),
@@ -214,7 +216,7 @@ class _Bounds:
             {ALL_NODES: 1, EVERY_NODE: nodes} | sizes,
         )
 
-    def check(self, row: Row) -> None:
+    def check_row(self, row: Row) -> None:
         domains = self.domains.get(row.partition)
         if domains is None:
             raise ValueError(f"no partition has the number {row.partition}")

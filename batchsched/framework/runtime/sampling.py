@@ -23,7 +23,7 @@ REGION: Final = ("topology.kubernetes.io/region", "failure-domain.beta.kubernete
 ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 
-def enough_of(nodes: int, percentage: int) -> int:
+def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
     """Return the number of feasible nodes after which the search stops.
 
     Args:
@@ -43,13 +43,13 @@ class Sampling:
 
     Args:
       table: the nodes.
-      percentage: as for `enough_of`.
+      percentage: as for `feasible_nodes_to_find`.
       seed: the seed of the session.
       any_will_do: no plugin scores nodes, so the first feasible node is enough.
     """
 
     def __init__(self, table: NodeTable, percentage: int, seed: int, *, any_will_do: bool = False) -> None:
-        self._order = table.memo("visiting order", visiting_order)
+        self._order = table.cached_value("visiting order", visiting_order)
         self._percentage = percentage
         self._any_will_do = any_will_do
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))
@@ -67,7 +67,7 @@ class Sampling:
             return scan
         # Excluded nodes do not count as visited, so the start is taken modulo the nodes that are left.
         order = np.roll(order, -(self.start % len(order)))
-        enough = 1 if self._any_will_do else enough_of(len(order), self._percentage)
+        enough = 1 if self._any_will_do else feasible_nodes_to_find(len(order), self._percentage)
         places = np.flatnonzero(scan.fits[order])[:enough]
         seen = int(places[-1]) + 1 if len(places) == enough else len(order)
         # The next pod continues after the last visited node, so that all nodes get pods in turn.

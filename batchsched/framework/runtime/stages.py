@@ -13,8 +13,8 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import PluginTimings, name_of
-from batchsched.framework.runtime.result_cache import ClassResults, PluginScorer, Scorer
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls, name_of
+from batchsched.framework.runtime.result_cache import ClassResults, PluginScorer, WeightedScorePlugin
 from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, IntArray, Status
 from batchsched.framework.traits import ResultScope
 
@@ -47,8 +47,8 @@ class PreFilterStage:
         self._plugins = tuple((one, name_of(one), lasting(one)) for one in plugins)
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
-    def of(
-        self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: PluginTimings
+    def run(
+        self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: SampledPluginCalls
     ) -> PreFilterOutcome:
         """Call the PreFilters for a class, except those with a valid cached state; return their combined answer.
 
@@ -61,13 +61,13 @@ class PreFilterStage:
         state = CycleState()
         stored = results.prefilter_state(nodes.table)
         if stored is not None:
-            state.take(stored)
+            state.copy_values_from(stored)
             # The cached state is shared by all pods of the class, so plugins may not change its values.
             return self._ask(self._fleeting, pod, nodes, (state, state), timings)
         # Two states: one to be cached, one for this pod only. A plugin writes to one of them.
         lasting = CycleState()
         answer = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
-        state.take(lasting)
+        state.copy_values_from(lasting)
         if answer.status.ok and answer.allowed is None:
             results.keep_prefilter_state(nodes.table, lasting)
         return answer
@@ -78,7 +78,7 @@ class PreFilterStage:
         pod: PodClass,
         nodes: Nodes,
         states: tuple[CycleState, CycleState],
-        timings: PluginTimings,
+        timings: SampledPluginCalls,
     ) -> PreFilterOutcome:
         """Call plugins in order. Unresolvable ends the chain.
 
@@ -89,7 +89,7 @@ class PreFilterStage:
         narrowing: list[str] = []
         for plugin, name, lasts in plugins:
             state = states[lasts]
-            answer = answers.prefiltered(
+            answer = answers.checked_prefilter_answer(
                 plugin, timings.ask(plugin, "PreFilter", plugin.prefilter, pod, nodes, state)
             )
             # A plugin with Skip may still restrict the nodes.
@@ -123,14 +123,14 @@ class ScoreStage:
     def __init__(
         self,
         prescores: Sequence[points.PreScorePlugin],
-        scorers: Sequence[Scorer],
+        scorers: Sequence[WeightedScorePlugin],
         lasting: Callable[[object], bool],
     ) -> None:
         self._prescores = tuple((one, name_of(one), lasting(one)) for one in prescores)
         self._fleeting = tuple(one for one in self._prescores if not one[2])
         self._scorers = tuple(scorers)
 
-    def total(
+    def total_scores(
         self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: ClassResults
     ) -> IntArray:
         """[n] Return Σ weight · normalised score of the feasible nodes, in ascending order of nodes.
@@ -158,16 +158,16 @@ class ScoreStage:
         """Call the PreScores; those with a valid cached state for these nodes are not called again."""
         state, stored = asking.state, results.prescore_state(nodes.table, feasible)
         if stored is not None:
-            state.take(stored)
+            state.copy_values_from(stored)
             self._ask(self._fleeting, asking, nodes, state)
             return
         # The state below lets a PreScore read what PreFilters wrote, without copying it into the cache.
         lasting = CycleState(state)
         self._ask(self._prescores, asking, nodes, lasting)
-        state.take(lasting)
+        state.copy_values_from(lasting)
         # Cache the PreScores' own values only: values from below belong to one pod.
         kept = CycleState()
-        kept.take(lasting)
+        kept.copy_values_from(lasting)
         results.keep_prescore_state(nodes.table, feasible, kept)
 
     def _ask(
@@ -180,5 +180,5 @@ class ScoreStage:
         for plugin, name, lasts in prescores:
             state = lasting if lasts else asking.state
             answer = asking.timings.ask(plugin, "PreScore", plugin.prescore, asking.pod, nodes, state)
-            if answers.status(plugin, "PreScore", answer).code is Code.SKIP:
+            if answers.checked_status(plugin, "PreScore", answer).code is Code.SKIP:
                 state.skip_score.add(name)

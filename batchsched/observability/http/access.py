@@ -1,7 +1,7 @@
 """Access control of the HTTPS server: delegated to the cluster, or one fixed token that the operator chose.
 
 With a cluster, the API server reviews the token and the user's right to read a path. Answers are cached for 10 seconds;
-a request without a token is anonymous. Without a cluster, `Bearer` compares the token.
+a request without a token is anonymous. Without a cluster, `StaticTokenAccess` compares the token.
 
 Source: the delegated authentication and authorization of kube-scheduler (apiserver's DelegatingAuthenticationOptions
 and DelegatingAuthorizationOptions).
@@ -52,7 +52,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: dict[str, Any] = {}
 
 
-class Access:
+class DelegatedAccess:
     """Middleware that authenticates and authorizes requests by TokenReview and SubjectAccessReview.
 
     Args:
@@ -74,7 +74,7 @@ class Access:
         if any(_covers(pattern, path) for pattern in self._allowed()):
             return await handler(request)
         try:
-            user = await self.user(request.headers.get("Authorization", ""))
+            user = await self.authenticate(request.headers.get("Authorization", ""))
             if user is None:
                 return _refusal(401, "Unauthorized", "Unauthorized")
             review = await self._access_review(user, verb, path)
@@ -83,7 +83,7 @@ class Access:
         allowed = review.get("allowed") is True
         if not allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
             # A browser sends no bearer token. With this answer it prompts for credentials.
-            return login_prompt()
+            return basic_auth_challenge()
         if not allowed:
             detail = f": {review['reason']}" if review.get("reason") else ""
             return _refusal(
@@ -91,7 +91,7 @@ class Access:
             )
         return await handler(request)
 
-    async def user(self, authorization: str) -> User | None:
+    async def authenticate(self, authorization: str) -> User | None:
         """Return the user of an Authorization header; None if the token is not valid.
 
         The token is a bearer token or the password of basic authentication. Without a header the user is anonymous.
@@ -138,7 +138,7 @@ def _covers(allowed: str, path: str) -> bool:
     return path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
 
 
-def login_prompt() -> web.Response:
+def basic_auth_challenge() -> web.Response:
     """Return the 401 answer that makes a browser prompt for credentials."""
     refusal = _refusal(401, "Unauthorized", "Unauthorized: give a token as the password")
     refusal.headers["WWW-Authenticate"] = 'Basic realm="batchsched: a token as the password"'
@@ -175,7 +175,7 @@ def _refusal(code: int, reason: str, message: str) -> web.Response:
     return web.json_response(status, status=code)
 
 
-class Bearer:
+class StaticTokenAccess:
     """Middleware that requires one fixed token, as a bearer token or as the password of basic authentication.
 
     Args:
@@ -192,7 +192,7 @@ class Bearer:
         token = token_of(request.headers.get("Authorization", ""))
         # Digests have the same length, and compare_digest takes constant time: the answer time reveals nothing.
         if not hmac.compare_digest(_digest(token), self._digest):
-            return login_prompt()
+            return basic_auth_challenge()
         return await handler(request)
 
 

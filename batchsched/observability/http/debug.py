@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from batchsched.observability.logs import log_event, set_verbosity
+from batchsched.observability.logs import log_info, set_verbosity
 from batchsched.observability.observer import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import list_cluster
 from batchsched.scheduling_queue.entity import Entity
-from batchsched.state.debugger import OVERDUE_SECONDS, compare, dump
+from batchsched.state.debugger import OVERDUE_SECONDS, compare_snapshots, dump_state
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_VERBOSITY: Final = 10
@@ -62,8 +62,8 @@ class DebugHandlers:
 
     async def _dump(self, request: web.Request) -> web.Response:
         cache = self._service.cache
-        snapshot, assumed = cache.snapshot(), cache.assumed()
-        text = await asyncio.to_thread(lambda: dump(snapshot, assumed).text())
+        snapshot, assumed = cache.snapshot(), cache.assumed_pods()
+        text = await asyncio.to_thread(lambda: dump_state(snapshot, assumed).text())
         return web.Response(text=f"{text}\n")
 
     async def _drift(self, request: web.Request) -> web.Response:
@@ -73,8 +73,8 @@ class DebugHandlers:
             await list_cluster(service.connection, service.clock, service.profiles)
         ).cache.snapshot_as_listed()
         overdue_since = service.clock.now() - OVERDUE_SECONDS
-        drift = compare(
-            cache.snapshot_as_listed(), fresh, cache.scheduler_names, cache.assumed(), overdue_since
+        drift = compare_snapshots(
+            cache.snapshot_as_listed(), fresh, cache.scheduler_names, cache.assumed_pods(), overdue_since
         )
         return web.Response(text=f"{drift.text()}\n")
 
@@ -93,7 +93,7 @@ class DebugHandlers:
                 text=f"expected a number from 0 to {_MAX_VERBOSITY}, found {verbosity[:_MAX_VERBOSITY]!r}\n",
             )
         set_verbosity(int(verbosity))
-        log_event(_LOG, 0, "Log verbosity changed", verbosity=int(verbosity))
+        log_info(_LOG, 0, "Log verbosity changed", verbosity=int(verbosity))
         return web.Response(text=f"verbosity is {verbosity} now\n")
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -106,7 +106,7 @@ class DebugHandlers:
             return web.Response(
                 status=404, text=f"there is no session {number!r}; /debug/sessions lists them\n"
             )
-        content = await asyncio.to_thread(session.content)
+        content = await asyncio.to_thread(session.to_session_file)
         name = f'attachment; filename="session-{session.number}.json.gz"'
         return web.Response(
             body=content, content_type="application/gzip", headers={"Content-Disposition": name}

@@ -26,13 +26,13 @@ _RUNS: Final = {
 class ResultSource(Protocol):
     """Provides the pages and files of results. A method may take seconds; without results it raises InvalidInput."""
 
-    def report(self) -> str:
+    def report_html(self) -> str:
         """Return the HTML of the report."""
 
-    def runs(self) -> str:
+    def runs_html(self) -> str:
         """Return the HTML of the list of runs."""
 
-    def file(self, name: str) -> Path | None:
+    def result_file(self, name: str) -> Path | None:
         """Return the result file of a finished run, None if no finished run has this name."""
 
 
@@ -56,16 +56,16 @@ class ResultHandlers:
         ]
 
     async def _report(self, request: web.Request) -> web.StreamResponse:
-        text = await self._read(self._exhibit.report)
+        text = await self._read(self._exhibit.report_html)
         return web.Response(text=text, content_type="text/html", headers=_REPORT)
 
     async def _runs(self, request: web.Request) -> web.StreamResponse:
-        text = await self._read(self._exhibit.runs)
+        text = await self._read(self._exhibit.runs_html)
         return web.Response(text=text, content_type="text/html", headers=_RUNS)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        path = await self._read(lambda: self._exhibit.file(name))
+        path = await self._read(lambda: self._exhibit.result_file(name))
         if path is None:
             raise web.HTTPNotFound(text="there is no finished run with this name\n")
         disposition = f'attachment; filename="{path.name}"'

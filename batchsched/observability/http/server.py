@@ -111,7 +111,7 @@ class KeyPair:
             return ()
 
 
-def self_signed_context(address: str, now: float) -> ssl.SSLContext:
+def self_signed_tls_context(address: str, now: float) -> ssl.SSLContext:
     """Return a TLS context with a self-signed certificate that is valid for one year.
 
     Clients cannot verify this certificate against a CA.
@@ -131,7 +131,7 @@ def self_signed_context(address: str, now: float) -> ssl.SSLContext:
     return context
 
 
-def operator_context(pair: KeyPair) -> ssl.SSLContext:
+def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
     """Return a TLS context with the certificate and key of a pair of files.
 
     Raises:

@@ -14,11 +14,16 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration, HttpsServerSettings
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.http.access import Access
+from batchsched.observability.http.access import DelegatedAccess
 from batchsched.observability.http.debug import DebugHandlers
-from batchsched.observability.http.server import KeyPair, Server, operator_context, self_signed_context
+from batchsched.observability.http.server import (
+    KeyPair,
+    Server,
+    self_signed_tls_context,
+    tls_context_from_files,
+)
 from batchsched.observability.http.status_page import StatusPage
-from batchsched.observability.logs import log_event
+from batchsched.observability.logs import log_info
 from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
 
@@ -35,7 +40,7 @@ def ping() -> str:
     return ""
 
 
-def check_routes(name: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
+def health_check_routes(name: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
     """Return the routes of health checks: `/NAME` runs all checks, and `/NAME/CHECK` runs one of them."""
 
     async def all_checks(request: web.Request) -> web.Response:
@@ -67,7 +72,7 @@ def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web
     if unknown:
         lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
     if failed:
-        log_event(_LOG, 2, "Health check failed", check=name, problems=failed)
+        log_info(_LOG, 2, "Health check failed", check=name, problems=failed)
         return web.Response(status=500, text="\n".join([*lines, f"{name} check failed", ""]))
     if "verbose" not in request.query:
         return web.Response(text="ok")
@@ -77,7 +82,7 @@ def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web
 Configuration = Callable[[], BatchSchedulerConfiguration]
 
 
-def key_pair(serving: HttpsServerSettings) -> KeyPair | None:
+def configured_key_pair(serving: HttpsServerSettings) -> KeyPair | None:
     """Return the certificate files of the configuration; None if it has none, so that a self-signed one is served."""
     if not serving.tls_cert_file:
         return None
@@ -92,20 +97,20 @@ def build_server(
     Raises:
       UnusableInput: The certificate cannot be used.
     """
-    pair = key_pair(serving)
+    pair = configured_key_pair(serving)
     tls = (
-        self_signed_context(serving.bind_address, service.clock.now())
+        self_signed_tls_context(serving.bind_address, service.clock.now())
         if pair is None
-        else operator_context(pair)
+        else tls_context_from_files(pair)
     )
-    access = Access(
+    access = DelegatedAccess(
         service.connection, service.clock, lambda: configuration().serving.authorization_always_allow_paths
     )
-    routes = Site(service, observation, configuration).routes()
+    routes = SchedulerHandlers(service, observation, configuration).routes()
     return Server(access, routes, serving.bind_address, serving.secure_port, tls)
 
 
-class Site:
+class SchedulerHandlers:
     """Handlers for health, metrics, configuration, the status page and /debug.
 
     Args:
@@ -124,10 +129,10 @@ class Site:
         """Return all routes."""
         alive = {"ping": ping}
         return [
-            *check_routes("healthz", alive),
-            *check_routes("livez", alive),
-            *check_routes("readyz", {**alive, "informer-sync": self._unsynced}),
-            web.get("/", StatusPage(self._service, self._observation).answer),
+            *health_check_routes("healthz", alive),
+            *health_check_routes("livez", alive),
+            *health_check_routes("readyz", {**alive, "informer-sync": self._unsynced}),
+            web.get("/", StatusPage(self._service, self._observation).handle_request),
             web.get("/metrics", self._metrics),
             web.get("/configz", self._configz),
             *DebugHandlers(self._service, self._observation.sessions).routes(),
@@ -137,7 +142,7 @@ class Site:
         needed = [
             reflector
             for reflector in self._service.reflectors
-            if reflector.needed or not reflector.synced.is_set()
+            if reflector.is_required or not reflector.synced.is_set()
         ]
         forbidden = [reflector.resource.full_name for reflector in needed if reflector.forbidden]
         missing = [
@@ -149,7 +154,7 @@ class Site:
         return "; ".join(f"{problem} {', '.join(names)}" for problem, names in problems.items() if names)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        body = await self._observation.text(self._service, self._gauges)
+        body = await self._observation.scrape_metrics(self._service, self._gauges)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _configz(self, request: web.Request) -> web.Response:

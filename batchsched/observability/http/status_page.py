@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from batchsched import __version__
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_quantity
-from batchsched.api.core.requests import requests
-from batchsched.api.crd.base import in_base_units
+from batchsched.api.core.requests import pod_requests
+from batchsched.api.crd.base import parse_amounts
 from batchsched.api.decision import Refusal
-from batchsched.api.gang import key_of
+from batchsched.api.gang import gang_key
 from batchsched.api.snapshot import Snapshot
 from batchsched.observability.observer import Observer
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -110,7 +110,7 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainNodes:
+class TopologyView:
     """The nodes grouped by a topology: the names of its levels, and a row for each domain of the lowest level."""
 
     name: str
@@ -127,7 +127,7 @@ class ClusterView:
     queues: tuple[QueueRow, ...]
     gangs: tuple[GangRow, ...]
     left_out: int
-    topologies: tuple[DomainNodes, ...]
+    topologies: tuple[TopologyView, ...]
 
 
 def pending_rows(
@@ -137,20 +137,25 @@ def pending_rows(
     rows: dict[str, PendingRow] = {}
     for planner in planners:
         for entity in planner.queue.entities():
-            key = key_of(entity.identity)
-            by = ", ".join(entity.refusing)
+            key = gang_key(entity.identity)
+            by = ", ".join(entity.blocking_plugins)
             rows[key] = PendingRow(
-                key, entity.place.value, timestamp(entity.queued), entity.attempts, by, refusals.get(key)
+                key,
+                entity.place.value,
+                format_timestamp(entity.queued),
+                entity.attempts,
+                by,
+                refusals.get(key),
             )
         for held in planner.held:
-            place = f"Held until {timestamp(held.until)}"
+            place = f"Held until {format_timestamp(held.until)}"
             rows[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
     return rows
 
 
 def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
     """Return, by `namespace/name`, how many pods of each gang are bound, and how many pods it has."""
-    return {key_of(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
+    return {gang_key(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
 
 
 def cluster_view(
@@ -224,8 +229,8 @@ def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) 
         yield QueueRow(
             name,
             depth,
-            _amounts(in_base_units(spec.guarantee)) if spec is not None else "",
-            _amounts(in_base_units(spec.limit)) if spec is not None else "",
+            _amounts(parse_amounts(spec.guarantee)) if spec is not None else "",
+            _amounts(parse_amounts(spec.limit)) if spec is not None else "",
             _amounts({resource: amounts[0] for resource, amounts in used.items() if amounts[0]}),
             _amounts({resource: amounts[1] for resource, amounts in used.items() if amounts[1]}),
             gangs.get(name, 0),
@@ -245,7 +250,7 @@ def _short(resource: str, amount: int) -> str:
     return format_quantity(resource, amount)
 
 
-def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[DomainNodes]:
+def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[TopologyView]:
     node_rows = _node_rows(snapshot, resources)
     levels_by_topology = [
         (topology.name, [(level.name, level.node_label) for level in topology.spec.levels])
@@ -263,7 +268,7 @@ def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[Doma
             for path in sorted(domains)
         ]
         shown = tuple(rows[:MAX_DOMAINS])
-        yield DomainNodes(name, " / ".join(level for level, _ in levels), shown, len(rows) - len(shown))
+        yield TopologyView(name, " / ".join(level for level, _ in levels), shown, len(rows) - len(shown))
 
 
 _NodeAmounts = tuple[NodeRow, Mapping[str, int], Mapping[str, int]]
@@ -275,7 +280,7 @@ def _node_rows(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Nod
     pods: Counter[str] = Counter()
     for pod in snapshot.pods:
         if pod.node:
-            used.setdefault(pod.node, Counter()).update(requests(pod))
+            used.setdefault(pod.node, Counter()).update(pod_requests(pod))
             pods[pod.node] += 1
     rows: dict[str, _NodeAmounts] = {}
     for node in snapshot.nodes:
@@ -336,17 +341,17 @@ class StatusPage:
         self._service = service
         self._observation = observation
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def handle_request(self, request: web.Request) -> web.Response:
         """Handle a request for the page."""
-        return web.Response(text=await self.text(), content_type="text/html", headers=_HEADERS)
+        return web.Response(text=await self.render(), content_type="text/html", headers=_HEADERS)
 
-    async def text(self) -> str:
+    async def render(self) -> str:
         """Return the HTML of the page for the present state of the cluster."""
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
         pending = pending_rows(service.profile_schedulers, observation.refusals)
         # Usage and pod counts change with every event, so the thread gets copies.
-        usage = service.cache.queue_usage.by_resource()
+        usage = service.cache.queue_usage.to_table()
         counts = pod_counts(service.cache.gangs)
         view_of_cluster = await asyncio.to_thread(cluster_view, snapshot, pending, usage, counts)
         now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)

@@ -11,10 +11,10 @@ from typing_extensions import override
 from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodAffinityTerm
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
@@ -48,9 +48,9 @@ from batchsched.plugins.inter_pod_affinity.terms import (
     affinity_of,
     anti_affinity_of,
     count_required_terms,
-    keys_of,
     no_pod_affinity,
     sum_preferred_terms,
+    topology_keys,
 )
 
 AFFINITY_MISMATCH: Final = "node(s) didn't match pod affinity rules"
@@ -61,7 +61,7 @@ REQUIRED_TERMS: Final = StateKey[RequiredTermState]("PreFilterInterPodAffinity")
 PREFERRED_TERMS: Final = StateKey[TermCounts]("PreScoreInterPodAffinity")
 
 
-class InterPodAffinityArgs(SpecPart):
+class InterPodAffinityArgs(StrictModel):
     """InterPodAffinityArgs of kube-scheduler."""
 
     hard_pod_affinity_weight: int = Field(
@@ -123,7 +123,7 @@ class InterPodAffinity(
         if (
             not terms_state.affinity
             and not terms_state.anti_affinity
-            and not terms_state.existing_matches.any()
+            and not terms_state.existing_matches.has_nonzero_count()
         ):
             return SKIP_FILTER
         state.write(REQUIRED_TERMS, terms_state)
@@ -132,12 +132,12 @@ class InterPodAffinity(
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         if state.has(REQUIRED_TERMS):
-            state.read(REQUIRED_TERMS).change(added, node, 1)
+            state.read(REQUIRED_TERMS).update_with_pod(added, node, 1)
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         if state.has(REQUIRED_TERMS):
-            state.read(REQUIRED_TERMS).change(removed, node, -1)
+            state.read(REQUIRED_TERMS).update_with_pod(removed, node, -1)
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
@@ -176,7 +176,7 @@ class InterPodAffinity(
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         for key, weights in state.read(PREFERRED_TERMS).by_key.items():
-            total += weights[nodes.label(key)[0]]
+            total += weights[nodes.label_values(key)[0]]
         return total
 
     @override
@@ -192,11 +192,11 @@ def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> Boo
     """[n] Return the nodes without the pods that the class requires in the domain, or without its label."""
     unlabelled = np.zeros(len(nodes), np.bool_)
     missing = np.zeros(len(nodes), np.bool_)
-    for key in keys_of(terms_state.affinity):
-        codes = nodes.label(key)[0]
+    for key in topology_keys(terms_state.affinity):
+        codes = nodes.label_values(key)[0]
         unlabelled |= codes < 0
         missing |= terms_state.affinity_matches.counts_of(key)[codes] <= 0
-    if missing.any() and terms_state.first_of_series():
+    if missing.any() and terms_state.allows_first_pod():
         return unlabelled
     return unlabelled | missing
 
@@ -205,7 +205,7 @@ def _near(tally: TermCounts, nodes: Nodes) -> BoolArray:
     """[n] Return the nodes in a domain with a count above zero."""
     near = np.zeros(len(nodes), np.bool_)
     for key, counts in tally.by_key.items():
-        near |= counts[nodes.label(key)[0]] > 0
+        near |= counts[nodes.label_values(key)[0]] > 0
     return near
 
 
@@ -216,12 +216,16 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
     every namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.
     """
     return (
-        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD, _pod_added),
-        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.DELETE, _pod_deleted),
-        ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, _relabelled),
-        ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
-        ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, _node_moved),
-        ClusterEventWithHint.on(Resource.NAMESPACE, Action.ADD | Action.DELETE | Action.UPDATE, _namespace),
+        ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD, _pod_added),
+        ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE, _pod_deleted),
+        ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, _relabelled),
+        ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),
+        ClusterEventWithHint.for_events(
+            EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, _node_moved
+        ),
+        ClusterEventWithHint.for_events(
+            EventResource.NAMESPACE, Action.ADD | Action.DELETE | Action.UPDATE, _namespace
+        ),
     )
 
 

@@ -22,15 +22,15 @@ from batchsched.framework.nodes.label_index import LabelIndex, Selection, select
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.inter_pod_affinity.terms import (
-    Term,
+    AffinityTerm,
     TermCounts,
     affinity_of,
-    all_of,
     anti_affinity_of,
-    keys_of,
-    own_terms,
+    combined_selection,
     pending_pod,
+    resolve_terms,
     term_matches,
+    topology_keys,
 )
 from batchsched.solver.problem import UNLIMITED
 
@@ -56,9 +56,9 @@ class AffinityRowContext:
         """Return the candidates with pods that the selection matches."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
-    def codes(self, key: str) -> IndexArray:
+    def domain_codes(self, key: str) -> IndexArray:
         """[N] Return the index of each node's domain; -1 if the node lacks the topology key."""
-        return self.table.label(key)[0]
+        return self.table.label_values(key)[0]
 
 
 def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[Row]:
@@ -104,7 +104,7 @@ def _excluded_by_existing(scene: AffinityRowContext) -> Iterator[tuple[int, Bool
                     tally.add_group(raw_term.topology_key, group)
                 yield (
                     candidate.index,
-                    tally.counts_of(raw_term.topology_key)[scene.codes(raw_term.topology_key)] > 0,
+                    tally.counts_of(raw_term.topology_key)[scene.domain_codes(raw_term.topology_key)] > 0,
                 )
 
 
@@ -112,18 +112,21 @@ def _excluded_by_own_terms(scene: AffinityRowContext) -> Iterator[tuple[int, Boo
     """Yield classes, and nodes where an existing pod matches their anti-affinity."""
     for candidate in scene.batch.candidates:
         pod = candidate.pod_class.pod
-        for term in own_terms(anti_affinity_of(pod).required, pod, scene.table):
+        for term in resolve_terms(anti_affinity_of(pod).required, pod, scene.table):
             tally = TermCounts(scene.table)
             counts = scene.table.pods.count_selected(term.selection)
-            if tally.add_everywhere(term.topology_key, counts):
-                yield candidate.index, tally.counts_of(term.topology_key)[scene.codes(term.topology_key)] > 0
+            if tally.add_node_counts(term.topology_key, counts):
+                yield (
+                    candidate.index,
+                    tally.counts_of(term.topology_key)[scene.domain_codes(term.topology_key)] > 0,
+                )
 
 
 def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes without a topology key of their affinity."""
     for candidate in scene.batch.candidates:
         for term in affinity_of(candidate.pod_class.pod).required:
-            yield candidate.index, scene.codes(term.topology_key) < 0
+            yield candidate.index, scene.domain_codes(term.topology_key) < 0
 
 
 def _apart(scene: AffinityRowContext) -> Iterator[Row]:
@@ -134,11 +137,11 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
     themselves exclude each other in both orders: a domain has at most one of them. A holder and another pod exclude
     each other in both orders if both readings match that other pod, which is then a target.
     """
-    holders: dict[Hashable, tuple[PodAffinityTerm, Term, list[Candidate]]] = {}
+    holders: dict[Hashable, tuple[PodAffinityTerm, AffinityTerm, list[Candidate]]] = {}
     for candidate in scene.batch.candidates:
         pod = candidate.pod_class.pod
         raw_terms = anti_affinity_of(pod).required
-        for raw, term in zip(raw_terms, own_terms(raw_terms, pod, scene.table), strict=True):
+        for raw, term in zip(raw_terms, resolve_terms(raw_terms, pod, scene.table), strict=True):
             key = (
                 term.topology_key,
                 term.selection.selector_key,
@@ -154,7 +157,7 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
 
 
 def _of_term(
-    scene: AffinityRowContext, raw: PodAffinityTerm, term: Term, holders: list[Candidate]
+    scene: AffinityRowContext, raw: PodAffinityTerm, term: AffinityTerm, holders: list[Candidate]
 ) -> Iterator[Row]:
     """Yield rows for one term. A domain has three kinds of pods.
 
@@ -178,10 +181,10 @@ def _of_term(
         if term_matches(raw, namespace, pending_pod(candidate.pod_class.pod, scene.table))
     ]
     free = [one for one in targets if one.index not in own]
-    codes = scene.codes(term.topology_key)
+    codes = scene.domain_codes(term.topology_key)
     if not (codes >= 0).any():
         return
-    domains = RowDomains.of(scene.batch, codes)
+    domains = RowDomains.of_nodes(scene.batch, codes)
     reason = APART.format(key=term.topology_key)
     if exclusive and (free or _count(exclusive) > 1):
         weight = max(1, _count(free))
@@ -204,22 +207,22 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
     If no matching pod exists, the exception applies only to pods that match themselves. For the others of K, those
     outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_register_colocation`.
     """
-    sets: dict[Hashable, tuple[tuple[Term, ...], list[Candidate]]] = {}
+    sets: dict[Hashable, tuple[tuple[AffinityTerm, ...], list[Candidate]]] = {}
     for candidate in scene.batch.candidates:
         pod = candidate.pod_class.pod
-        terms = own_terms(affinity_of(pod).required, pod, scene.table)
+        terms = resolve_terms(affinity_of(pod).required, pod, scene.table)
         if terms:
             selector_key = tuple((term.topology_key, term.selection.selector_key) for term in terms)
             sets.setdefault(selector_key, (terms, []))[1].append(candidate)
     for terms, members in sets.values():
         affinity_matches = TermCounts(scene.table)
-        selection = all_of(terms)
+        selection = combined_selection(terms)
         counts = scene.table.pods.count_selected(selection)
-        for key in keys_of(terms):
-            affinity_matches.add_everywhere(key, counts)
+        for key in topology_keys(terms):
+            affinity_matches.add_node_counts(key, counts)
         matching = scene.select(selection)
         names, own = {one.index for one in matching}, {one.index for one in members}
-        if affinity_matches.any():
+        if affinity_matches.has_nonzero_count():
             bound, seeds = members, [one for one in matching if one.index not in own]
         else:
             bound, seeds = [one for one in members if one.index not in names], matching
@@ -227,13 +230,13 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
                 _register_colocation(scene, terms, members)
         if not bound:
             continue
-        for key in keys_of(terms):
-            codes = scene.codes(key)
+        for key in topology_keys(terms):
+            codes = scene.domain_codes(key)
             if not (codes >= 0).any():
                 continue
             right = np.where(affinity_matches.counts_of(key)[:-1] > 0, _count(bound), 0)
             yield _row(
-                RowDomains.of(scene.batch, codes),
+                RowDomains.of_nodes(scene.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],
                 right,
                 TOGETHER.format(key=key),
@@ -241,7 +244,7 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
 
 
 def _register_colocation(
-    scene: AffinityRowContext, terms: tuple[Term, ...], members: Sequence[Candidate]
+    scene: AffinityRowContext, terms: tuple[AffinityTerm, ...], members: Sequence[Candidate]
 ) -> None:
     """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
 
@@ -251,7 +254,7 @@ def _register_colocation(
     """
     own = {one.index for one in members}
     split = {one.gang for one in scene.batch.candidates if one.index not in own}
-    finest = max(keys_of(terms), key=lambda key: len(scene.table.label(key)[1]))
+    finest = max(topology_keys(terms), key=lambda key: len(scene.table.label_values(key)[1]))
     for gang in sorted({one.gang for one in members} - split):
         scene.batch.gathered.setdefault(gang, finest)
 
@@ -272,5 +275,5 @@ def _row(
         for candidate in candidates:
             factors[candidate.index] = factors.get(candidate.index, 0) + factor
     values = np.full(int(domains.codes.max()) + 1, right) if isinstance(right, int) else right
-    limits = domains.right(values.astype(np.int64), UNLIMITED)
+    limits = domains.row_limits(values.astype(np.int64), UNLIMITED)
     return counting_row(PLUGIN, reason, domains.partition, factors, limits)

@@ -19,7 +19,7 @@ import numpy as np
 from batchsched.api.core.metadata import EMPTY_LABELS
 from batchsched.api.core.pod import Pod, PodAffinity, PodAffinityTerm
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import by_domain
+from batchsched.framework.constrain import sum_by_domain
 from batchsched.framework.nodes.label_index import AffinityGroup, Selection
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import IntArray
@@ -28,7 +28,7 @@ NO_AFFINITY = PodAffinity()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Term:
+class AffinityTerm:
     """An affinity term: the pods that it selects, and the topology key of its domains."""
 
     topology_key: str
@@ -67,10 +67,14 @@ def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
     return PendingPod(pod, namespace_labels(table).get(pod.namespace, EMPTY_LABELS))
 
 
-def own_terms(raw_terms: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable) -> tuple[Term, ...]:
+def resolve_terms(
+    raw_terms: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable
+) -> tuple[AffinityTerm, ...]:
     """Return affinity terms of a pending pod, with the selections of pods that they match."""
     return tuple(
-        Term(term.topology_key, Selection.from_selector(term.label_selector, _namespaces(term, pod, table)))
+        AffinityTerm(
+            term.topology_key, Selection.from_selector(term.label_selector, _namespaces(term, pod, table))
+        )
         for term in raw_terms
     )
 
@@ -99,7 +103,7 @@ def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingP
     return inside and term.label_selector.matches(incoming.pod.labels)
 
 
-def matches_all(terms: tuple[Term, ...], pod: Pod) -> bool:
+def matches_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
     """Return True if every term matches a pod; False if there are no terms."""
     return bool(terms) and all(term.selection.matches(pod.namespace, pod.labels) for term in terms)
 
@@ -118,13 +122,13 @@ class TermCounts:
         """[D+1] Return the counts of a key; created on first use."""
         counts = self.by_key.get(key)
         if counts is None:
-            counts = self.by_key[key] = np.zeros(len(self.table.label(key)[1]) + 1, np.int64)
+            counts = self.by_key[key] = np.zeros(len(self.table.label_values(key)[1]) + 1, np.int64)
         return counts
 
-    def add_everywhere(self, key: str, counts: IntArray, weight: int = 1) -> bool:
+    def add_node_counts(self, key: str, counts: IntArray, weight: int = 1) -> bool:
         """Add [N] counts by node to their domains, times a weight. Return True if one of these nodes is in a domain."""
-        codes, values = self.table.label(key)
-        sums = by_domain(codes, counts, len(values))
+        codes, values = self.table.label_values(key)
+        sums = sum_by_domain(codes, counts, len(values))
         sums[-1] = 0
         if not sums.any():
             return False
@@ -134,20 +138,20 @@ class TermCounts:
     def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
         """Add the pods of a group, times a weight. Return True if one of them is in a domain."""
         nodes, pods = group.node_counts()
-        codes = self.table.label(key)[0][nodes]
+        codes = self.table.label_values(key)[0][nodes]
         inside = codes >= 0
         if not inside.any():
             return False
         np.add.at(self.counts_of(key), codes[inside], weight * pods[inside])
         return True
 
-    def add_one(self, key: str, node: int, by: int) -> None:
+    def add_at_node(self, key: str, node: int, by: int) -> None:
         """Add a number to the domain of one node."""
-        code = int(self.table.label(key)[0][node])
+        code = int(self.table.label_values(key)[0][node])
         if code >= 0:
             self.counts_of(key)[code] += by
 
-    def any(self) -> bool:
+    def has_nonzero_count(self) -> bool:
         """Return True if a count is not zero."""
         return any(bool(counts.any()) for counts in self.by_key.values())
 
@@ -170,16 +174,16 @@ class RequiredTermState:
     """
 
     incoming: PendingPod
-    affinity: tuple[Term, ...]
-    anti_affinity: tuple[Term, ...]
+    affinity: tuple[AffinityTerm, ...]
+    anti_affinity: tuple[AffinityTerm, ...]
     affinity_matches: TermCounts
     anti_affinity_matches: TermCounts
     existing_matches: TermCounts
     itself: bool
 
-    def first_of_series(self) -> bool:
+    def allows_first_pod(self) -> bool:
         """Return True if only the class itself matches its affinity: its first pod may then be placed in any domain."""
-        return self.itself and not self.affinity_matches.any()
+        return self.itself and not self.affinity_matches.has_nonzero_count()
 
     def clone(self) -> "RequiredTermState":
         """Return an independent copy."""
@@ -190,23 +194,23 @@ class RequiredTermState:
             existing_matches=self.existing_matches.clone(),
         )
 
-    def change(self, pod: Pod, node: int, by: int) -> None:
+    def update_with_pod(self, pod: Pod, node: int, by: int) -> None:
         """Update the counts for a pod that is added to a node or removed from it.
 
         Source: `updateWithPod` of kube-scheduler.
         """
         for raw_term in anti_affinity_of(pod).required:
             if term_matches(raw_term, pod.namespace, self.incoming):
-                self.existing_matches.add_one(raw_term.topology_key, node, by)
+                self.existing_matches.add_at_node(raw_term.topology_key, node, by)
         if matches_all(self.affinity, pod):
-            for key in keys_of(self.affinity):
-                self.affinity_matches.add_one(key, node, by)
+            for key in topology_keys(self.affinity):
+                self.affinity_matches.add_at_node(key, node, by)
         for term in self.anti_affinity:
             if term.selection.matches(pod.namespace, pod.labels):
-                self.anti_affinity_matches.add_one(term.topology_key, node, by)
+                self.anti_affinity_matches.add_at_node(term.topology_key, node, by)
 
 
-def keys_of(terms: tuple[Term, ...]) -> tuple[str, ...]:
+def topology_keys(terms: tuple[AffinityTerm, ...]) -> tuple[str, ...]:
     """Return the distinct topology keys of terms."""
     return tuple(dict.fromkeys(term.topology_key for term in terms))
 
@@ -223,19 +227,19 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
     incoming = pending_pod(pod, table)
-    affinity = own_terms(affinity_of(pod).required, pod, table)
-    anti_affinity = own_terms(anti_affinity_of(pod).required, pod, table)
+    affinity = resolve_terms(affinity_of(pod).required, pod, table)
+    anti_affinity = resolve_terms(anti_affinity_of(pod).required, pod, table)
     affinity_matches, anti_affinity_matches, existing_matches = (
         TermCounts(table),
         TermCounts(table),
         TermCounts(table),
     )
     if affinity:
-        counts = table.pods.count_selected(all_of(affinity))
-        for key in keys_of(affinity):
-            affinity_matches.add_everywhere(key, counts)
+        counts = table.pods.count_selected(combined_selection(affinity))
+        for key in topology_keys(affinity):
+            affinity_matches.add_node_counts(key, counts)
     for term in anti_affinity:
-        anti_affinity_matches.add_everywhere(term.topology_key, table.pods.count_selected(term.selection))
+        anti_affinity_matches.add_node_counts(term.topology_key, table.pods.count_selected(term.selection))
     for group in table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
@@ -252,7 +256,7 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
     )
 
 
-def all_of(terms: tuple[Term, ...]) -> Selection:
+def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
     """Return the selection of the pods that match every term."""
     if any(term.selection.selectors is None for term in terms):
         return Selection(None)
@@ -277,10 +281,10 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCou
     tally = TermCounts(table)
     matched = False
     for sign, preferred in ((1, affinity_of(pod).preferred), (-1, anti_affinity_of(pod).preferred)):
-        terms = own_terms((one.pod_affinity_term for one in preferred), pod, table)
+        terms = resolve_terms((one.pod_affinity_term for one in preferred), pod, table)
         for preference, term in zip(preferred, terms, strict=True):
             counts = table.pods.count_selected(term.selection)
-            matched |= tally.add_everywhere(term.topology_key, counts, sign * preference.weight)
+            matched |= tally.add_node_counts(term.topology_key, counts, sign * preference.weight)
     for group in table.pods.affinity_groups():
         for weight, group_term in _terms_of(group, hard_weight):
             if term_matches(group_term, group.namespace, incoming):

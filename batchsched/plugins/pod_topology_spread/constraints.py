@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.core.selector import LabelSelector
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.plugin_support.default_selectors import default_selectors
@@ -20,7 +20,7 @@ SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
 
 
-class DefaultConstraint(SpecPart):
+class DefaultConstraint(StrictModel):
     """A default constraint, for pods that have none. Its selector comes from the pod's Services and workload."""
 
     max_skew: int = Field(
@@ -45,7 +45,7 @@ class DefaultConstraint(SpecPart):
     )
 
 
-class Args(SpecPart):
+class PodTopologySpreadArgs(StrictModel):
     """PodTopologySpreadArgs of kube-scheduler."""
 
     default_constraints: tuple[DefaultConstraint, ...] = Field(
@@ -83,7 +83,7 @@ SYSTEM_DEFAULTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constraint:
+class SpreadConstraint:
     """A topology spread constraint with all defaults set.
 
     Args:
@@ -101,7 +101,7 @@ class Constraint:
 
 def constraints_of(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
-) -> tuple[Constraint, ...]:
+) -> tuple[SpreadConstraint, ...]:
     """Return the constraints of a pod with `action` as `whenUnsatisfiable`.
 
     If the pod has no constraints, `defaults` apply; they must have the same `whenUnsatisfiable`.
@@ -123,8 +123,8 @@ def constraints_of(
     return () if selection.matches_everything else tuple(_constraint(one, selection) for one in defaults)
 
 
-def _constraint(raw: TopologySpreadConstraint, selection: Selection) -> Constraint:
-    return Constraint(
+def _constraint(raw: TopologySpreadConstraint, selection: Selection) -> SpreadConstraint:
+    return SpreadConstraint(
         raw.max_skew,
         raw.topology_key,
         selection,

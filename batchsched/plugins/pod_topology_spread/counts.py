@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.framework.constrain import by_domain
+from batchsched.framework.constrain import sum_by_domain
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.node_selection import nodes_matching_pod, untolerated
+from batchsched.framework.plugin_support.node_selection import nodes_matching_pod, untolerated_taint_counts
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint
+from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, SpreadConstraint
 from batchsched.solver.problem import FloatArray
 
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
@@ -30,7 +30,7 @@ class SpreadCounts:
       itself: 1 if the class matches its own selector, else 0.
     """
 
-    constraint: Constraint
+    constraint: SpreadConstraint
     codes: IndexArray
     eligible: BoolArray
     seen: BoolArray
@@ -38,7 +38,7 @@ class SpreadCounts:
     itself: int
     _lowest: int | None = field(default=None, init=False)
 
-    def lowest(self) -> int:
+    def global_minimum(self) -> int:
         """Return the smallest number of matching pods in a domain; 0 if there are fewer domains than minDomains."""
         if self._lowest is None:
             seen = self.counts[:-1][self.seen]
@@ -48,7 +48,7 @@ class SpreadCounts:
                 self._lowest = int(seen.min()) if len(seen) else NO_DOMAIN
         return self._lowest
 
-    def change(self, node: int, by: int) -> None:
+    def add_matching_pods(self, node: int, by: int) -> None:
         """Add `by` matching pods to a node; a negative number removes pods."""
         if self.eligible[node]:
             self.counts[self.codes[node]] += by
@@ -59,25 +59,25 @@ class SpreadCounts:
         return replace(self, counts=self.counts.copy())
 
 
-def eligible_nodes(table: NodeTable, pod: Pod, constraint: Constraint) -> BoolArray:
+def eligible_nodes(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> BoolArray:
     """[N] Return the nodes that the inclusion policies of a constraint include; topology keys do not matter here."""
     mask = np.ones(len(table.nodes), np.bool_)
     if constraint.honor_affinity:
         mask &= nodes_matching_pod(table, pod)
     if constraint.honor_taints:
-        mask &= untolerated(table, pod.tolerations, KEEPS_AWAY) == 0
+        mask &= untolerated_taint_counts(table, pod.tolerations, KEEPS_AWAY) == 0
     return mask
 
 
-def labelled_nodes(table: NodeTable, constraints: tuple[Constraint, ...]) -> BoolArray:
+def labelled_nodes(table: NodeTable, constraints: tuple[SpreadConstraint, ...]) -> BoolArray:
     """[N] Return the nodes with the topology keys of all constraints. Other nodes count for none of them."""
     mask = np.ones(len(table.nodes), np.bool_)
     for constraint in constraints:
-        mask &= table.label(constraint.topology_key)[0] >= 0
+        mask &= table.label_values(constraint.topology_key)[0] >= 0
     return mask
 
 
-def matching_pods(table: NodeTable, constraint: Constraint) -> IntArray:
+def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntArray:
     """[N] Return the number of pods that the constraint counts, without terminating ones; 0 for an empty selector.
 
     Source: `countPodsMatchSelector` of kube-scheduler.
@@ -87,8 +87,8 @@ def matching_pods(table: NodeTable, constraint: Constraint) -> IntArray:
     return table.pods.count_selected(constraint.selection, terminating=False)
 
 
-def count_spreads(
-    table: NodeTable, pod: Pod, constraints: tuple[Constraint, ...]
+def count_hard_constraints(
+    table: NodeTable, pod: Pod, constraints: tuple[SpreadConstraint, ...]
 ) -> tuple[SpreadCounts, ...]:
     """Count the matching pods on all nodes for a pod's hard constraints.
 
@@ -97,11 +97,13 @@ def count_spreads(
     labelled = labelled_nodes(table, constraints)
     spreads = []
     for constraint in constraints:
-        codes, values = table.label(constraint.topology_key)
+        codes, values = table.label_values(constraint.topology_key)
         eligible = labelled & eligible_nodes(table, pod, constraint)
         seen = np.zeros(len(values), np.bool_)
         seen[codes[eligible]] = True
-        counts = by_domain(codes, np.where(eligible, matching_pods(table, constraint), 0), len(values))
+        counts = sum_by_domain(
+            codes, np.where(eligible, matching_pod_counts(table, constraint), 0), len(values)
+        )
         itself = int(constraint.selection.matches_labels(pod.labels))
         spreads.append(SpreadCounts(constraint, codes, eligible, seen, counts, itself))
     return tuple(spreads)
@@ -128,8 +130,8 @@ class PreferredSpreads:
     ignored: BoolArray
 
 
-def count_preferences(
-    nodes: Nodes, pod: Pod, constraints: tuple[Constraint, ...], *, all_keys: bool
+def count_soft_constraints(
+    nodes: Nodes, pod: Pod, constraints: tuple[SpreadConstraint, ...], *, all_keys: bool
 ) -> PreferredSpreads:
     """Return the soft constraints of a pod, with the penalty of each node from the numbers of matching pods.
 
@@ -150,10 +152,10 @@ def count_preferences(
 
 
 def _preference(
-    table: NodeTable, pod: Pod, constraint: Constraint, fitting: BoolArray, labelled: BoolArray
+    table: NodeTable, pod: Pod, constraint: SpreadConstraint, fitting: BoolArray, labelled: BoolArray
 ) -> PreferredSpread:
-    codes, values = table.label(constraint.topology_key)
-    matching = matching_pods(table, constraint)
+    codes, values = table.label_values(constraint.topology_key)
+    matching = matching_pod_counts(table, constraint)
     if constraint.topology_key == HOSTNAME:
         # For the host name only the pods on the node count, whatever the inclusion policies.
         size, counts = int(fitting.sum()), matching
@@ -163,7 +165,7 @@ def _preference(
         filled = np.where(codes < 0, missing, codes)
         size = len(np.unique(filled[fitting]))
         counted = labelled & eligible_nodes(table, pod, constraint)
-        counts = by_domain(filled, np.where(counted, matching, 0), len(values))[filled]
+        counts = sum_by_domain(filled, np.where(counted, matching, 0), len(values))[filled]
     weight = math.log(size + 2)
     cost = counts.astype(np.float64) * weight + (constraint.max_skew - 1)
     return PreferredSpread(codes >= 0, cost)

@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
@@ -30,7 +30,7 @@ from batchsched.framework.interface import (
 from batchsched.framework.nodes.label_index import Selection, selector_key
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import controller_of, default_label_keys
-from batchsched.framework.plugin_support.node_selection import count_untolerated, selects_node
+from batchsched.framework.plugin_support.node_selection import count_untolerated_taints, selects_node
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -49,8 +49,8 @@ from batchsched.plugins.pod_topology_spread.counts import (
     KEEPS_AWAY,
     PreferredSpreads,
     SpreadCounts,
-    count_preferences,
-    count_spreads,
+    count_hard_constraints,
+    count_soft_constraints,
 )
 from batchsched.plugins.pod_topology_spread.rows import spread_rows
 
@@ -81,10 +81,10 @@ class PodTopologySpread(
 
     name: ClassVar[str] = "PodTopologySpread"
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY, reads_priority=False)
-    Args: ClassVar[type[wishes.Args]] = wishes.Args
+    Args: ClassVar[type[wishes.PodTopologySpreadArgs]] = wishes.PodTopologySpreadArgs
 
-    def __init__(self, args: wishes.Args | None = None) -> None:
-        self._args = args or wishes.Args()
+    def __init__(self, args: wishes.PodTopologySpreadArgs | None = None) -> None:
+        self._args = args or wishes.PodTopologySpreadArgs()
         self._required = self._args.defaults(wishes.DO_NOT_SCHEDULE)
         self._preferred = self._args.defaults(wishes.SCHEDULE_ANYWAY)
 
@@ -124,7 +124,7 @@ class PodTopologySpread(
         constraints = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._required, nodes.table)
         if not constraints:
             return SKIP_FILTER
-        state.write(SPREADS, count_spreads(nodes.table, pod.pod, constraints))
+        state.write(SPREADS, count_hard_constraints(nodes.table, pod.pod, constraints))
         return ASK_FILTER
 
     @override
@@ -141,7 +141,7 @@ class PodTopologySpread(
         refused = np.zeros((2, len(nodes)), np.bool_)
         for spread in state.read(SPREADS):
             codes = spread.codes[nodes.where]
-            limit = spread.constraint.max_skew + spread.lowest() - spread.itself
+            limit = spread.constraint.max_skew + spread.global_minimum() - spread.itself
             still = ~(refused[0] | refused[1])
             missing = codes < 0
             refused[0] |= still & missing
@@ -150,7 +150,7 @@ class PodTopologySpread(
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return SpreadHints(self._required).events()
+        return SpreadHints(self._required).events_to_register()
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
@@ -163,7 +163,7 @@ class PodTopologySpread(
             return SKIP
         # With kube-scheduler's default constraints, nodes without a zone label still have a score by host name.
         system = self._args.defaulting_type == "System" and not pod.pod.spec.topology_spread_constraints
-        state.write(PREFERENCES, count_preferences(nodes, pod.pod, constraints, all_keys=not system))
+        state.write(PREFERENCES, count_soft_constraints(nodes, pod.pod, constraints, all_keys=not system))
         return SUCCESS
 
     @override
@@ -199,7 +199,7 @@ def _change(pod: Pod, changed: Pod, node: int, state: CycleState, by: int) -> No
         return
     for spread in state.read(SPREADS):
         if spread.constraint.selection.matches_labels(changed.labels):
-            spread.change(node, by)
+            spread.add_matching_pods(node, by)
 
 
 def _identity(raw: TopologySpreadConstraint) -> Hashable:
@@ -216,10 +216,10 @@ def _identity(raw: TopologySpreadConstraint) -> Hashable:
 
 
 WORKLOADS = (
-    Resource.SERVICE,
-    Resource.REPLICATION_CONTROLLER,
-    Resource.REPLICA_SET,
-    Resource.STATEFUL_SET,
+    EventResource.SERVICE,
+    EventResource.REPLICATION_CONTROLLER,
+    EventResource.REPLICA_SET,
+    EventResource.STATEFUL_SET,
 )
 Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
 
@@ -235,19 +235,23 @@ class SpreadHints:
     def __init__(self, defaults: Sequence[TopologySpreadConstraint]) -> None:
         self._defaults = tuple(defaults)
 
-    def events(self) -> Sequence[ClusterEventWithHint]:
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the events that may make a refused pod schedulable, with their queueing hints."""
         moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         removal = Action.DELETE | Action.UPDATE_POD_TERMINATING
         events = [
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.ADD | removal, self._counted),
-            ClusterEventWithHint.on(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, self._relabelled),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
-            ClusterEventWithHint.on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, self._tolerates),
-            ClusterEventWithHint.on(Resource.NODE, moved, self._node_moved),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD | removal, self._counted),
+            ClusterEventWithHint.for_events(
+                EventResource.ASSIGNED_POD, Action.UPDATE_POD_LABEL, self._relabelled
+            ),
+            ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),
+            ClusterEventWithHint.for_events(
+                EventResource.TARGET_POD, Action.UPDATE_POD_TOLERATION, self._tolerates
+            ),
+            ClusterEventWithHint.for_events(EventResource.NODE, moved, self._node_moved),
         ]
         if self._defaults:
-            events += [ClusterEventWithHint.on(one, Action.ALL, self._selected) for one in WORKLOADS]
+            events += [ClusterEventWithHint.for_events(one, Action.ALL, self._selected) for one in WORKLOADS]
         return events
 
     def _constraints(self, pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
@@ -293,7 +297,7 @@ class SpreadHints:
         if any(one.topology_key not in node.labels for one in constraints):
             return None
         selected = selects_node(pod, node)
-        open_ = not count_untolerated(node.taints, pod.tolerations, KEEPS_AWAY)
+        open_ = not count_untolerated_taints(node.taints, pod.tolerations, KEEPS_AWAY)
         return tuple(
             (
                 node.labels[constraint.topology_key],

@@ -19,14 +19,18 @@ from batchsched.framework.constrain import (
     Row,
     RowDomains,
     Sense,
-    by_domain,
     excluding_row,
+    sum_by_domain,
 )
 from batchsched.framework.nodes.label_index import LabelIndex
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, Constraint, constraints_of
-from batchsched.plugins.pod_topology_spread.counts import eligible_nodes, labelled_nodes, matching_pods
+from batchsched.plugins.pod_topology_spread.constraints import (
+    DO_NOT_SCHEDULE,
+    SpreadConstraint,
+    constraints_of,
+)
+from batchsched.plugins.pod_topology_spread.counts import eligible_nodes, labelled_nodes, matching_pod_counts
 from batchsched.solver.problem import UNLIMITED
 
 PLUGIN = "PodTopologySpread"
@@ -45,7 +49,7 @@ class ConstraintFamily:
       members, matching: candidates with the constraint; all candidates that it counts.
     """
 
-    constraint: Constraint
+    constraint: SpreadConstraint
     codes: IndexArray
     strays: BoolArray
     itself: bool
@@ -54,7 +58,7 @@ class ConstraintFamily:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DomainLevels:
+class DomainCounts:
     """The numbers of matching pods by domain at the start of the session, and bounds for its end.
 
     Args:
@@ -67,7 +71,7 @@ class DomainLevels:
     existing: IntArray
     landable: BoolArray
 
-    def highest(self, pods: int) -> int:
+    def largest_global_minimum(self, pods: int) -> int:
         """Return the largest global minimum that a number of additional matching pods can reach.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
@@ -77,7 +81,7 @@ class DomainLevels:
         level = water_level(self.existing[self.seen & self.landable], pods)
         return min(level, int(closed.min())) if len(closed) else level
 
-    def least(self, pods: int, skew: int) -> int:
+    def smallest_global_minimum(self, pods: int, skew: int) -> int:
         """Return the smallest global minimum m at which all pods fit: Σ_z max(0, s + m - e_z) ≥ pods."""
         open_ = self.existing[self.seen & self.landable]
         if not len(open_):
@@ -116,7 +120,9 @@ def spread_rows(
 
 
 def _unlabelled(
-    batch: CandidateSet, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+    batch: CandidateSet,
+    table: NodeTable,
+    constrained: Iterable[tuple[Candidate, tuple[SpreadConstraint, ...]]],
 ) -> Iterator[Row]:
     """Yield Σ x ≤ 0 on the nodes without a key: the Filter refuses them whatever is placed."""
     of_keys: dict[frozenset[str], list[int]] = {}
@@ -127,13 +133,15 @@ def _unlabelled(
     for keys, classes in of_keys.items():
         lacking = np.zeros(len(table.nodes), np.bool_)
         for key in keys:
-            lacking |= table.label(key)[0] < 0
+            lacking |= table.label_values(key)[0] < 0
         if lacking.any():
             yield excluding_row(PLUGIN, UNLABELLED, batch, classes, lacking)
 
 
 def _families(
-    batch: CandidateSet, table: NodeTable, constrained: Iterable[tuple[Candidate, tuple[Constraint, ...]]]
+    batch: CandidateSet,
+    table: NodeTable,
+    constrained: Iterable[tuple[Candidate, tuple[SpreadConstraint, ...]]],
 ) -> Iterable[ConstraintFamily]:
     index = LabelIndex()
     for candidate in batch.candidates:
@@ -156,7 +164,9 @@ def _families(
             )
             key = (identity, itself, eligible.tobytes(), labelled.tobytes())
             if key not in families:
-                codes = np.where(eligible, table.label(constraint.topology_key)[0], -1).astype(np.int32)
+                codes = np.where(eligible, table.label_values(constraint.topology_key)[0], -1).astype(
+                    np.int32
+                )
                 matching = tuple(batch.candidates[at] for at in index.select(constraint.selection))
                 families[key] = ConstraintFamily(constraint, codes, labelled & ~eligible, itself, matching)
             if candidate not in families[key].members[-1:]:  # stated twice
@@ -168,23 +178,23 @@ def _family_rows(batch: CandidateSet, table: NodeTable, family: ConstraintFamily
     inside = family.codes >= 0
     if not inside.any():
         return
-    size = len(table.label(family.constraint.topology_key)[1])
-    existing = by_domain(family.codes, np.where(inside, matching_pods(table, family.constraint), 0), size)[
-        :-1
-    ]
+    size = len(table.label_values(family.constraint.topology_key)[1])
+    existing = sum_by_domain(
+        family.codes, np.where(inside, matching_pod_counts(table, family.constraint), 0), size
+    )[:-1]
     seen, landable = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     seen[family.codes[inside]] = True
     for candidate in family.matching:
         landable[family.codes[inside & _fits(candidate)]] = True
-    levels = DomainLevels(seen, existing, landable)
-    domains = RowDomains.of(batch, family.codes)
+    levels = DomainCounts(seen, existing, landable)
+    domains = RowDomains.of_nodes(batch, family.codes)
     yield from _upper(family, levels, domains)
     if family.itself and int(seen.sum()) >= family.constraint.min_domains:
         for members in _rigid_gangs(family.members):
             yield from _lower(family, levels, domains, members)
 
 
-def _upper(family: ConstraintFamily, levels: DomainLevels, domains: RowDomains) -> Iterator[Row]:
+def _upper(family: ConstraintFamily, levels: DomainCounts, domains: RowDomains) -> Iterator[Row]:
     """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
     Consider the last pod of the members that is placed in z. It found n pods there, and the minimum m. The Filter
@@ -197,14 +207,14 @@ def _upper(family: ConstraintFamily, levels: DomainLevels, domains: RowDomains) 
     """
     enough = int(levels.seen.sum()) >= family.constraint.min_domains
     coming = sum(one.count for one in family.matching) - int(family.itself)
-    limit = family.constraint.max_skew + (levels.highest(coming) if enough else 0)
+    limit = family.constraint.max_skew + (levels.largest_global_minimum(coming) if enough else 0)
     count = sum(one.count for one in family.members)
     closed = np.where(levels.existing > limit, 0, count)
     right = np.clip(limit - levels.existing, 0, count) if family.itself else closed
     if (right[levels.seen] >= count).all():
         return
     gangs = {one.gang for one in family.members}
-    row_right = domains.right(right)
+    row_right = domains.row_limits(right)
     alone = len(gangs) == 1 and domains.partition != EVERY_NODE
     yield Row(
         partition=domains.partition,
@@ -219,7 +229,7 @@ def _upper(family: ConstraintFamily, levels: DomainLevels, domains: RowDomains) 
 
 
 def _lower(
-    family: ConstraintFamily, levels: DomainLevels, domains: RowDomains, members: Sequence[Candidate]
+    family: ConstraintFamily, levels: DomainCounts, domains: RowDomains, members: Sequence[Candidate]
 ) -> Iterator[Row]:
     """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 
@@ -239,14 +249,14 @@ def _lower(
         return
     own = np.zeros_like(levels.landable)
     own[family.codes[fitting & (family.codes >= 0)]] = True
-    reach = DomainLevels(levels.seen, levels.existing, own)
+    reach = DomainCounts(levels.seen, levels.existing, own)
     placed = sum(one.count for one in members)
-    level = reach.least(placed, family.constraint.max_skew)
+    level = reach.smallest_global_minimum(placed, family.constraint.max_skew)
     if family.constraint.max_skew == 1 and len(members) == len(family.matching):
-        level = max(level, reach.highest(placed))
+        level = max(level, reach.largest_global_minimum(placed))
     if level >= UNLIMITED:
         return
-    right = domains.right(np.maximum(0, level - levels.existing), 0)
+    right = domains.row_limits(np.maximum(0, level - levels.existing), 0)
     if right.any():
         yield Row(
             partition=domains.partition,

@@ -11,9 +11,9 @@ from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     ClaimUse,
     VolumeLister,
-    claim_class,
+    claim_storage_class,
     claim_uses,
-    not_owner,
+    not_owner_reason,
 )
 
 NAME: Final = "VolumeBinding"
@@ -77,14 +77,14 @@ def _usable(use: ClaimUse, pod: Pod, storage: VolumeLister) -> PersistentVolumeC
         )
     if claim.metadata.deletion_timestamp is not None:
         raise ClaimRefused(f'persistentvolumeclaim "{use.name}" is being deleted')
-    stranger = not_owner(pod, claim) if use.ephemeral else None
+    stranger = not_owner_reason(pod, claim) if use.ephemeral else None
     if stranger is not None:
         raise ClaimRefused(stranger)
     return claim
 
 
 def _waits(claim: PersistentVolumeClaim, storage: VolumeLister) -> bool:
-    storage_class = storage.classes.get(claim_class(claim))
+    storage_class = storage.classes.get(claim_storage_class(claim))
     if storage_class is None:
         return False
     if storage_class.volume_binding_mode is None:

@@ -16,10 +16,10 @@ from batchsched.api.core.volume import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, Hint, Resource, when_changed
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
 from batchsched.framework.interface import (
     BindingHandle,
     BulkFilterPlugin,
@@ -34,14 +34,18 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import AssumedClaim, Nodes, NodeTable
-from batchsched.framework.plugin_support.csi_migration import migrated_on
-from batchsched.framework.plugin_support.scores import UtilizationShapePoint, broken_line, check_rises
+from batchsched.framework.plugin_support.csi_migration import migrated_plugins
+from batchsched.framework.plugin_support.scores import (
+    UtilizationShapePoint,
+    check_increasing_utilization,
+    scores_by_utilization,
+)
 from batchsched.framework.plugin_support.volume_listers import (
-    claim_identity,
-    claims,
-    key_of,
-    may_back,
-    storage_of,
+    claim_key,
+    claim_signature,
+    may_be_claimed_by,
+    storage_objects,
+    uses_claim,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -58,13 +62,13 @@ from batchsched.framework.status import (
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.volume_binding.claims import NAME, ClaimRefused, PodClaims, claims_of
-from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, search
-from batchsched.ports.cluster import NodeSelection, binding_of
+from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, find_pod_volumes
+from batchsched.ports.cluster import SelectedNode, volume_binding_of
 
 CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
 
 
-class VolumeBindingArgs(SpecPart):
+class VolumeBindingArgs(StrictModel):
     """VolumeBindingArgs of kube-scheduler."""
 
     bind_timeout_seconds: int = Field(
@@ -79,7 +83,7 @@ class VolumeBindingArgs(SpecPart):
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
-        check_rises(self.shape or ())
+        check_increasing_utilization(self.shape or ())
         return self
 
 
@@ -112,16 +116,16 @@ class VolumeBinding(
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
-        self._line = broken_line(self.args.shape) if self.args.shape else None
+        self._line = scores_by_utilization(self.args.shape) if self.args.shape else None
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return claim_identity(pod)
+        return claim_signature(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         try:
-            claims = claims_of(pod.pod, storage_of(nodes.table))
+            claims = claims_of(pod.pod, storage_objects(nodes.table))
         except ClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if claims is None:
@@ -131,19 +135,19 @@ class VolumeBinding(
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        return search(state.read(CLAIMS), nodes).verdict()
+        return find_pod_volumes(state.read(CLAIMS), nodes).verdict()
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         try:
-            claims = claims_of(pod.pod, storage_of(table))
+            claims = claims_of(pod.pod, storage_objects(table))
         except ClaimRefused:
             return not counts.any()
         if claims is None:
             return True
         if claims.delayed and counts.sum() > 1:
             return False  # the first of them decides for the others: they are asked one by one
-        return bool(search(claims, table.nodes_view(nodes[counts > 0])).verdict().feasible.all())
+        return bool(find_pod_volumes(claims, table.nodes_view(nodes[counts > 0])).verdict().feasible.all())
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -153,11 +157,11 @@ class VolumeBinding(
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         if self._line is None or not state.has(CLAIMS):
             return np.zeros(len(nodes), np.int64)
-        return capacity_scores(search(state.read(CLAIMS), nodes), nodes, self._line)
+        return capacity_scores(find_pod_volumes(state.read(CLAIMS), nodes), nodes, self._line)
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        storage = storage_of(cycle.table)
+        storage = storage_objects(cycle.table)
         try:
             claims = claims_of(pod, storage)
         except ClaimRefused as refused:
@@ -166,13 +170,13 @@ class VolumeBinding(
             return SKIP
         promise = cycle.table.assumed.get(pod.key)
         for volume, claim in promise.volumes:
-            await cycle.binder.bind_volume(binding_of(volume, storage.claims[claim].metadata))
+            await cycle.binder.bind_volume(volume_binding_of(volume, storage.claims[claim].metadata))
         for claim, where in promise.claims:
             namespace, _, name = claim.partition("/")
-            await cycle.binder.select_node(NodeSelection(namespace, name, where))
-        claim_keys = [key_of(claim) for claim in claims.delayed]
+            await cycle.binder.write_selected_node(SelectedNode(namespace, name, where))
+        claim_keys = [claim_key(claim) for claim in claims.delayed]
         seconds = float(self.args.bind_timeout_seconds)
-        if await cycle.binder.claims_bound(claim_keys, seconds):
+        if await cycle.binder.wait_for_bound_claims(claim_keys, seconds):
             return SUCCESS
         raise PluginError(
             self.name, "PreBind", f"binding volumes: {', '.join(claim_keys)} not bound within {seconds:g} s"
@@ -181,12 +185,12 @@ class VolumeBinding(
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
-            claims = claims_of(pod, storage_of(nodes))
+            claims = claims_of(pod, storage_objects(nodes))
         except ClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SUCCESS
-        result = search(claims, nodes.node_view(node))
+        result = find_pod_volumes(claims, nodes.node_view(node))
         verdict = result.verdict()
         if not verdict.feasible[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
@@ -209,11 +213,11 @@ class VolumeBinding(
 def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> AssumedClaim:
     """Return the volumes and claims that a pod reserves on its node, without those that are assumed already."""
     volumes = [
-        (result.volumes[int(choice[0])].metadata.name, key_of(claim))
+        (result.volumes[int(choice[0])].metadata.name, claim_key(claim))
         for claim, choice in result.matches
         if choice[0] >= 0
     ]
-    claims = [(key_of(claim), table.names[node]) for claim, where in result.provisioned if where[0]]
+    claims = [(claim_key(claim), table.names[node]) for claim, where in result.provisioned if where[0]]
     return AssumedClaim(
         tuple(one for one in volumes if one[0] not in table.assumed.claim_of),
         tuple(one for one in claims if one[0] not in table.assumed.node_of),
@@ -224,14 +228,20 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
     """Return the events that may make a refused pod schedulable, with their queueing hints."""
     come_or_change = Action.ADD | Action.UPDATE
     return (
-        ClusterEventWithHint.on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-        ClusterEventWithHint.on(Resource.CLAIM, come_or_change, _claim_changed),
-        ClusterEventWithHint.on(Resource.VOLUME, come_or_change, when_changed(_offered)),
-        ClusterEventWithHint.on(Resource.VOLUME, Action.DELETE, _volume_gone),
-        ClusterEventWithHint.on(Resource.STORAGE_CLASS, come_or_change, when_changed(_made)),
-        ClusterEventWithHint.on(Resource.CSI_NODE, come_or_change | Action.DELETE, _migration_changed),
-        ClusterEventWithHint.on(Resource.CSI_DRIVER, Action.DELETE | Action.UPDATE, _driver_changed),
-        ClusterEventWithHint.on(Resource.CSI_STORAGE_CAPACITY, come_or_change, when_changed(_room)),
+        ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+        ClusterEventWithHint.for_events(EventResource.CLAIM, come_or_change, _claim_changed),
+        ClusterEventWithHint.for_events(EventResource.VOLUME, come_or_change, when_changed(_offered)),
+        ClusterEventWithHint.for_events(EventResource.VOLUME, Action.DELETE, _volume_gone),
+        ClusterEventWithHint.for_events(EventResource.STORAGE_CLASS, come_or_change, when_changed(_made)),
+        ClusterEventWithHint.for_events(
+            EventResource.CSI_NODE, come_or_change | Action.DELETE, _migration_changed
+        ),
+        ClusterEventWithHint.for_events(
+            EventResource.CSI_DRIVER, Action.DELETE | Action.UPDATE, _driver_changed
+        ),
+        ClusterEventWithHint.for_events(
+            EventResource.CSI_STORAGE_CAPACITY, come_or_change, when_changed(_room)
+        ),
     )
 
 
@@ -239,7 +249,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
     """Return QUEUE if a claim of the pod was created or changed in a field other than its metadata for users."""
     if old is not None and _claim_fields(old) == _claim_fields(new):
         return Hint.SKIP
-    return Hint.queue_if(claims(pod, new))
+    return Hint.queue_if(uses_claim(pod, new))
 
 
 def _claim_fields(claim: PersistentVolumeClaim) -> tuple[object, ...]:
@@ -267,7 +277,7 @@ def _offered(volume: PersistentVolume) -> tuple[object, ...]:
 
 def _volume_gone(pod: Pod, old: PersistentVolume, _new: None) -> Hint:
     """Return QUEUE if a volume was deleted that was assumed for a claim of the pod, so that it can use another."""
-    return Hint.queue_if(old.spec.claim_ref is not None and may_back(old, pod))
+    return Hint.queue_if(old.spec.claim_ref is not None and may_be_claimed_by(old, pod))
 
 
 def _made(storage_class: StorageClass) -> tuple[object, ...]:
@@ -276,7 +286,7 @@ def _made(storage_class: StorageClass) -> tuple[object, ...]:
 
 def _migration_changed(_pod: Pod, old: CSINode | None, new: CSINode | None) -> Hint:
     """Return QUEUE if the set of migrated in-tree plugins changed, because their volumes use other node labels."""
-    return Hint.queue_if(migrated_on(old) != migrated_on(new))
+    return Hint.queue_if(migrated_plugins(old) != migrated_plugins(new))
 
 
 def _driver_changed(_pod: Pod, old: CSIDriver, new: CSIDriver | None) -> Hint:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.api.core.node import Node
-from batchsched.api.core.quantity import base_units
+from batchsched.api.core.quantity import parse_amount
 from batchsched.api.core.selector import LabelSelector, NodeSelector
 from batchsched.api.core.volume import (
     PersistentVolume,
@@ -26,19 +26,19 @@ from batchsched.api.core.volume import (
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.csi_migration import (
+    csi_node_affinity,
     migrated_kind,
-    migrated_on,
-    translated,
+    migrated_plugins,
     volume_handle,
 )
 from batchsched.framework.plugin_support.node_selection import nodes_matching_selector
 from batchsched.framework.plugin_support.scores import MAX_UTILIZATION
 from batchsched.framework.plugin_support.volume_listers import (
     SELECTED_NODE,
-    claim_class,
-    key_of,
-    storage_of,
-    volume_class,
+    claim_key,
+    claim_storage_class,
+    storage_objects,
+    volume_storage_class,
 )
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.plugins.volume_binding.claims import PodClaims
@@ -75,7 +75,7 @@ class VolumeSearchResult:
         return Verdict(REASONS, self.refused, np.asarray(self.refused.any(axis=0)))
 
 
-def search(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
+def find_pod_volumes(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
     """Find volumes for a pod's claims on each node. Volumes that are assumed for other claims are not available."""
     result = VolumeSearchResult(np.zeros((len(REASONS), len(nodes)), np.bool_))
     _check_bound(claims.bound, nodes, result)
@@ -90,7 +90,7 @@ def search(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
             elsewhere |= nodes.indexes != nodes.table.index.get(node, -1)
     everywhere = np.ones(len(nodes), np.bool_)
     wanting = [(claim, everywhere) for claim in placed]
-    for claim in sorted(free, key=size_of):
+    for claim in sorted(free, key=claim_size):
         choice = _match(claim, nodes, result)
         result.matches.append((claim, choice))
         wanting.append((claim, choice < 0))
@@ -100,12 +100,12 @@ def search(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
 
 
 def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None:
-    return table.assumed.node_of.get(key_of(claim)) or claim.metadata.annotation(SELECTED_NODE)
+    return table.assumed.node_of.get(claim_key(claim)) or claim.metadata.annotation(SELECTED_NODE)
 
 
 def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: VolumeSearchResult) -> None:
     """Mark the nodes from which volumes of bound claims are not accessible. The first problem gives the reason."""
-    storage = storage_of(nodes.table)
+    storage = storage_objects(nodes.table)
     sound = np.ones(len(nodes), np.bool_)
     for claim in claims:
         volume = storage.volumes.get(claim.spec.volume_name)
@@ -127,8 +127,8 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
     kind = migrated_kind(volume.spec)
     if kind is None:
         return reachable
-    csi_nodes = storage_of(nodes.table).csi_nodes
-    migrated = nodes.where_true(lambda node: kind.plugin in migrated_on(csi_nodes.get(node.name)))
+    csi_nodes = storage_objects(nodes.table).csi_nodes
+    migrated = nodes.where_true(lambda node: kind.plugin in migrated_plugins(csi_nodes.get(node.name)))
     if not migrated.any():
         return reachable
     if volume_handle(volume) is None:
@@ -136,7 +136,7 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
             return reachable
         raise PluginError("VolumeBinding", "Filter", f"could not translate pv {volume.metadata.name}")
     nodes_matching_selector: BoolArray = np.where(
-        migrated, _selected(translated(volume, kind), nodes), reachable
+        migrated, _selected(csi_node_affinity(volume, kind), nodes), reachable
     )
     return nodes_matching_selector
 
@@ -188,7 +188,7 @@ def _match(claim: PersistentVolumeClaim, nodes: Nodes, result: VolumeSearchResul
 
 def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[PersistentVolume, bool]]:
     """Return the volumes that a claim may use in the order of preference, and which of them are reserved for it."""
-    offered = storage_of(table).volumes_of.get(claim_class(claim), ())
+    offered = storage_objects(table).volumes_of.get(claim_storage_class(claim), ())
     promised, free = [], []
     for volume in offered:
         owner = _promised_to(volume, claim, table)
@@ -198,25 +198,25 @@ def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[Pe
             promised.append((volume, True))
         elif _available(volume, claim):
             free.append((volume, False))
-    return promised + sorted(free, key=lambda pair: capacity_of(pair[0]))
+    return promised + sorted(free, key=lambda pair: volume_capacity(pair[0]))
 
 
 def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: NodeTable) -> bool | None:
     """Return True if a volume is reserved for the claim, False if for another one, None if for none."""
     assumed = table.assumed.claim_of.get(volume.metadata.name)
     if assumed is not None:
-        return assumed == key_of(claim)
+        return assumed == claim_key(claim)
     owner = volume.spec.claim_ref
     if owner is None:
         return None
-    same = f"{owner.namespace or 'default'}/{owner.name}" == key_of(claim)
+    same = f"{owner.namespace or 'default'}/{owner.name}" == claim_key(claim)
     return same and owner.uid in ("", claim.metadata.uid)
 
 
 def _large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     modes = (volume.spec.volume_mode or FILESYSTEM, claim.spec.volume_mode or FILESYSTEM)
     deleted = volume.metadata.deletion_timestamp is not None
-    return capacity_of(volume) >= size_of(claim) and modes[0] == modes[1] and not deleted
+    return volume_capacity(volume) >= claim_size(claim) and modes[0] == modes[1] and not deleted
 
 
 def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -224,7 +224,7 @@ def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
         volume.status.phase == "Available"
         and (claim.spec.selector is None or claim.spec.selector.matches(volume.metadata.labels))
-        and volume_class(volume) == claim_class(claim)
+        and volume_storage_class(volume) == claim_storage_class(claim)
         and (spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
         and set(claim.spec.access_modes or ()) <= set(spec.access_modes or ())
     )
@@ -240,7 +240,7 @@ def _provision(
         if not needed.any():
             continue
         # A delayed claim has an existing class, because only a class can request delayed binding.
-        chosen = storage_of(nodes.table).classes[claim_class(claim)]
+        chosen = storage_objects(nodes.table).classes[claim_storage_class(claim)]
         able = _provisionable(chosen, nodes)
         room = _has_room(claim, chosen, nodes)
         result.refused[1] |= needed & ~able
@@ -259,7 +259,7 @@ def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
     def ask(nodes: Nodes) -> BoolArray:
         return nodes.where_true(lambda node: any(_allows(term, node) for term in terms))
 
-    allowed: BoolArray = nodes.table.each(("allowed topologies", terms), ask)[nodes.where]
+    allowed: BoolArray = nodes.table.cached_array(("allowed topologies", terms), ask)[nodes.where]
     return allowed
 
 
@@ -273,15 +273,15 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
     Source: `hasEnoughCapacity` of kube-scheduler's plugins/volumebinding.
     """
-    size = counted_size(claim, chosen, nodes)
+    size = size_if_capacity_tracked(claim, chosen, nodes)
     if size is None:
         return np.ones(len(nodes), np.bool_)
 
-    room: BoolArray = room_for(chosen.metadata.name, size, nodes) != NO_ROOM
+    room: BoolArray = reported_capacity(chosen.metadata.name, size, nodes) != NO_ROOM
     return room
 
 
-def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
+def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
     """[n] Return the reported storage capacity of a class in bytes; NO_ROOM if a volume of `size` bytes does not fit.
 
     Of several reports for a node, the first in the snapshot with enough capacity counts.
@@ -296,40 +296,40 @@ def room_for(storage_class: str, size: int, nodes: Nodes) -> IntArray:
             topology = capacity.node_topology
             if capacity.storage_class_name != storage_class or limit is None or topology is None:
                 continue
-            if base_units(STORAGE, limit) >= size:
-                reported = 0 if capacity.capacity is None else base_units(STORAGE, capacity.capacity)
+            if parse_amount(STORAGE, limit) >= size:
+                reported = 0 if capacity.capacity is None else parse_amount(STORAGE, capacity.capacity)
                 room[(room == NO_ROOM) & _within(topology, table)] = reported
         return room
 
-    room: IntArray = nodes.table.memo(("storage room", storage_class, size), build)[nodes.where]
+    room: IntArray = nodes.table.cached_value(("storage room", storage_class, size), build)[nodes.where]
     return room
 
 
-def counted_size(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> int | None:
+def size_if_capacity_tracked(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> int | None:
     """Return the bytes that a claim requests; None if its driver does not report storage capacity."""
-    driver = storage_of(nodes.table).drivers.get(chosen.provisioner)
+    driver = storage_objects(nodes.table).drivers.get(chosen.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
     return _requested_bytes(claim.spec.resources)
 
 
 def _within(topology: LabelSelector, table: NodeTable) -> BoolArray:
-    return table.all().where_true(lambda node: topology.matches(node.labels))
+    return table.all_nodes_view().where_true(lambda node: topology.matches(node.labels))
 
 
 def _requested_bytes(resources: ResourceRequests | None) -> int | None:
     requests = (resources.requests if resources else None) or {}
-    return base_units(STORAGE, requests[STORAGE]) if STORAGE in requests else None
+    return parse_amount(STORAGE, requests[STORAGE]) if STORAGE in requests else None
 
 
-def size_of(claim: PersistentVolumeClaim) -> int:
+def claim_size(claim: PersistentVolumeClaim) -> int:
     """Return the bytes that a claim requests, 0 if it has no request."""
     return _requested_bytes(claim.spec.resources) or 0
 
 
-def capacity_of(volume: PersistentVolume) -> int:
+def volume_capacity(volume: PersistentVolume) -> int:
     """Return the capacity of a volume in bytes."""
-    return base_units(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))
+    return parse_amount(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))
 
 
 @dataclass(slots=True, eq=False)
@@ -347,7 +347,7 @@ class StorageClassUsage:
     capacity: IntArray
 
     @classmethod
-    def none(cls, count: int) -> "StorageClassUsage":
+    def empty(cls, count: int) -> "StorageClassUsage":
         """Return the usage of a StorageClass that no claim uses, for `count` nodes."""
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
@@ -394,10 +394,10 @@ def _static(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClassU
     for claim, choice in result.matches:
         for index in np.unique(choice[choice >= 0]).tolist():
             volume, chosen = result.volumes[index], choice == index
-            use = uses.setdefault(volume.spec.storage_class_name, StorageClassUsage.none(len(nodes)))
+            use = uses.setdefault(volume.spec.storage_class_name, StorageClassUsage.empty(len(nodes)))
             use.counts |= chosen
-            use.requested[chosen] += size_of(claim)
-            use.capacity[chosen] += capacity_of(volume)
+            use.requested[chosen] += claim_size(claim)
+            use.capacity[chosen] += volume_capacity(volume)
     return uses
 
 
@@ -408,13 +408,13 @@ def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClass
     """
     uses: dict[str, StorageClassUsage] = {}
     for claim, where in result.provisioned:
-        chosen = storage_of(nodes.table).classes[claim_class(claim)]
-        size = counted_size(claim, chosen, nodes)
+        chosen = storage_objects(nodes.table).classes[claim_storage_class(claim)]
+        size = size_if_capacity_tracked(claim, chosen, nodes)
         if size is None:
             continue
-        room = room_for(chosen.metadata.name, size, nodes)
+        room = reported_capacity(chosen.metadata.name, size, nodes)
         nodes_with_room = where & (room != NO_ROOM)
-        use = uses.setdefault(chosen.metadata.name, StorageClassUsage.none(len(nodes)))
+        use = uses.setdefault(chosen.metadata.name, StorageClassUsage.empty(len(nodes)))
         use.counts |= nodes_with_room
         use.requested[nodes_with_room] += size
         use.capacity[nodes_with_room] = room[nodes_with_room]

@@ -6,17 +6,17 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.queues.gang_order import FloatArray, IntArray
-from batchsched.queues.sharing.policy import FairShare
-from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant_shares, per_weight
+from batchsched.queues.sharing.policy import FairSharePolicy
+from batchsched.queues.sharing.sibling_queues import SiblingQueues, divide_by_weight, dominant_shares
 from batchsched.queues.sharing.water_filling import round_to_units
 
 _ROUNDS = 10
 _LEAST = 0.01
 
 
-class ArmadaArgs(SpecPart):
+class ArmadaArgs(StrictModel):
     """Arguments of `armada`."""
 
     rounds: int = Field(
@@ -30,7 +30,7 @@ class ArmadaArgs(SpecPart):
     )
 
 
-class Armada(FairShare):
+class Armada(FairSharePolicy):
     """Fair sharing of Armada: the cost of a queue is max_r usage_r / capacity_r, divided by its weight.
 
     The queue with the smallest cost(usage + candidate) / weight is next. Fair shares are parts of the cluster: the
@@ -52,14 +52,14 @@ class Armada(FairShare):
         self.args = args or ArmadaArgs()
 
     @override
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide the surplus: each queue gets its demand, multiplied by its fair share over the cost of the demand."""
-        demand = np.where(surplus > 0, siblings.demand, 0)
+        demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
-        cost = self.sizes(siblings, demand)
+        cost = self.demand_sizes(siblings, demand)
         whole_ = float(dominant_shares(surplus, siblings.capacity, siblings.weighed))
-        fair = adjusted_shares(cost, siblings.weight, whole_, self.args.rounds, self.args.least)
+        fair = demand_capped_shares(cost, siblings.weight, whole_, self.args.rounds, self.args.least)
         part = np.divide(fair, cost, out=np.zeros_like(cost), where=cost > 0)
         real = demand * np.minimum(part, 1.0)[:, np.newaxis]
         total = real.sum(axis=0)
@@ -70,10 +70,10 @@ class Armada(FairShare):
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return [S] the cost of usage and candidate, divided by the weight. Usage within the guarantee counts, too."""
         cost = dominant_shares(siblings.usage + candidate, siblings.capacity, siblings.weighed)
-        return per_weight(cost, siblings.weight)
+        return divide_by_weight(cost, siblings.weight)
 
 
-def adjusted_shares(
+def demand_capped_shares(
     demand: FloatArray,
     weight: FloatArray,
     total: float = 1.0,

@@ -6,15 +6,15 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.sharing.policy import GuaranteePolicy
 from batchsched.queues.sharing.sibling_queues import (
     ReclaimRequest,
     SiblingQueues,
+    divide_by_weight,
     dominant_shares,
-    per_weight,
-    sizes,
+    nonzero_dominant_shares,
 )
 
 FINAL: Final = "LessThanOrEqualToFinalShare"
@@ -22,7 +22,7 @@ INITIAL: Final = "LessThanInitialShare"
 _THOUSAND: Final = 1000.0
 
 
-class DominantShareArgs(SpecPart):
+class DominantShareArgs(StrictModel):
     """Arguments of `dominant-share`."""
 
     strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...] = Field(
@@ -57,35 +57,38 @@ class DominantShare(GuaranteePolicy):
         self.args = args or DominantShareArgs()
 
     @override
-    def sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
+    def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
         """Return [S] the largest share of each demand in the lendable amounts, or in the capacity if none is lent."""
         base = np.where(siblings.lendable > 0, siblings.lendable, siblings.capacity)
-        return sizes(demand, base, siblings.weighed)
+        return nonzero_dominant_shares(demand, base, siblings.weighed)
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return [S] the DRS of each queue with the candidate added to its usage."""
-        return shares_of(siblings, siblings.usage + candidate)
+        return dominant_resource_shares(siblings, siblings.usage + candidate)
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Return whether the DRS of reclaimer and victim satisfy one of the configured strategies."""
-        if not (self.above(siblings, claim.victim) & claim.touched).any():
+        if not (self.exceeded_resources(siblings, claim.victim) & claim.affected_resources).any():
             return False
         after = siblings.usage.copy()
         after[claim.reclaimer] += claim.gains
         after[claim.victim] -= claim.loses
-        initial, final = shares_of(siblings, siblings.usage), shares_of(siblings, np.maximum(0, after))
+        initial, final = (
+            dominant_resource_shares(siblings, siblings.usage),
+            dominant_resource_shares(siblings, np.maximum(0, after)),
+        )
         reclaimer_share = final[claim.reclaimer]
         if reclaimer_share >= initial[claim.victim]:
             return False
         return INITIAL in self.args.strategies or bool(reclaimer_share <= final[claim.victim])
 
 
-def shares_of(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
+def dominant_resource_shares(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
     """Return [S] dominant resource shares in thousandths for a usage [S, R]."""
     borrowed = np.maximum(0, usage - siblings.guarantee)
     # As in Kueue, a resource that no queue lends is ignored, except for queues of weight 0.
     lent = siblings.weighed & (siblings.lendable > 0)
-    share = per_weight(_THOUSAND * dominant_shares(borrowed, siblings.lendable, lent), siblings.weight)
+    share = divide_by_weight(_THOUSAND * dominant_shares(borrowed, siblings.lendable, lent), siblings.weight)
     return np.where((siblings.weight <= 0) & (borrowed[:, siblings.weighed] > 0).any(axis=1), np.inf, share)

@@ -4,12 +4,12 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.queues.gang_order import FloatArray, IntArray
-from batchsched.queues.sharing.policy import FairShare, GuaranteePolicy
+from batchsched.queues.sharing.policy import FairSharePolicy, GuaranteePolicy
 from batchsched.queues.sharing.sibling_queues import SiblingQueues, capacity_shares
 from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
 
-class MaxMin(FairShare):
+class MaxMin(FairSharePolicy):
     """Weighted max-min fairness, each resource by itself.
 
     Beyond guarantees, each queue gets weight_q · l_r of every resource, but no more than its demand; l_r is the level
@@ -25,13 +25,13 @@ class MaxMin(FairShare):
     name = "max-min"
 
     @override
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide each resource by itself, by weight."""
         pace = np.repeat(siblings.weight[:, np.newaxis], len(surplus), axis=1)
-        return by_resource(siblings, surplus, pace, np.zeros_like(pace), self.last_unit_rank(siblings))
+        return divide_by_resource(siblings, surplus, pace, np.zeros_like(pace), self.last_unit_rank(siblings))
 
 
-def by_resource(
+def divide_by_resource(
     siblings: SiblingQueues, surplus: IntArray, pace: FloatArray, start: FloatArray, late: FloatArray
 ) -> IntArray:
     """Divide each resource by itself with water-filling.
@@ -43,7 +43,7 @@ def by_resource(
       start: [S, R] level below which a queue gets nothing.
       late: [S] the queue with the smallest value gets the last whole unit.
     """
-    demand, parts = siblings.demand, np.zeros_like(siblings.demand)
+    demand, parts = siblings.surplus_demand, np.zeros_like(siblings.surplus_demand)
     for resource in np.flatnonzero((surplus > 0) & (demand > 0).any(axis=0)).tolist():
         column = slice(resource, resource + 1)
         column_demand = demand[:, column]
@@ -80,11 +80,11 @@ class GuaranteedRatio(GuaranteePolicy):
     name = "guaranteed-ratio"
 
     @override
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide each resource by itself so that the ratios of usage to guarantee become equal."""
         base = _denominator(siblings).astype(np.float64)
         start = np.divide(siblings.floor, base, out=np.zeros(base.shape), where=base > 0)
-        return by_resource(siblings, surplus, base, start, self.last_unit_rank(siblings))
+        return divide_by_resource(siblings, surplus, base, start, self.last_unit_rank(siblings))
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:

@@ -6,21 +6,21 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from batchsched.api.crd.base import SpecPart
+from batchsched.api.crd.base import StrictModel
 from batchsched.queues.gang_order import FloatArray, IntArray
-from batchsched.queues.sharing.policy import FairShare, members_by_priority
+from batchsched.queues.sharing.policy import FairSharePolicy, siblings_by_priority
 from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
     ReclaimRequest,
     SiblingQueues,
     capacity_shares,
+    divide_by_weight,
     dominant_shares,
-    per_weight,
 )
 from batchsched.queues.sharing.water_filling import round_to_units
 
 
-class TimeBasedArgs(SpecPart):
+class TimeBasedArgs(StrictModel):
     """Arguments of `time-based`."""
 
     k: float = Field(
@@ -33,7 +33,7 @@ class TimeBasedArgs(SpecPart):
     )
 
 
-class TimeBased(FairShare):
+class TimeBased(FairSharePolicy):
     """Fair sharing of KAI-Scheduler by quota, priority and past usage, each resource by itself.
 
     Beyond guarantees, the surplus of a resource is passed from priority to priority; queues of one priority divide it
@@ -60,15 +60,15 @@ class TimeBased(FairShare):
         self.args = args or TimeBasedArgs()
 
     @override
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide resource by resource and priority by priority, in rounds."""
-        demand = siblings.demand
+        demand = siblings.surplus_demand
         if (demand.sum(axis=0) <= surplus).all():
             return demand
         used = capacity_shares(siblings.history, siblings.capacity, np.ones_like(siblings.weighed))
         late = self.last_unit_rank(siblings)
         parts = np.zeros_like(demand)
-        for members in members_by_priority(siblings.priority):
+        for members in siblings_by_priority(siblings.priority):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
             real = np.zeros((len(members), len(surplus)))
             for resource in np.flatnonzero((remaining > 0) & (demand[members] > 0).any(axis=0)).tolist():
@@ -138,7 +138,7 @@ class TimeBased(FairShare):
         return saturation
 
 
-class DecayedUsageArgs(SpecPart):
+class DecayedUsageArgs(StrictModel):
     """Arguments of `decayed-usage`."""
 
     penalty: float = Field(
@@ -155,7 +155,7 @@ class DecayedUsageArgs(SpecPart):
     )
 
 
-class DecayedUsage(FairShare):
+class DecayedUsage(FairSharePolicy):
     """Admission fair sharing of Kueue, extended by a fair share.
 
     U is the decayed usage of a queue with the half-life of the profile: U <- (1 - a) · U + a · current, a = 1 -
@@ -181,7 +181,7 @@ class DecayedUsage(FairShare):
     @override
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
         """Return [S] past usage per weight, times `pull`: the level from which each sibling receives surplus."""
-        past = per_weight(
+        past = divide_by_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
         return self.args.pull * np.where(np.isfinite(past), past, 0.0)
@@ -193,4 +193,4 @@ class DecayedUsage(FairShare):
         has_capacity = (siblings.capacity > 0) & siblings.weighed
         parts = used[:, has_capacity] / siblings.capacity[has_capacity]
         mean: FloatArray = parts.sum(axis=1) / max(1, int(has_capacity.sum()))
-        return per_weight(mean, siblings.weight)
+        return divide_by_weight(mean, siblings.weight)

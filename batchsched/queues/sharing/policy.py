@@ -8,7 +8,7 @@ policy; `entitlements` and `reclaim_rules` enforce them.
 
 Policies are found by name among the entry points `batchsched.queue_policies`. A gang order is a sharing policy, too:
 then the order of gangs decides which queue gets the surplus. The simple policies are in this module, because they are
-`FairShare` with another order; a policy with a formula of its own has its own module.
+`FairSharePolicy` with another order; a policy with a formula of its own has its own module.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ from batchsched.queues.gang_order import (
     POLICIES,
     FcfsOrder,
     FloatArray,
+    GangOrderPolicy,
     IntArray,
-    Policy,
     PriorityOrder,
     construct_policy,
     find_gang_order,
@@ -35,16 +35,16 @@ from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
     ReclaimRequest,
     SiblingQueues,
+    divide_by_weight,
     dominant_shares,
-    per_weight,
-    sizes,
+    nonzero_dominant_shares,
 )
 from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
 _LEAST = 1e-15
 
 
-class FairnessPolicy(Protocol):
+class SharingPolicy(Protocol):
     """A policy that divides the resources of a queue among its children.
 
     The pydantic model `Args` and a constructor that takes one are optional.
@@ -62,9 +62,9 @@ class FairnessPolicy(Protocol):
     strict: bool
     pooled: bool
     remembers: bool
-    gangs: Policy | None
+    gangs: GangOrderPolicy | None
 
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Return [S, R] the part of a surplus [R] for each sibling beyond its floor: 0 <= part <= siblings.demand.
 
         It is called only if the surplus does not satisfy every demand.
@@ -78,29 +78,29 @@ class FairnessPolicy(Protocol):
         depend on which other queues are passed.
         """
 
-    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
+    def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """Return [R] bool: the resources of which a sibling uses more than its entitlement."""
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Return whether one sibling may reclaim from another. The caller has already checked the guarantees."""
 
 
-class FairShare:
+class FairSharePolicy:
     """Base of most policies: divides by demand, orders queues by borrowed amounts, reclaims up to the fair share."""
 
     name = ""
     strict = False
     pooled = False
     remembers = False
-    gangs: Policy | None = None
+    gangs: GangOrderPolicy | None = None
 
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide by weight with water-filling; demand of queues with weight 0 is served last, in equal parts."""
         # A resource without surplus must not enlarge the dominant share of a demand.
-        demand = np.where(surplus > 0, siblings.demand, 0)
+        demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
-        size, start = self.sizes(siblings, demand), self.start_levels(siblings)
+        size, start = self.demand_sizes(siblings, demand), self.start_levels(siblings)
         parts = np.zeros_like(demand)
         for part, weight in _by_weight(siblings.weight):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
@@ -112,9 +112,11 @@ class FairShare:
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return [S] the borrowed amount per weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
         borrowed = np.maximum(0, siblings.usage + candidate - siblings.guarantee)
-        return per_weight(dominant_shares(borrowed, siblings.capacity, siblings.weighed), siblings.weight)
+        return divide_by_weight(
+            dominant_shares(borrowed, siblings.capacity, siblings.weighed), siblings.weight
+        )
 
-    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
+    def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """Return [R] bool: the resources of which a sibling uses more than its fair share."""
         above: BoolArray = siblings.usage[sibling] > siblings.fair[sibling]
         return above
@@ -123,11 +125,14 @@ class FairShare:
         """Return whether the reclaimer stays within its fair share and the victim exceeds its own."""
         after = siblings.usage[claim.reclaimer] + claim.gains
         within = (after <= siblings.fair[claim.reclaimer]) | (claim.gains == 0)
-        return bool(within.all() and (self.above(siblings, claim.victim) & claim.touched).any())
+        return bool(
+            within.all()
+            and (self.exceeded_resources(siblings, claim.victim) & claim.affected_resources).any()
+        )
 
-    def sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
+    def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
         """Return [S] the size of each demand [S, R] in the quantity that the policy equalises."""
-        return sizes(demand, siblings.capacity, siblings.weighed)
+        return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
 
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
         """Return [S] the level of usage per weight from which each sibling queue receives surplus."""
@@ -135,7 +140,7 @@ class FairShare:
 
     def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
         """Return [S] past usage per weight: among equals, the smallest value gets the last whole unit."""
-        return per_weight(
+        return divide_by_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
 
@@ -147,7 +152,7 @@ def _by_weight(weight: FloatArray) -> list[tuple[IntArray, FloatArray]]:
     return [*parts, (none, np.ones(len(weight)))] if len(none) else parts
 
 
-class Drf(FairShare):
+class Drf(FairSharePolicy):
     """Weighted dominant resource fairness by water-filling.
 
     Every queue keeps the part of its guarantee that it demands. The surplus is divided along the unmet demand d of
@@ -166,7 +171,7 @@ class Drf(FairShare):
     name = "drf"
 
 
-class PrioritySharing(FairShare):
+class PrioritySharing(FairSharePolicy):
     """Highest priority first, up to its whole demand; queues of equal priority share as under `drf`.
 
     The surplus is passed from priority to priority. Queues of one priority divide it by dominant share and weight,
@@ -181,14 +186,14 @@ class PrioritySharing(FairShare):
     """
 
     name = "priority"
-    gangs: Policy | None = PriorityOrder()
+    gangs: GangOrderPolicy | None = PriorityOrder()
 
     @override
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide the surplus priority by priority."""
-        parts = np.zeros_like(siblings.demand)
-        for members in members_by_priority(siblings.priority):
-            parts[members] = super().divide(siblings.select(members), surplus - parts.sum(axis=0))
+        parts = np.zeros_like(siblings.surplus_demand)
+        for members in siblings_by_priority(siblings.priority):
+            parts[members] = super().divide_surplus(siblings.select(members), surplus - parts.sum(axis=0))
         return parts
 
     @override
@@ -197,16 +202,16 @@ class PrioritySharing(FairShare):
         return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
 
-def members_by_priority(priority: IntArray) -> list[IntArray]:
+def siblings_by_priority(priority: IntArray) -> list[IntArray]:
     """Return the indexes of the siblings of each priority, the highest priority first."""
     return [np.flatnonzero(priority == value) for value in np.unique(priority)[::-1]]
 
 
-class GuaranteePolicy(FairShare):
+class GuaranteePolicy(FairSharePolicy):
     """Base of policies that entitle a queue to its guarantee only, and not to a part of the surplus."""
 
     @override
-    def above(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
+    def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
         """Return [R] bool: the resources of which a sibling uses more than its guarantee."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
@@ -217,7 +222,7 @@ class GuaranteePolicy(FairShare):
         return False
 
 
-class SharedSurplus(GuaranteePolicy):
+class SharedSurplusPolicy(GuaranteePolicy):
     """A policy with one surplus for all siblings: the order of their gangs decides which gang uses it.
 
     The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
@@ -230,14 +235,14 @@ class SharedSurplus(GuaranteePolicy):
 
     pooled = True
 
-    def __init__(self, gangs: Policy) -> None:
+    def __init__(self, gangs: GangOrderPolicy) -> None:
         self.name = self.name or gangs.name
         self.gangs = gangs
 
     @override
-    def divide(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
+    def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Return for each queue all of the surplus that it can use."""
-        from_pool: IntArray = siblings.demand.clip(max=surplus)
+        from_pool: IntArray = siblings.surplus_demand.clip(max=surplus)
         return from_pool
 
     @override
@@ -246,7 +251,7 @@ class SharedSurplus(GuaranteePolicy):
         return siblings.head
 
 
-class Fifo(SharedSurplus):
+class Fifo(SharedSurplusPolicy):
     """First come, first served over all PodGroups of the subtree, without blocking.
 
     A PodGroup that does not fit does not block later ones.
@@ -282,7 +287,7 @@ DEFAULT_SHARING_POLICY: Final = "drf"
 """The policy that applies if no queue sets one."""
 
 
-def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> FairnessPolicy:
+def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolicy:
     """Create a policy by name.
 
     Raises:
@@ -290,12 +295,12 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> FairnessPoli
     """
     classes = registered_policies()
     if name in classes:
-        made: FairnessPolicy = construct_policy(classes[name], name, arguments)
+        made: SharingPolicy = construct_policy(classes[name], name, arguments)
         return made
     if find_gang_order(name) is None:
         names = ", ".join(sorted({*classes, *POLICIES}))
         raise InvalidInput(f"no policy is named {name!r}; registered are {names}", field="policy.name")
-    return SharedSurplus(make_gang_order(name, arguments))
+    return SharedSurplusPolicy(make_gang_order(name, arguments))
 
 
 @cache

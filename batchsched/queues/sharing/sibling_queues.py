@@ -61,7 +61,7 @@ class SiblingQueues:
         return len(self.names)
 
     @property
-    def demand(self) -> IntArray:
+    def surplus_demand(self) -> IntArray:
         """[S, R] the amount that each sibling can still use beyond its floor."""
         return self.ceiling - self.floor
 
@@ -108,7 +108,7 @@ class ReclaimRequest:
     loses: IntArray
 
     @property
-    def touched(self) -> BoolArray:
+    def affected_resources(self) -> BoolArray:
         """[R] bool: the resources that the gang requests and that the workload uses."""
         return (self.gains > 0) & (self.loses > 0)
 
@@ -132,13 +132,13 @@ def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
     return share
 
 
-def sizes(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
+def nonzero_dominant_shares(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
     """Return [S] dominant shares; for amounts of no considered resource, the dominant share over all resources."""
     share = dominant_shares(amounts, capacity, weighed)
     return np.where(share > 0, share, dominant_shares(amounts, capacity, np.ones_like(weighed)))
 
 
-def per_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
+def divide_by_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
     """Return shares divided by weights. With weight 0, a share of 0 remains 0 and any other share becomes infinite."""
     weighted = weight > 0
     if weighted.all():

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
@@ -74,8 +74,8 @@ class Admission:
                 message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
             )
         try:
-            self.levels.choose(members.group)
-            self.levels.choose_of_subgroups(members.group)
+            self.levels.levels_of_gang(members.group)
+            self.levels.levels_of_subgroups(members.group)
         except UnknownLevel as error:
             return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
         return None
@@ -105,8 +105,8 @@ class Admission:
                 parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
         if gang.members.is_single_pod and not gang.parts:  # the pod is being deleted
             return gang
-        count = self.tables.counts.of_pod(next(iter(gang.members.pending.values())))
-        if not count.possible:
+        count = self.tables.counts.count_for_pod(next(iter(gang.members.pending.values())))
+        if not count.has_enough_pods:
             return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
         # Gated surplus does not hold up a gang that reaches its minimum without it.
         if left_out and not _enough(gang, parts):
@@ -131,7 +131,7 @@ class Admission:
         if not sorts:
             return pods
         sort = sorts[0]
-        created = [seconds(pod.metadata.creation_timestamp) for pod in pods]
+        created = [parse_timestamp(pod.metadata.creation_timestamp) for pod in pods]
         keys = call_plugin(sort, "QueueSort", _keys, sort, pods, priority, created)
         return [pods[index] for index in answers.checked_order(sort, keys)]
 
@@ -145,7 +145,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     remaining: Counter[int] = Counter()
     for part in parts:
         remaining[part.subgroup] += len(part.pods)
-    count = gang.members.gang_count()
+    count = gang.members.count_pods()
     return remaining.total() >= max(1, gang.need) and all(
         remaining[index] + count.sub_placed[name] >= least
         for index, (name, least) in enumerate(count.sub_minimum.items())
@@ -158,7 +158,7 @@ def refuse_incomplete(members: PodGroupState) -> Refusal:
 
 
 def _not_enough(members: PodGroupState) -> str:
-    count = members.gang_count()
+    count = members.count_pods()
     if count.existing < count.minimum:
         return (
             f"{count.existing} of the {count.minimum} pods that minMember asks for exist; create the others"

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.queues.entitlements import siblings_of
-from batchsched.queues.gang_order import FloatArray, GangColumns, Policy, order
+from batchsched.queues.entitlements import children_of
+from batchsched.queues.gang_order import FloatArray, GangColumns, GangOrderPolicy, order_gangs
 from batchsched.queues.queue_table import Entitlements, QueueTable
-from batchsched.queues.sharing.policy import FairnessPolicy
+from batchsched.queues.sharing.policy import SharingPolicy
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
 
 NO_CHILD: Final = -1
@@ -39,7 +39,7 @@ class MeasuredQueues:
 
     shares: QueueTable
     entitled: Entitlements
-    policies: tuple[FairnessPolicy, ...]
+    policies: tuple[SharingPolicy, ...]
 
 
 class PolicyOrders:
@@ -52,14 +52,16 @@ class PolicyOrders:
       now: seconds since 1970.
     """
 
-    def __init__(self, columns: GangColumns, stranded: BoolArray, default: Policy, now: float) -> None:
+    def __init__(
+        self, columns: GangColumns, stranded: BoolArray, default: GangOrderPolicy, now: float
+    ) -> None:
         self._columns = columns
         self._stranded = stranded
         self._default = default
         self._now = now
         self._places: dict[int, FloatArray] = {}
 
-    def positions(self, policy: Policy | None) -> FloatArray:
+    def positions(self, policy: GangOrderPolicy | None) -> FloatArray:
         """Return [G] the position of each gang by a policy, None for the profile's; partially bound gangs go first."""
         chosen_policy = policy or self._default
         positions = self._places.get(id(chosen_policy))
@@ -67,11 +69,11 @@ class PolicyOrders:
             positions = self._places[id(chosen_policy)] = self._compute_positions(chosen_policy)
         return positions
 
-    def _compute_positions(self, policy: Policy) -> FloatArray:
+    def _compute_positions(self, policy: GangOrderPolicy) -> FloatArray:
         columns = self._columns
         numbers = np.arange(len(columns.priority))
         by_policy = np.empty(len(numbers))
-        by_policy[order(policy, columns, self._now)] = numbers
+        by_policy[order_gangs(policy, columns, self._now)] = numbers
         places = np.empty(len(numbers))
         places[np.lexsort((by_policy, -columns.priority, ~self._stranded))] = numbers
         return places
@@ -139,7 +141,7 @@ class FairShareOrder:
         self._turns_ahead = [min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)] * len(self._lines)
         live = shares.with_usage(self._usage)
         self._siblings = {
-            row: siblings_of(live, standing.entitled, row)
+            row: children_of(live, standing.entitled, row)
             for row, (begin, end) in enumerate(self._spans)
             if begin < end
         }
@@ -374,7 +376,7 @@ def _stage(used: Sequence[int], minimum: Sequence[int], guarantee: Sequence[int]
     return 1 + any(beyond)
 
 
-def _strict(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> list[int]:
+def _strict(shares: QueueTable, policies: Sequence[SharingPolicy]) -> list[int]:
     """Return for each row the topmost row with a strict policy on its path to the root, -1 for none."""
     topmost_strict = [-1] * len(shares)
     for row, parent in enumerate(shares.parent.tolist()):
@@ -384,7 +386,7 @@ def _strict(shares: QueueTable, policies: Sequence[FairnessPolicy]) -> list[int]
 
 
 def _lines(
-    shares: QueueTable, policies: Sequence[FairnessPolicy], gangs: Sequence[PendingGang], orders: PolicyOrders
+    shares: QueueTable, policies: Sequence[SharingPolicy], gangs: Sequence[PendingGang], orders: PolicyOrders
 ) -> list[list[tuple[float, PendingGang]]]:
     """Return for each row its own gangs with their positions, the next one last."""
     lines: list[list[tuple[float, PendingGang]]] = [[] for _ in range(len(shares))]
@@ -392,7 +394,7 @@ def _lines(
     for index, gang in enumerate(gangs):
         queue_line = by_queue.get(gang.queue)
         if queue_line is None:
-            row = shares.own_row(gang.queue)
+            row = shares.leaf_row(gang.queue)
             queue_line = by_queue[gang.queue] = lines[row], orders.positions(policies[row].gangs)
         queue_line[0].append((queue_line[1].item(index), gang))
     for line in lines:

@@ -13,12 +13,18 @@ from batchsched.api.decision import SetAside
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.errors import InvalidInput
 from batchsched.framework.status import IntArray
-from batchsched.queues.entitlements import entitlements
-from batchsched.queues.gang_order import FloatArray, Policy
-from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, lay_out, policies_of
-from batchsched.queues.sharing.policy import DEFAULT_SHARING_POLICY, FairnessPolicy, make_sharing_policy
+from batchsched.queues.entitlements import compute_entitlements
+from batchsched.queues.gang_order import FloatArray, GangOrderPolicy
+from batchsched.queues.queue_table import (
+    QueueDemand,
+    QueueTable,
+    TotalCapacity,
+    build_queue_table,
+    resolve_policies,
+)
+from batchsched.queues.sharing.policy import DEFAULT_SHARING_POLICY, SharingPolicy, make_sharing_policy
 from batchsched.queues.tree import QueueTree, invalid_settings
-from batchsched.queues.usage_history import Usage, UsageHistory, by_queue
+from batchsched.queues.usage_history import Usage, UsageHistory, usage_from_entries
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
@@ -51,7 +57,7 @@ class QueuePolicies:
         except InvalidInput as error:
             field = f"queuePolicy.{error.field.removeprefix('policy.')}"
             raise InvalidInput(error.message, field=field) from error
-        self._chosen: dict[str, FairnessPolicy] = {}
+        self._chosen: dict[str, SharingPolicy] = {}
         self.set_aside: tuple[SetAside, ...] = ()
         """Invalid policies of Queues; these queues use the policy of their parent."""
         for name, queue in sorted(tree.queues.items()):
@@ -75,7 +81,7 @@ class QueuePolicies:
         Raises:
           InvalidInput: the profile's policy cannot be made.
         """
-        entitles = tree.entitles or profile.queue_policy is not None
+        entitles = tree.has_entitlements or profile.queue_policy is not None
         return cls(tree, profile.queue_policy) if entitles else None
 
     @property
@@ -83,9 +89,9 @@ class QueuePolicies:
         """True if a policy reads past usage."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
 
-    def list_by_row(self, shares: QueueTable) -> tuple[FairnessPolicy, ...]:
+    def list_by_row(self, shares: QueueTable) -> tuple[SharingPolicy, ...]:
         """Return the policy of each row."""
-        return policies_of(shares, self._default, self._chosen)
+        return resolve_policies(shares, self._default, self._chosen)
 
 
 def measure_queues(
@@ -113,9 +119,9 @@ def measure_queues(
     capacity = TotalCapacity(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
     )
-    shares = lay_out(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
+    shares = build_queue_table(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
     chosen = policies.list_by_row(shares)
-    return MeasuredQueues(shares, entitlements(shares, chosen), chosen)
+    return MeasuredQueues(shares, compute_entitlements(shares, chosen), chosen)
 
 
 def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
@@ -141,14 +147,20 @@ class GangOrder:
     """
 
     def __init__(
-        self, tables: SessionTables, policy: Policy, profile: Profile, past: UsageHistory | None = None
+        self,
+        tables: SessionTables,
+        policy: GangOrderPolicy,
+        profile: Profile,
+        past: UsageHistory | None = None,
     ) -> None:
         self._tables = tables
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
         self.policies = QueuePolicies.of_profile(tables.queues, profile)
         self.check_resources()
-        self._past = past or UsageHistory(by_queue(tables.snapshot.usage), profile.usage_half_life_seconds)
+        self._past = past or UsageHistory(
+            usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds
+        )
         self._reads_past_usage = self.policies is not None and self.policies.reads_past_usage
         self.latest: MeasuredQueues | None = None
         """Usage and entitlements as measured by the last call of `take_turns`; preemption reads them."""
@@ -167,14 +179,14 @@ class GangOrder:
         """Fields of Queues that cannot be used: unknown resources, and invalid policies."""
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
-    def usage(self, now: float) -> Usage:
+    def decayed_usage(self, now: float) -> Usage:
         """Update the decayed usage to the time `now` and return it; empty if no policy reads it."""
         return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
     def record_usage(self, placements: Iterable[GangPlacement]) -> None:
         """Record the usage at the end of a session: running pods and the pods that the session placed."""
         if self._reads_past_usage:
-            self._past.hold(self._usage_of_queues(placements))
+            self._past.set_current_usage(self._usage_of_queues(placements))
 
     def _usage_of_queues(self, placements: Iterable[GangPlacement]) -> dict[str, dict[str, int]]:
         usage = usage_by_queue(self._tables, self._scheduler_name)
@@ -182,20 +194,20 @@ class GangOrder:
             queue_usage = usage.setdefault(
                 placement.gang.queue, np.zeros(len(self._tables.node_table.resources), np.int64)
             )
-            queue_usage += placement.total(len(queue_usage))
+            queue_usage += placement.total_requests(len(queue_usage))
         names = self._tables.node_table.resources
         return {
             queue: {names[resource]: int(amounts[resource]) for resource in np.flatnonzero(amounts)}
             for queue, amounts in usage.items()
         }
 
-    def measure(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
+    def measure_queues(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
         """Return usage and entitlements of queues with these pending gangs; None if no queue has an entitlement."""
         if self.policies is None:
             return None
         return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
 
-    def take_turns(
+    def iterate_gangs(
         self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
     ) -> Iterator[PendingGang]:
         """Yield admitted gangs in fair-share order with their entitlement classes, partially bound gangs first.
@@ -206,7 +218,7 @@ class GangOrder:
           now: seconds since 1970.
         """
         gangs, indexes = list(admitted.values()), list(admitted)
-        standing = self.latest = self.measure(gangs)
+        standing = self.latest = self.measure_queues(gangs)
         if standing is None:
             return iter(gangs)
         stranded = line.partially_bound[indexes]
@@ -214,12 +226,12 @@ class GangOrder:
         turns = FairShareOrder(standing, gangs, orders)
         # Turns are computed lazily, which a sort would prevent.
         return (
-            iter(sorted(turns, key=lambda gang: not gang.members.partially_bound))
+            iter(sorted(turns, key=lambda gang: not gang.members.is_partially_bound))
             if stranded.any()
             else turns
         )
 
-    def index_turns(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
+    def iterate_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
         """Yield the indexes of the gangs in fair-share order, which is computed lazily.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
@@ -235,7 +247,7 @@ class GangOrder:
         }
         index_of_gang = {gang.members.identity: index for index, gang in gangs.items()}
         pending_pods = {identity: gangs[index].size for identity, index in index_of_gang.items()}
-        for gang in self.take_turns(line, gangs, now):
+        for gang in self.iterate_gangs(line, gangs, now):
             identity = gang.members.identity
             self.entitled.setdefault(identity, gang.entitled)
             pending_pods[identity] -= gang.size

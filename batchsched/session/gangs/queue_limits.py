@@ -47,7 +47,7 @@ class QueueLimits:
         """[Q] number of PodGroups that may still start, UNLIMITED without a limit."""
         return np.maximum(0, self.gang_balance)
 
-    def members(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
+    def applies_to_gangs(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
         """Return [Q, G] bool: whether limit q applies to gang g. `owners` contains the (queue, user) of each gang."""
         rows_by_owner = {owner: self.finder.limit_indexes(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
@@ -64,18 +64,21 @@ class QueueLimits:
         over = exceeded | ((gangs > self.gang_balance[rows]) & (gangs > 0))
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
 
-    def spend(self, tables: SessionTables, placements: Sequence[GangPlacement]) -> Self:
+    def after_placements(self, tables: SessionTables, placements: Sequence[GangPlacement]) -> Self:
         """Return the limits after these gangs were placed."""
         if not self.limits or not placements:
             return self
         rows_by_gang = [
-            self.finder.limit_indexes(tables, placement.gang.members.owner) for placement in placements
+            self.finder.limit_indexes(tables, placement.gang.members.queue_and_user)
+            for placement in placements
         ]
         times = [len(rows) for rows in rows_by_gang]
         rows = [row for gang_rows in rows_by_gang for row in gang_rows]
         used, started = np.zeros_like(self.balance), np.zeros_like(self.gang_balance)
         np.add.at(
-            used, rows, np.repeat([placement.total(used.shape[1]) for placement in placements], times, axis=0)
+            used,
+            rows,
+            np.repeat([placement.total_requests(used.shape[1]) for placement in placements], times, axis=0),
         )
         np.add.at(
             started, rows, np.repeat([placement.gang.has_no_bound_pod for placement in placements], times)
@@ -86,7 +89,7 @@ class QueueLimits:
             gang_balance=_reduced(self.gang_balance, started),
         )
 
-    def release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
+    def after_release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
         """Return the limits after pods of an owner have left, which frees `freed` [R] and ends `gangs` gangs."""
         if not self.limits:
             return self
@@ -114,7 +117,7 @@ def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
       tables: the tables.
       scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
     """
-    limits = tables.queues.limits(members.owner for members in tables.gangs.values())
+    limits = tables.queues.limits(members.queue_and_user for members in tables.gangs.values())
     free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     finder = LimitIndex(limits)
@@ -140,7 +143,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
     for owner, gangs in list_counted_pods(tables, scheduler_name).items():
-        above = finder.usage_rows(tables, owner)
+        above = finder.usage_limit_indexes(tables, owner)
         running[above] += len(gangs)
         used[above] += sum_requests(tables, chain.from_iterable(gangs.values()))
     return used, running
@@ -156,7 +159,7 @@ def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner,
         for pod, _ in members.bound.values():
             if counts_against_queue(pod, (scheduler_name,)):
                 # Without a PodGroup, each pod counts for the queue that its own label names.
-                owner = members.owner if members.group is not None else _owner_without_group(pod)
+                owner = members.queue_and_user if members.group is not None else _owner_without_group(pod)
                 by_owner.setdefault(owner, {}).setdefault(identity, []).append(pod)
     return by_owner
 
@@ -216,15 +219,15 @@ class LimitIndex:
         """Return the indexes of the limits that restrict gangs of an owner."""
         rows = self._rows_of_owner.get(owner)
         if rows is None:
-            chain = tables.queues.ancestry(owner[0])
+            chain = tables.queues.queue_and_ancestors(owner[0])
             # A kept guarantee restricts all queues but those for which it is kept.
             kept = [row for row in self._kept if set(self.limits[row].kept).isdisjoint(chain)]
             rows = self._rows_of_owner[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
         return rows
 
-    def usage_rows(self, tables: SessionTables, owner: Owner) -> list[int]:
+    def usage_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that count an owner's pods, including guarantees kept for the owner."""
-        chain = tables.queues.ancestry(owner[0])
+        chain = tables.queues.queue_and_ancestors(owner[0])
         kept = [row for row in self._kept if not set(self.limits[row].kept).isdisjoint(chain)]
         return self._of_queues(chain, owner[1]) + kept
 

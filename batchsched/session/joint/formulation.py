@@ -104,7 +104,7 @@ class FeasibilityByClass:
         score = np.zeros(node_count, np.int64)
         try:
             results = tables.result_cache.of_class(pod_class)
-            scan = pipeline.scan(pod_class, tables.node_table, results)
+            scan = pipeline.run_filters(pod_class, tables.node_table, results)
             if not scan.status.ok:
                 return ClassFeasibility(scan, no_node, no_node, score)
             mask = np.ones(node_count, np.bool_) if scan.outside is None else ~scan.outside
@@ -188,11 +188,11 @@ class SessionContext:
     quotas: QueueLimits
     feasibility: FeasibilityByClass
 
-    def spend(self, placements: Sequence[GangPlacement]) -> Self:
+    def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
         """Return the context after these placements: their requests count against the limits of queues."""
-        return replace(self, quotas=self.quotas.spend(self.tables, placements))
+        return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
-    def refresh_feasibility(self) -> Self:
+    def with_fresh_feasibility(self) -> Self:
         """Return the context without the computed feasibility, which is outdated once pods have been placed."""
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
@@ -221,7 +221,7 @@ def formulate(
     tiers = sorted({gang.tier for gang in gangs})
     number_of_tier = {tier: number for number, tier in enumerate(tiers)}
     subs = _Subgroups(context, gangs)
-    choices = [context.levels.choose(gang.members.group) for gang in gangs]
+    choices = [context.levels.levels_of_gang(gang.members.group) for gang in gangs]
     bonus = [age_bonus(gang.created, youngest) for gang in gangs]
     used = _used_domains(context, gangs, choices)
     # Classes that differ in priority alone are one kind: none of their plugins reads the priority.
@@ -252,7 +252,7 @@ def formulate(
         if choices[number].required == NONE and gangs[number].has_no_bound_pod:
             gathered[number] = key
             choices[number] = replace(
-                choices[number], required=context.levels.number_label(key, tables.node_table)
+                choices[number], required=context.levels.add_label_level(key, tables.node_table)
             )
     problem = Problem(
         nodes=ProblemNodes(
@@ -303,7 +303,7 @@ def formulate(
             domain=_ints([entry[3] for entry in used + subs.used]),
         ),
         quotas=ProblemQuotas(
-            covers=context.quotas.members(tables, [gang.members.owner for gang in gangs]),
+            covers=context.quotas.applies_to_gangs(tables, [gang.members.queue_and_user for gang in gangs]),
             free=context.quotas.free,
             gangs=context.quotas.gangs_left,
         ),
@@ -348,7 +348,7 @@ def _plugin_rows(tables: SessionTables, batch: CandidateSet) -> tuple[tuple[Row,
     except PluginError:
         failures = _failures_by_gang(tables, batch)
     # The order matters: a gang that fails alone must not cost the other gangs the rows of that plugin.
-    rest = batch.of({candidate.gang for candidate in batch.candidates} - failures.keys())
+    rest = batch.of_gangs({candidate.gang for candidate in batch.candidates} - failures.keys())
     failed_plugins: set[str] = set()
     while True:
         try:
@@ -363,7 +363,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
     failures: dict[int, str] = {}
     for gang in sorted({candidate.gang for candidate in batch.candidates}):
         try:
-            tables.pipeline.constrain(batch.of({gang}), tables.node_table)
+            tables.pipeline.constrain(batch.of_gangs({gang}), tables.node_table)
         except PluginError as error:
             failures[gang] = str(error)
     return failures
@@ -417,7 +417,7 @@ class _Subgroups:
             if group is None or not group.spec.sub_groups:
                 continue
             for sub, choice in zip(
-                group.spec.sub_groups, context.levels.choose_of_subgroups(group), strict=True
+                group.spec.sub_groups, context.levels.levels_of_subgroups(group), strict=True
             ):
                 bound = sum(
                     pod.labels.get(SUB_GROUP_LABEL) == sub.name for pod, _ in gang.members.bound.values()

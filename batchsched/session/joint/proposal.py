@@ -38,7 +38,7 @@ class JointOutcome:
     first: frozenset[int] = frozenset()
 
 
-def budget_of(settings: SolverSettings) -> Budget:
+def solver_budget(settings: SolverSettings) -> Budget:
     """Return the solver's budget from the profile."""
     return Budget(
         deterministic=settings.deterministic_budget,
@@ -56,19 +56,19 @@ class JointProposer:
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
     ) -> None:
         self._formulation = formulation
-        self._budget = budget_of(settings)
+        self._budget = solver_budget(settings)
         self._rounds = settings.rounds
         self._seed = seed
         self._telemetry = telemetry
 
-    def select(self, statement: Statement) -> JointOutcome:
+    def place_gangs(self, statement: Statement) -> JointOutcome:
         """Place the gangs in the statement without committing it, and return the best outcome of all rounds."""
         problem = self._formulation.problem
         best: JointOutcome | None = None
         start = statement.checkpoint()
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry)
-            with self._telemetry.stage("walk"):
+            with self._telemetry.measure_stage("walk"):
                 outcome = self._place_solution(statement, solution, best)
                 if outcome.placements:
                     outcome = self._place_rejected_first(statement, start, outcome, best)
@@ -84,7 +84,7 @@ class JointProposer:
         assert best is not None  # The loop runs at least once.
         if not best_is_placed:
             statement.roll_back_to(start)
-            with self._telemetry.stage("walk"):
+            with self._telemetry.measure_stage("walk"):
                 placed_again = self._place_solution(statement, best.solution, best, first=best.first)
                 # Rejections of the first attempt are kept: the diagnosis explains those.
                 best = replace(placed_again, rejected=best.rejected)
@@ -99,7 +99,7 @@ class JointProposer:
     ) -> JointOutcome:
         """Place the gangs of a solution, those numbered in `first` before all others."""
         formulation = self._formulation
-        placements = self._place_in_order(statement, shares_of(formulation, solution), first)
+        placements = self._place_in_order(statement, planned_pods_by_gang(formulation, solution), first)
         objective = np.zeros(len(formulation.tiers))
         weights = _weight_by_class(formulation)
         for number, placement in placements.items():
@@ -213,7 +213,7 @@ def _weight_of(weights: Mapping[tuple[int, int], float], number: int, placement:
     return sum(weights[number, id(placed.pod_class)] for placed in placement.placed)
 
 
-def shares_of(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
+def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
     """Return the planned pods of each gang in a solution, part by part, by gang number."""
     plans: dict[int, list[PlannedPods]] = {}
     if not len(solution.classes):

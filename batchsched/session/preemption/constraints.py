@@ -53,7 +53,7 @@ class EvictionConstraints:
         Args:
           eligibility: measures how far queues are above their entitlement.
           gang: the gang that reclaims.
-          units: the victims of which `EvictionEligibility.is_fair` was False.
+          units: the victims of which `EvictionEligibility.may_evict_all` was False.
         """
         requested = np.flatnonzero(gang.needs)
         by_queue: dict[str, list[EvictionUnit]] = {}

@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import LAST_CHECKPOINT, Pod
 from batchsched.api.decision import Eviction
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.preemption import PREEMPT_NEVER, may_preempt
 from batchsched.framework.status import IntArray
-from batchsched.queues.reclaim_rules import all_permitted, may_reclaim
+from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from batchsched.session.gangs.fair_share_order import MeasuredQueues
 from batchsched.session.statement import GangPlacement
@@ -53,7 +53,8 @@ RECLAIMING_CLASSES: Final = frozenset({EntitlementClass.GUARANTEE, EntitlementCl
 def start_of_first_pod(members: PodGroupState) -> float:
     """Return the start of a gang's first pod in seconds since 1970; infinity if no bound pod has started."""
     return min(
-        (seconds(pod.status.start_time, math.inf) for pod, _ in members.bound.values()), default=math.inf
+        (parse_timestamp(pod.status.start_time, math.inf) for pod, _ in members.bound.values()),
+        default=math.inf,
     )
 
 
@@ -69,7 +70,7 @@ def may_be_evicted(members: PodGroupState, now: float) -> bool:
     )
 
 
-def list_never_preempting(snapshot: Snapshot) -> frozenset[str]:
+def list_non_preempting_classes(snapshot: Snapshot) -> frozenset[str]:
     """Return the names of the PriorityClasses with preemptionPolicy Never."""
     return frozenset(
         priority_class.metadata.name
@@ -85,7 +86,7 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
     return not never_by_group and may_preempt(pod, never_preempting)
 
 
-def state_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
+def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
     """Return the entry of the decision for the eviction of a pod for a pending gang."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
@@ -216,7 +217,7 @@ class VictimCandidates:
         staying = [(pod, node) for _, (pod, node) in sorted(members.bound.items()) if _stays(pod, node)]
         surplus = self._surplus(members, [pod for pod, _ in staying])
         # An incomplete gang makes no progress, so that its eviction is nearly free: it goes before any complete gang.
-        if not members.gang_count().complete:
+        if not members.count_pods().complete:
             factor = 0
         minimum = [(pod, node) for pod, node in staying if pod.key not in surplus]
         units = [
@@ -232,8 +233,10 @@ class VictimCandidates:
         if group is None or group.spec.disruption_mode != "Elastic":
             return frozenset()
         surplus = set()
-        count = members.gang_count()
-        for pod in sorted(staying, key=lambda pod: (-seconds(pod.status.start_time, math.inf), pod.key)):
+        count = members.count_pods()
+        for pod in sorted(
+            staying, key=lambda pod: (-parse_timestamp(pod.status.start_time, math.inf), pod.key)
+        ):
             # A pod of a subGroup at its minimum is no surplus, although a pod after it, of another subGroup, may be.
             count.change_placed(pod, -1)
             if count.complete:
@@ -256,11 +259,13 @@ class VictimCandidates:
 
     def _cost(self, members: PodGroupState, pod: Pod) -> int:
         """Return the cost of a pod before priorities: the eviction itself, and the work since the last checkpoint."""
-        started = seconds(pod.status.start_time, self._now)
+        started = parse_timestamp(pod.status.start_time, self._now)
         annotations = [pod.metadata.annotations]
         if members.group is not None:
             annotations.append(members.group.metadata.annotations)
-        checkpoints = [seconds((values or {}).get(LAST_CHECKPOINT), -math.inf) for values in annotations]
+        checkpoints = [
+            parse_timestamp((values or {}).get(LAST_CHECKPOINT), -math.inf) for values in annotations
+        ]
         lost_hours = min(MAX_LOST_HOURS, max(0.0, self._now - max(started, *checkpoints)) / 3600)
         requests, _ = self._tables.request_vectors(pod)
         # The dominant share of the largest node, of those resources only by which queues are compared.
@@ -299,18 +304,20 @@ class EvictionEligibility:
         self._now = now
         # A copy, since `add_usage` writes to it: the order of gangs still reads the usage as it was measured.
         self._usage = standing.shares.usage.copy() if standing is not None else np.zeros((0, 0), np.int64)
-        self._never_preempting = list_never_preempting(tables.snapshot)
+        self._never_preempting = list_non_preempting_classes(tables.snapshot)
         self._reclaim_seconds: dict[str, int] = {}
         """By queue, the result of `_reclaim_min_runtime`."""
         for placement in placements:
             if placement.placed:
-                self.add_usage(placement.gang.queue, placement.total(len(tables.node_table.resources)))
+                self.add_usage(
+                    placement.gang.queue, placement.total_requests(len(tables.node_table.resources))
+                )
 
     def add_usage(self, queue: str, amount: IntArray) -> None:
         """Add an amount [R], negative for an eviction, to the usage of a queue and of its ancestors."""
         if self._standing is not None:
             shares = self._standing.shares
-            self._usage[shares.ancestors(shares.own_row(queue))] += amount
+            self._usage[shares.row_and_ancestors(shares.leaf_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
 
     def may_preempt(self, gang: PendingGang) -> bool:
@@ -335,7 +342,7 @@ class EvictionEligibility:
             return ""
         return RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.units) else ""
 
-    def is_fair(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
+    def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
         """Return True if the gang may evict all these units together, in any order.
 
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
@@ -349,12 +356,12 @@ class EvictionEligibility:
         # The surplus and the minimum of one gang are evicted as one workload, so that their amounts add up.
         lost_by_gang: dict[tuple[int, str], IntArray] = {}
         for unit in reclaimed:
-            key = shares.own_row(unit.members.queue), unit.members.identity
+            key = shares.leaf_row(unit.members.queue), unit.members.identity
             lost_by_gang[key] = lost_by_gang.get(key, np.zeros_like(unit.total)) + unit.total
         victims = [(row, amount) for (row, _), amount in lost_by_gang.items()]
-        reclaimer = shares.own_row(gang.queue)
+        reclaimer = shares.leaf_row(gang.queue)
         gains = self._gains(standing, gang)
-        return all_permitted(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
+        return may_reclaim_all(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
         """Return by how much the usage of a queue exceeds the part that the gang may not reclaim.
@@ -368,7 +375,7 @@ class EvictionEligibility:
         if standing is None:
             return {}
         shares = standing.shares
-        reclaimer, row = shares.own_row(gang.queue), shares.own_row(queue)
+        reclaimer, row = shares.leaf_row(gang.queue), shares.leaf_row(queue)
         guarantee, fair = standing.entitled.guarantee, standing.entitled.fair
         gains = self._gains(standing, gang)
         guaranteed = ((self._usage[reclaimer] + gains <= guarantee[reclaimer]) | (gains == 0)).all()
@@ -382,7 +389,7 @@ class EvictionEligibility:
         """
         if gang.entitled is not EntitlementClass.GUARANTEE:
             return gang.needs
-        rows = standing.shares.ancestors(standing.shares.own_row(gang.queue))
+        rows = standing.shares.row_and_ancestors(standing.shares.leaf_row(gang.queue))
         guaranteed = (standing.entitled.guarantee[rows] > 0).any(axis=0)
         return np.where(guaranteed, gang.needs, 0)
 
@@ -391,7 +398,7 @@ class EvictionEligibility:
         if standing is None or not unit.total.any():
             return False
         shares = standing.shares.with_usage(self._usage)
-        reclaimer, victim = shares.own_row(gang.queue), shares.own_row(unit.members.queue)
+        reclaimer, victim = shares.leaf_row(gang.queue), shares.leaf_row(unit.members.queue)
         wish = ReclaimRequest(reclaimer, victim, self._gains(standing, gang), unit.total)
         return may_reclaim(shares, standing.entitled, standing.policies, wish)
 
@@ -399,7 +406,7 @@ class EvictionEligibility:
         """Return the seconds for which gangs of a queue are safe from reclaim: the maximum over its ancestry."""
         if queue not in self._reclaim_seconds:
             tree = self._tables.queues
-            ancestors = [tree.queues[name] for name in tree.ancestry(queue) if name in tree.queues]
+            ancestors = [tree.queues[name] for name in tree.queue_and_ancestors(queue) if name in tree.queues]
             self._reclaim_seconds[queue] = max(
                 (ancestor.spec.reclaim_min_runtime_seconds for ancestor in ancestors), default=0
             )

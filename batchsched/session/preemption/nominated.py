@@ -56,7 +56,7 @@ class NominatedCapacity:
             self._remove(identity)
 
     @property
-    def kept_for_resting(self) -> list[tuple[Pod, int]]:
+    def resting_nominated_pods(self) -> list[tuple[Pod, int]]:
         """Nominated pods of gangs that take no part in the session, if they are in the table; with node indexes."""
         return [
             nominee
@@ -65,7 +65,7 @@ class NominatedCapacity:
         ]
 
     @property
-    def missing_pods(self) -> list[tuple[Pod, int]]:
+    def pods_not_in_table(self) -> list[tuple[Pod, int]]:
         """Nominated pods that the node table does not contain, with their node indexes."""
         return [
             nominee
@@ -74,7 +74,7 @@ class NominatedCapacity:
         ]
 
     @property
-    def identities(self) -> Set[str]:
+    def gang_identities(self) -> Set[str]:
         """Identities of the gangs with nominated pods."""
         return self._nominated.keys()
 
@@ -102,7 +102,7 @@ class NominatedCapacity:
         if part:
             yield part
 
-    def keep_unplaced(
+    def add_unplaced_pods(
         self, gangs: Iterable[PendingGang], placements: Iterable[GangPlacement]
     ) -> list[GangPlacement]:
         """Add the nominated pods of gangs that were not placed to the node table.
@@ -122,7 +122,7 @@ class NominatedCapacity:
                 added.append(self._as_placement(gang))
         return added
 
-    def release(self) -> None:
+    def remove_participating_pods(self) -> None:
         """Remove the nominated pods of participating gangs from the table, so that preemption can place these gangs."""
         for identity in list(self._in_table):
             if identity not in self._resting:
@@ -141,9 +141,9 @@ class NominatedCapacity:
     def _add(self, identity: str) -> None:
         self._in_table[identity] = self._nominated[identity]
         for pod, node in self._in_table[identity]:
-            self._tables.node_table.add([(pod, node)], *self._tables.request_vectors(pod))
+            self._tables.node_table.add_pods([(pod, node)], *self._tables.request_vectors(pod))
 
     def _remove(self, identity: str) -> None:
         # The reverse of the order in `_add`, as every undo of the node table.
         for pod, _ in reversed(self._in_table.pop(identity)):
-            self._tables.node_table.remove([pod])
+            self._tables.node_table.remove_pods([pod])

@@ -13,18 +13,24 @@ import msgspec
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction
-from batchsched.api.gang import identity_of
+from batchsched.api.gang import gang_identity
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import PREEMPT_NEVER, Disruption, Handle, Nominations, make_room
+from batchsched.framework.preemption import (
+    PREEMPT_NEVER,
+    EvictionLimits,
+    Nominations,
+    PreemptionHandle,
+    run_postfilters,
+)
 from batchsched.framework.status import BoolArray, PostFilterAnswer
 from batchsched.session.preemption.eligibility import (
     PREEMPTED,
-    list_never_preempting,
+    build_eviction,
+    list_non_preempting_classes,
     may_be_evicted,
     may_pod_preempt,
-    state_eviction,
 )
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
@@ -45,7 +51,7 @@ class PodPreemption:
         """Priority of each gang, by identity; computed on demand."""
         self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
         """Disruption budgets, less the evictions of this session."""
-        self._never_preempting = list_never_preempting(tables.snapshot)
+        self._never_preempting = list_non_preempting_classes(tables.snapshot)
         self._nominated = {pod.key: (pod, node) for pod, node in _nominated_pods(tables)}
         """By pod key, the nominated pod and its node index; every change resets `_nominations`."""
         self._nominations: Nominations | None = None
@@ -69,7 +75,7 @@ class PodPreemption:
 
     def priority_of(self, pod: Pod) -> int:
         """Return the priority of the pod's gang, which holds for all its pods: a gang is placed as a whole."""
-        identity = identity_of(pod)
+        identity = gang_identity(pod)
         priority = self._priorities.get(identity)
         if priority is None:
             members = self._tables.gangs.get(identity)
@@ -81,7 +87,7 @@ class PodPreemption:
             self._priorities[identity] = priority
         return priority
 
-    def show_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
+    def class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
         """Return the pod class for this single pod, with the node for which this session nominated the pod."""
         return pod_class.with_pod(self._with_nomination(pod))
 
@@ -94,7 +100,7 @@ class PodPreemption:
             pod, status=msgspec.structs.replace(pod.status, nominated_node_name=name)
         )
 
-    def make_room(
+    def run_postfilters(
         self, gang: PendingGang, pod_class: PodClass, pod: Pod, scan: FilterResult, allowed: BoolArray | None
     ) -> PostFilterAnswer:
         """Call the PostFilter plugins for a pod that fits on no node, and carry out the nomination and evictions.
@@ -111,15 +117,15 @@ class PodPreemption:
         """
         tables = self._tables
         shown = self._with_policy(gang, self._with_nomination(pod))
-        handle = Handle(
+        handle = PreemptionHandle(
             tables.pipeline,
             pod_class.with_pod(shown),
             tables.node_table,
             scan if allowed is None else scan.restricted_to(allowed),
             self.nominations,
-            Disruption(self._is_protected, self._budgets),
+            EvictionLimits(self._is_protected, self._budgets),
         )
-        answer = make_room(handle)
+        answer = run_postfilters(handle)
         # An empty name is an answer too: the plugin clears the pod's nomination. None leaves it as it is.
         if answer.node is not None:
             self._nominate(pod, answer.node, pod_class.priority)
@@ -167,7 +173,7 @@ class PodPreemption:
 
     def _is_protected(self, pod: Pod) -> bool:
         """Return True for a pod that no plugin may evict: this session placed it, or its PodGroup protects it."""
-        members = self._tables.gangs.get(identity_of(pod))
+        members = self._tables.gangs.get(gang_identity(pod))
         if members is None:
             return False
         # A pending pod on a node either waits at Permit, and may be rejected, or was placed by this session. An
@@ -181,7 +187,7 @@ class PodPreemption:
         if not answer.node:
             return
         table = self._tables.node_table
-        pods_on_node = {pod.key: pod for pod in table.pods.on(table.index[answer.node])}
+        pods_on_node = {pod.key: pod for pod in table.pods.pods_on(table.index[answer.node])}
         for pod in self._with_gangs([pods_on_node[key] for key in answer.victims]):
             waiting = table.waiting.get(pod.key)
             if waiting is not None:
@@ -192,7 +198,7 @@ class PodPreemption:
     def _with_gangs(self, victims: Iterable[Pod]) -> list[Pod]:
         """Return the victims, and all pods of gangs that are disrupted as a whole or fall below their minimum."""
         leaving = {pod.key: pod for pod in victims}
-        for identity in dict.fromkeys(identity_of(pod) for pod in leaving.values()):
+        for identity in dict.fromkeys(gang_identity(pod) for pod in leaving.values()):
             members = self._tables.gangs.get(identity)
             if members is None or members.group is None:
                 continue
@@ -203,8 +209,8 @@ class PodPreemption:
         return list(leaving.values())
 
     def _evict(self, pod: Pod, gang: PendingGang) -> None:
-        members = self._tables.gangs.get(identity_of(pod))
-        self.evictions[pod.key] = state_eviction(pod, members, gang, PREEMPTED)
+        members = self._tables.gangs.get(gang_identity(pod))
+        self.evictions[pod.key] = build_eviction(pod, members, gang, PREEMPTED)
         self._budgets = tuple(budget.after_eviction_of(pod) for budget in self._budgets)
 
 
@@ -223,7 +229,7 @@ def _all_pods(members: PodGroupState) -> list[Pod]:
 
 def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
     """Return True if the gang and its subGroups reach their minimums without the leaving pods."""
-    count: GangCount = members.gang_count()
+    count: GangCount = members.count_pods()
     for key, (pod, _) in members.bound.items():
         if key in leaving:
             count.change_placed(pod, -1)

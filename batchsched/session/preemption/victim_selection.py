@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
 from batchsched.ports.external import NoTelemetry
@@ -35,7 +35,7 @@ from batchsched.session.preemption.eligibility import (
     EvictionUnit,
     VictimCandidate,
     VictimCandidates,
-    state_eviction,
+    build_eviction,
 )
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
@@ -126,7 +126,7 @@ class VictimSelection:
         for key in list(reversed(self._removed)):
             self._restore(key)
 
-    def make_room(self, gangs: Sequence[PendingGang]) -> None:
+    def select_victims(self, gangs: Sequence[PendingGang]) -> None:
         """Select victims for each gang that may preempt.
 
         Args:
@@ -143,22 +143,22 @@ class VictimSelection:
             if (options or self._removed) and self._select(gang, options):
                 continue
             if self._context.profile.consolidate and self._fits_in_total(gang):
-                movable = self._still_running(list_movable(gang, self._candidates.candidates))
+                movable = self._still_running(list_move_options(gang, self._candidates.candidates))
                 self._select(gang, movable, moving=True)
 
     def _is_overdue(self, unit: EvictionUnit) -> bool:
         return any(
-            self._now > seconds(pod.metadata.deletion_timestamp, self._now) + OVERDUE_SECONDS
+            self._now > parse_timestamp(pod.metadata.deletion_timestamp, self._now) + OVERDUE_SECONDS
             for pod, _ in unit.pods
         )
 
     def _remove(self, pod: Pod, node: int) -> None:
-        self._tables.node_table.remove([pod])
+        self._tables.node_table.remove_pods([pod])
         self._removed[pod.key] = (pod, node)
 
     def _restore(self, key: str) -> None:
         pod, node = self._removed.pop(key)
-        self._tables.node_table.add([(pod, node)], *self._tables.request_vectors(pod))
+        self._tables.node_table.add_pods([(pod, node)], *self._tables.request_vectors(pod))
 
     def _restore_units(self, units: Iterable[EvictionUnit]) -> None:
         for unit in units:
@@ -182,7 +182,7 @@ class VictimSelection:
             return None
         # The statement does not know queue limits: proposals come from the solver otherwise, which does.
         if self._context.quotas.first_exceeded(
-            self._tables, gang.members.owner, gang.needs, int(gang.has_no_bound_pod)
+            self._tables, gang.members.queue_and_user, gang.needs, int(gang.has_no_bound_pod)
         ):
             return None
         # A refused gang leaves nothing on the table: `place_gang` rolls it back.
@@ -255,7 +255,7 @@ class VictimSelection:
             chosen = [options[unit] for unit in answer.units.tolist()]
             units = [option.unit for option in chosen]
             # Nothing is removed yet. Moved gangs need no right of reclaim, since they keep their room.
-            if not moving and not self._eligibility.is_fair(gang, units):
+            if not moving and not self._eligibility.may_evict_all(gang, units):
                 constraints.tighten(self._eligibility, gang, units)
                 continue
             checkpoint = self._statement.checkpoint()
@@ -286,7 +286,7 @@ class VictimSelection:
         if head is None or placement.gang.members is head.gang.members:
             return True
         # Units that end before the reserved start are free for the head anyway.
-        outlasting = (unit for unit in units if head.outlasts(unit.members.identity))
+        outlasting = (unit for unit in units if head.runs_beyond_start(unit.members.identity))
         return head.replace_victims(placement, [place for unit in outlasting for place in unit.pods])
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
@@ -297,7 +297,7 @@ class VictimSelection:
         self, units: Iterable[EvictionUnit], placements: Sequence[GangPlacement] = ()
     ) -> SessionContext:
         """Return the context after units have left and gangs were placed; victims are chosen without scores."""
-        quotas = self._limits_without(units).spend(self._tables, placements)
+        quotas = self._limits_without(units).after_placements(self._tables, placements)
         return replace(
             self._context, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)
         )
@@ -333,7 +333,10 @@ class VictimSelection:
             # Negative where a limit was lowered below the usage: an eviction has to make up for that first.
             quota_left=quotas.balance,
             gangs_left=quotas.gang_balance,
-            quota_unit=quotas.members(tables, [option.unit.members.owner for option in options]) & counted,
+            quota_unit=quotas.applies_to_gangs(
+                tables, [option.unit.members.queue_and_user for option in options]
+            )
+            & counted,
             ends=np.array([option.unit.ends for option in options], np.bool_),
         )
 
@@ -352,7 +355,7 @@ class VictimSelection:
         context = self._context_after(option.unit for option in chosen)
         outcome = JointProposer(
             formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, NoTelemetry()
-        ).select(self._statement)
+        ).place_gangs(self._statement)
         if outcome.placements:
             return outcome.placements[0]
         # Neither attempt left pods of the gang on the table: a refused gang is rolled back by the statement.
@@ -365,10 +368,12 @@ class VictimSelection:
         for unit in units:
             # A unit without counted requests belongs to another scheduler: it frees no quota and ends no counted gang.
             if unit.total.any():
-                quotas = quotas.release(self._tables, unit.members.owner, unit.total, int(unit.ends))
+                quotas = quotas.after_release(
+                    self._tables, unit.members.queue_and_user, unit.total, int(unit.ends)
+                )
         return quotas
 
-    def add_eviction_count(self, refusal: Refusal) -> Refusal:
+    def with_eviction_count(self, refusal: Refusal) -> Refusal:
         """Return a refusal with the number of pods evicted for its gang; unchanged without new nominations."""
         pods = self.evicted_pods.get(refusal.pod_group)
         if pods is None:
@@ -386,7 +391,7 @@ class VictimSelection:
             unit = option.unit
             self._eligibility.add_usage(unit.members.queue, -unit.total)
             for pod, _ in unit.pods:
-                self.evictions.append(state_eviction(pod, unit.members, gang, option.reason))
+                self.evictions.append(build_eviction(pod, unit.members, gang, option.reason))
                 # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
                 self._budgets = tuple(budget.after_eviction_of(pod) for budget in self._budgets)
         requests = [self._tables.request_vectors(placed.pod)[0] for placed in placement.placed]
@@ -407,7 +412,7 @@ def _planned(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
     ]
 
 
-def list_movable(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
+def list_move_options(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
     """Return the gangs that consolidation may move for a pending gang, as eviction options.
 
     A gang may be moved if it counts against a queue, has no higher priority, and is disrupted as a whole.

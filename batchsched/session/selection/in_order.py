@@ -16,18 +16,23 @@ from itertools import islice
 import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.queues.gang_order import HorizonPolicy
+from batchsched.queues.gang_order import HeadroomPolicy
 from batchsched.session.joint.formulation import Formulation, formulate
-from batchsched.session.joint.proposal import shares_of
+from batchsched.session.joint.proposal import planned_pods_by_gang
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.refusals import (
+    explain_formulation,
     explain_gang,
-    explain_single_gang,
-    refuse_at_permit,
     refuse_out_of_turn,
     refuse_outside_window,
+    refuse_rolled_back,
 )
-from batchsched.session.reservations import HeadReservation, ReservedHead, fits_empty_cluster, reserve
+from batchsched.session.reservations import (
+    HeadReservation,
+    ReservedHead,
+    compute_reservation,
+    fits_empty_cluster,
+)
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
@@ -60,7 +65,7 @@ class InOrderProposer:
         self._node_table = run.tables.node_table
         self._statement = run.statement
         self._now = run.now
-        self._sticky = run.sticky
+        self._sticky = run.sticky_reservations
         self._brief = run.builder.brief
         self._ending_soon: IntArray = np.zeros(len(self._node_table.resources), np.int64)
         """[R] what running gangs release within the policy's horizon."""
@@ -78,14 +83,14 @@ class InOrderProposer:
         """Start the gangs of one window in order; return those without a place that may evict others."""
         run, builder = self._run, self._run.builder
         window = run.profile.session_window
-        turns = run.order.index_turns(pending, run.admission, run.now)
+        turns = run.order.iterate_indexes(pending, run.admission, run.now)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
         pending, turns = self._sticky.move_to_front(
-            pending, turns, run.tables, self._nominated.identities, shared=shared
+            pending, turns, run.tables, self._nominated.gang_identities, shared=shared
         )
-        self._may_evict = run.may_evict(pending)
-        horizon = run.policy.horizon if isinstance(run.policy, HorizonPolicy) else 0.0
+        self._may_evict = run.eviction_may_help(pending)
+        horizon = run.policy.horizon_seconds if isinstance(run.policy, HeadroomPolicy) else 0.0
         self._start_in_order(pending, islice(turns, window), horizon)
         if not self._brief:
             # `turns` is a shared iterator: its remaining gangs are outside the window.
@@ -140,14 +145,14 @@ class InOrderProposer:
     def _keep_nominated(self, gang: PendingGang) -> bool:
         """Record a gang without a place; keep the room of its nominated pods, and return whether it has any."""
         self._unplaced.append(gang)
-        kept = self._nominated.keep_unplaced([gang], self._run.builder.placements)
-        self._context = self._context.spend(kept)
+        kept = self._nominated.add_unplaced_pods([gang], self._run.builder.placements)
+        self._context = self._context.after_placements(kept)
         return bool(kept)
 
     def _reserve_head(self, gang: PendingGang) -> ReservedHead | None:
         """Reserve the earliest start of a gang; None if no expected end of running gangs lets it in."""
         builder = self._run.builder
-        head_reservation = reserve(self._context, gang, builder.placements, self._now)
+        head_reservation = compute_reservation(self._context, gang, builder.placements, self._now)
         if head_reservation is not None:
             builder.head = ReservedHead(
                 gang,
@@ -249,13 +254,13 @@ class InOrderProposer:
                     self._delays_head.add(shape)
                 return AttemptResult.IN_THE_WAY
         self._delays_head.clear()
-        placement = self._statement.place_gang(gang, shares_of(formulation, solution)[0])
+        placement = self._statement.place_gang(gang, planned_pods_by_gang(formulation, solution)[0])
         if not placement.placed:
-            self._refusals.append(refuse_at_permit(placement, timed_out=False))
+            self._refusals.append(refuse_rolled_back(placement, timed_out=False))
             return AttemptResult.STUCK
         self._run.builder.placements.append(placement)
         # From here on the plugins answer with this gang in place.
-        self._context = self._context.spend([placement]).refresh_feasibility()
+        self._context = self._context.after_placements([placement]).with_fresh_feasibility()
         return AttemptResult.STARTED
 
     def _room_only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
@@ -298,7 +303,7 @@ class InOrderProposer:
     ) -> bool:
         """Return whether the head still fits after this solution; if so, the solution counts against its room."""
         demand = formulation.problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
-        return head_reservation.take(solution.nodes, demand)
+        return head_reservation.try_deduct(solution.nodes, demand)
 
     def _refuse_unplaced(
         self, gang: PendingGang, formulation: Formulation, solution: Solution
@@ -307,7 +312,7 @@ class InOrderProposer:
         if gang.need == 0:
             return AttemptResult.STUCK
         if not self._brief:
-            self._refusals.append(explain_single_gang(self._context, formulation, solution))
+            self._refusals.append(explain_formulation(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:

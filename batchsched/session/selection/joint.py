@@ -29,20 +29,20 @@ class JointWindowProposer:
     def propose(self, pending: OrderedGangs) -> list[PendingGang]:
         """Place gangs window after window; return those without a place that do not wait for another gang."""
         run, builder, nominated = self._run, self._run.builder, self._nominated
-        with run.telemetry.stage("admit"):
+        with run.telemetry.measure_stage("admit"):
             gangs = self._admitted(pending)
         self._keys = {gang.members.identity: gang.key for gang in gangs}
         context = run.context()
         unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
-        builder.head = ReservedHead.choose(
-            context, unnominated, builder.placements, run.sticky, nominated.missing_pods
+        builder.head = ReservedHead.find_head(
+            context, unnominated, builder.placements, run.sticky_reservations, nominated.pods_not_in_table
         )
         for window in self._windows(gangs):
             for part in nominated.split_at_nominations(window):
                 context = self._select_window(context, self._startable(part))
                 # From the next tier on, room is kept for nominated pods of this part that got no place.
-                context = context.spend(nominated.keep_unplaced(part, builder.placements))
-        builder.close_tiers()
+                context = context.after_placements(nominated.add_unplaced_pods(part, builder.placements))
+        builder.compute_tier_accounts()
         placed = {placement.gang.members.identity for placement in builder.placements} | {""}
         return [
             gang
@@ -64,7 +64,7 @@ class JointWindowProposer:
         # The sort is stable: inside a tier, gangs with nominated pods go first, since evictions were paid for them.
         # A gang that a strict queue holds behind another one keeps its place.
         return sorted(
-            run.order.take_turns(pending, admitted, run.now),
+            run.order.iterate_gangs(pending, admitted, run.now),
             key=lambda gang: (gang.tier, gang.behind != "" or not self._nominated.is_nominated(gang)),
         )
 
@@ -99,21 +99,21 @@ class JointWindowProposer:
         """Select among the gangs of one window; return the context for the next window."""
         run, builder = self._run, self._run.builder
         settings, telemetry = run.profile.solver, run.telemetry
-        with telemetry.stage("pipeline"):
+        with telemetry.measure_stage("pipeline"):
             context.feasibility.precompute(part.pod_class for gang in gangs for part in gang.parts)
-        with telemetry.stage("formulate"):
-            formulation = formulate(context, gangs, run.tables.pending_gangs.youngest())
+        with telemetry.measure_stage("formulate"):
+            formulation = formulate(context, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
-                formulation = builder.head.restrict(formulation)
-        outcome = JointProposer(formulation, settings, run.seed, telemetry).select(run.statement)
-        with telemetry.stage("walk"):
+                formulation = builder.head.with_reservation_rows(formulation)
+        outcome = JointProposer(formulation, settings, run.seed, telemetry).place_gangs(run.statement)
+        with telemetry.measure_stage("walk"):
             outcome = self._place_rejected(context, formulation, outcome)
         builder.add_placements(outcome.placements)
         if not builder.brief:
-            with telemetry.stage("explain"):
+            with telemetry.measure_stage("explain"):
                 builder.refusals += explain_refused_gangs(context, formulation, outcome, settings, run.seed)
         builder.add_tier_values(formulation, outcome)
-        return context.spend(outcome.placements).refresh_feasibility()
+        return context.after_placements(outcome.placements).with_fresh_feasibility()
 
     def _place_rejected(
         self, context: SessionContext, formulation: Formulation, outcome: JointOutcome
@@ -125,7 +125,7 @@ class JointWindowProposer:
         if not outcome.rejected:
             return outcome
         run, head = self._run, self._run.builder.head
-        placer = PodByPodPlacer(context.spend(outcome.placements), run.statement)
+        placer = PodByPodPlacer(context.after_placements(outcome.placements), run.statement)
         placed = {placement.gang.members.identity for placement in outcome.placements}
         for number, rejected in sorted(outcome.rejected.items()):
             gang = formulation.gangs[number]

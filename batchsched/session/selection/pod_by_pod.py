@@ -19,16 +19,16 @@ from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import Handle, filter_with_nominations, message
+from batchsched.framework.preemption import PreemptionHandle, filter_with_nominations, status_message
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import SessionContext, domain_of_bound_pods
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals import (
-    refuse_at_permit,
     refuse_for_failure,
     refuse_over_limit,
+    refuse_rolled_back,
     refuse_unschedulable,
     refuse_without_domain,
 )
@@ -48,13 +48,13 @@ class DomainFence:
         self._pins = dict(pins)
 
     @classmethod
-    def open_for(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
+    def of_gang(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
         """Return the first fence of a gang: all domains are permitted, unless running pods determine one."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(context.levels.domains, {}, {})
-        choices = {-1: context.levels.choose(group)} | dict(
-            enumerate(context.levels.choose_of_subgroups(group))
+        choices = {-1: context.levels.levels_of_gang(group)} | dict(
+            enumerate(context.levels.levels_of_subgroups(group))
         )
         names = {-1: ""} | {index: sub.name for index, sub in enumerate(group.spec.sub_groups)}
         levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
@@ -64,7 +64,7 @@ class DomainFence:
         }
         return cls(context.levels.domains, levels, pins)
 
-    def allows(self, subgroup: int) -> BoolArray | None:
+    def allowed_nodes(self, subgroup: int) -> BoolArray | None:
         """Return [N] bool: the nodes that pods of a subGroup (-1: none) may use; None if they may use all nodes."""
         allowed: BoolArray | None = None
         for index in {-1, subgroup} & set(self._levels):
@@ -89,7 +89,7 @@ class DomainFence:
 
 
 @dataclass(slots=True)
-class PodTrial:
+class GangTrial:
     """One attempt to place a gang.
 
     Args:
@@ -152,12 +152,12 @@ class PodByPodPlacer:
 
     def place_gang(self, gang: PendingGang) -> Refusal | None:
         """Place one gang, all or nothing; return its refusal, or None if it has a place."""
-        reported_trial: PodTrial | None = None
+        reported_trial: GangTrial | None = None
         for fence in self._fences(gang):
             trial = self._try_fence(gang, fence)
-            if self._statement.finish_gang(trial.placement):
+            if self._statement.keep_if_complete(trial.placement):
                 self.placements.append(trial.placement)
-                self._quotas = self._quotas.spend(self._tables, [trial.placement])
+                self._quotas = self._quotas.after_placements(self._tables, [trial.placement])
                 return None
             # The refusal tells of the first attempt, which was free in its choice of domain.
             reported_trial = reported_trial or trial
@@ -167,7 +167,7 @@ class PodByPodPlacer:
                 break
         return refuse_without_domain(gang) if reported_trial is None else self._refuse(gang, reported_trial)
 
-    def _refuse(self, gang: PendingGang, trial: PodTrial) -> Refusal:
+    def _refuse(self, gang: PendingGang, trial: GangTrial) -> Refusal:
         """Return the refusal of a gang; first try to make room for the one pod that it lacks."""
         preemption, stuck = self._preemption, trial.stuck
         if preemption is None:
@@ -185,24 +185,24 @@ class PodByPodPlacer:
     def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: StuckPod) -> str:
         """Ask the PostFilter plugins for room; return their message for the refusal."""
         pod_class, table = stuck.part.pod_class, self._tables.node_table
-        answer = preemption.make_room(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
+        answer = preemption.run_postfilters(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
         # A PostFilter may reject pods that wait at Permit instead of evicting bound ones.
-        self._statement.apply_permit_verdicts()
+        self._statement.apply_permit_answers()
         if answer.node:
             # The nominated pod counts against its queues now, so that no later gang gets the same quota.
             placed = PlacedPod(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
-            self._quotas = self._quotas.spend(self._tables, [GangPlacement(gang, [placed])])
-        return message(answer.status)
+            self._quotas = self._quotas.after_placements(self._tables, [GangPlacement(gang, [placed])])
+        return status_message(answer.status)
 
     def _fences(self, gang: PendingGang) -> Iterator[DomainFence]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
-        yield DomainFence.open_for(self._context, gang)
-        yield from DomainFence.open_for(self._context, gang).list_alternatives()
+        yield DomainFence.of_gang(self._context, gang)
+        yield from DomainFence.of_gang(self._context, gang).list_alternatives()
 
-    def _try_fence(self, gang: PendingGang, fence: DomainFence) -> PodTrial:
+    def _try_fence(self, gang: PendingGang, fence: DomainFence) -> GangTrial:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
         no_requests = np.zeros(len(self._tables.node_table.resources), np.int64)
-        trial = PodTrial(GangPlacement(gang), fence, no_requests)
+        trial = GangTrial(GangPlacement(gang), fence, no_requests)
         trial.queue = self._exceeded_queue(gang, no_requests, int(gang.has_no_bound_pod))
         if trial.queue:
             return trial
@@ -221,9 +221,9 @@ class PodByPodPlacer:
         """Return the queue with a limit below these requests [R] or this number of gangs, "" for none."""
         if not self._quotas.limits:
             return ""
-        return self._quotas.first_exceeded(self._tables, gang.members.owner, used, gangs)
+        return self._quotas.first_exceeded(self._tables, gang.members.queue_and_user, used, gangs)
 
-    def _place_pod(self, trial: PodTrial, part: GangPart, pod: Pod) -> bool:
+    def _place_pod(self, trial: GangTrial, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node with the highest score, the first of equals; return whether it has a place."""
         pipeline, table = self._tables.pipeline, self._tables.node_table
         used = trial.used + part.pod_class.requests
@@ -233,8 +233,8 @@ class PodByPodPlacer:
             return False
         pod_class = part.pod_class.with_pod(pod) if pipeline.reads_whole_pod(pod) else part.pod_class
         results = self._tables.result_cache.of_class(part.pod_class)
-        allowed = trial.fence.allows(part.subgroup)
-        scan = self._filter(pipeline.scan(pod_class, table, results), pod_class, pod, allowed)
+        allowed = trial.fence.allowed_nodes(part.subgroup)
+        scan = self._filter(pipeline.run_filters(pod_class, table, results), pod_class, pod, allowed)
         feasible = results.feasible_nodes(scan.fits if allowed is None else scan.fits & allowed)
         if not len(feasible):
             if scan.fits.any():
@@ -259,13 +259,15 @@ class PodByPodPlacer:
         """Narrow the filters' answers by nominated pods, by sampling, and by the extenders, in this order."""
         tables = self._tables
         if self._preemption is not None and self._preemption.nominations.pods:
-            shown = self._preemption.show_nomination(pod_class, pod)
-            handle = Handle(tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations)
-            extend = partial(tables.pipeline.after_extenders, pod_class, table=tables.node_table)
+            shown = self._preemption.class_with_nomination(pod_class, pod)
+            handle = PreemptionHandle(
+                tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations
+            )
+            extend = partial(tables.pipeline.run_extender_filters, pod_class, table=tables.node_table)
             return filter_with_nominations(handle, extend, allowed, self._sampling)
         if self._sampling is not None:
             scan = self._sampling.limit_to_sample(scan, allowed)
-        return tables.pipeline.after_extenders(pod_class, scan, tables.node_table)
+        return tables.pipeline.run_extender_filters(pod_class, scan, tables.node_table)
 
 
 class PodByPodProposer:
@@ -278,7 +280,7 @@ class PodByPodProposer:
         """Place gang after gang; if one pod of a gang fits on no node, call PostFilter at once. Return no gangs."""
         run, builder = self._run, self._run.builder
         # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
-        positions = list(run.order.index_turns(pending, run.admission, run.now))
+        positions = list(run.order.iterate_indexes(pending, run.admission, run.now))
         preemption = PodPreemption(run.tables, run.now)
         placer = PodByPodPlacer(run.context(), run.statement, preemption, self._sampling())
         for position in positions:
@@ -302,11 +304,11 @@ class PodByPodProposer:
         return Sampling(run.tables.node_table, percentage, run.seed, any_will_do=unscored)
 
 
-def _refusal(gang: PendingGang, trial: PodTrial, postfilter_message: str) -> Refusal:
+def _refusal(gang: PendingGang, trial: GangTrial, postfilter_message: str) -> Refusal:
     if trial.failure is not None:
         return refuse_for_failure(gang, trial.failure)
     if trial.placement.final:
-        return refuse_at_permit(trial.placement, timed_out=False)
+        return refuse_rolled_back(trial.placement, timed_out=False)
     if trial.queue:
         return refuse_over_limit(gang, trial.queue)
     if trial.scan is not None and not trial.fenced:

@@ -9,7 +9,7 @@ from batchsched.framework.status import Code, Status
 from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.preemption.victim_selection import VictimSelection
-from batchsched.session.refusals import refuse_at_permit, refuse_without_nodes
+from batchsched.session.refusals import refuse_rolled_back, refuse_without_nodes
 from batchsched.session.selection.in_order import InOrderProposer
 from batchsched.session.selection.joint import JointWindowProposer
 from batchsched.session.selection.pod_by_pod import PodByPodProposer
@@ -38,7 +38,7 @@ def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset
             run.builder.placements.append(placement)
         else:
             timed_out = run.now >= held_gang.until
-            run.builder.refusals.append(refuse_at_permit(placement, timed_out=timed_out))
+            run.builder.refusals.append(refuse_rolled_back(placement, timed_out=timed_out))
     return frozenset(identities)
 
 
@@ -102,12 +102,12 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
             else JointWindowProposer(run, nominated)
         )
         unplaced = proposer.propose(pending)
-        builder.nominated += nominated.kept_for_resting
+        builder.nominated += nominated.resting_nominated_pods
         # Preemption may place gangs on their nominated nodes again, so these pods must not count twice.
-        nominated.release()
+        nominated.remove_participating_pods()
         _make_room(run, list(unplaced))
         # Last, since a gang that pods are evicted for needs no reservation.
-        builder.reserve_head()
+        builder.add_head_reservation()
 
 
 def _make_room(run: SelectionRun, unplaced: Sequence[PendingGang]) -> None:
@@ -120,5 +120,5 @@ def _make_room(run: SelectionRun, unplaced: Sequence[PendingGang]) -> None:
     with VictimSelection(
         run.context(), run.statement, eligibility, run.now, run.seed, builder.head
     ) as victims:
-        victims.make_room(unplaced)
+        victims.select_victims(unplaced)
     builder.add_evictions(victims)

@@ -9,13 +9,13 @@ import numpy as np
 from batchsched.api.decision import Refusal, Reservation
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
-from batchsched.queues.gang_order import Policy
+from batchsched.queues.gang_order import GangOrderPolicy
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.queue_limits import measure_limits
 from batchsched.session.joint.formulation import FeasibilityByClass, SessionContext
-from batchsched.session.refusals import refuse_at_permit
+from batchsched.session.refusals import refuse_rolled_back
 from batchsched.session.reservations import StickyReservations
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
@@ -59,7 +59,7 @@ class SelectionRun:
 
     tables: SessionTables
     profile: Profile
-    policy: Policy
+    policy: GangOrderPolicy
     admission: Admission
     order: GangOrder
     statement: Statement
@@ -76,10 +76,10 @@ class SelectionRun:
         context = SessionContext(
             self.tables, self.profile, self.admission.levels, free_quotas, FeasibilityByClass(self.tables)
         )
-        return context.spend(self.builder.placements)
+        return context.after_placements(self.builder.placements)
 
     @property
-    def sticky(self) -> StickyReservations:
+    def sticky_reservations(self) -> StickyReservations:
         """The rules by which the session announces and keeps reservations."""
         return StickyReservations.of_profile(self.profile, self.previous_reservations, self.now)
 
@@ -91,7 +91,7 @@ class SelectionRun:
             return None
         return admitted if admitted.parts else None
 
-    def may_evict(self, pending: OrderedGangs) -> bool:
+    def eviction_may_help(self, pending: OrderedGangs) -> bool:
         """Return True if evictions, or pods that are being deleted, may make room for a pending gang.
 
         The search for victims is skipped if all gangs have one priority and no queue has an entitlement.
@@ -106,9 +106,9 @@ class SelectionRun:
         running = (tables.running_gang(members) for members in tables.running.values())
         return any(gang.priority < highest or gang.terminating for gang in running)
 
-    def take_back_rejected(self) -> None:
+    def remove_rejected_gangs(self) -> None:
         """Remove from the decision the gangs that a plugin rejected while they waited at Permit."""
-        self.statement.apply_permit_verdicts()
+        self.statement.apply_permit_answers()
         rejected = self.statement.rejected
         # By identity: placements are mutable and compare by value, pod by pod.
         rejected_ids = {id(placement) for placement in rejected}
@@ -116,4 +116,4 @@ class SelectionRun:
         builder.placements = [
             placement for placement in builder.placements if id(placement) not in rejected_ids
         ]
-        builder.refusals += [refuse_at_permit(placement, timed_out=False) for placement in rejected]
+        builder.refusals += [refuse_rolled_back(placement, timed_out=False) for placement in rejected]

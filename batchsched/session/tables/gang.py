@@ -7,11 +7,11 @@ from enum import IntEnum
 
 import numpy as np
 
-from batchsched.api.core.metadata import seconds
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import QUEUE_LABEL, SUB_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
 from batchsched.api.decision import Refusal
-from batchsched.api.gang import identity_of, is_single_pod, key_of
+from batchsched.api.gang import gang_identity, gang_key, is_single_pod
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
@@ -27,7 +27,7 @@ class EntitlementClass(IntEnum):
     BORROWING = 3
 
     @property
-    def share(self) -> str:
+    def share_name(self) -> str:
         """The name of the class, as a decision shows it under `share`."""
         return self.name.lower()
 
@@ -57,7 +57,7 @@ class GangCache:
     entitled: "tuple[PendingGang, PendingGang] | None" = None
     fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
 
-    def forget_nodes(self) -> None:
+    def clear_node_results(self) -> None:
         """Drop the entries that were computed from the nodes."""
         self.lasting_problem = self.fits_empty_cluster = None
 
@@ -90,7 +90,7 @@ class PodGroupState:
     @property
     def key(self) -> str:
         """The gang's name in decisions: `namespace/name` of the PodGroup or the pod."""
-        return key_of(self.identity)
+        return gang_key(self.identity)
 
     @property
     def queue(self) -> str:
@@ -114,7 +114,7 @@ class PodGroupState:
         return default
 
     @property
-    def owner(self) -> tuple[str, str]:
+    def queue_and_user(self) -> tuple[str, str]:
         """The queue and the user for which the gang's usage counts."""
         return self.queue, self.user
 
@@ -124,23 +124,23 @@ class PodGroupState:
         return self.group.min_member if self.group is not None else 1
 
     @property
-    def staying_pods(self) -> list[Pod]:
+    def nonterminating_bound_pods(self) -> list[Pod]:
         """Bound pods that are not being deleted; only these count for minimums."""
         return [pod for pod, _ in self.bound.values() if not pod.terminating]
 
     @property
-    def partially_bound(self) -> bool:
+    def is_partially_bound(self) -> bool:
         """True if some pods are bound, but fewer than the minimum: a bind failed, or a node was lost."""
-        return bool(self.staying_pods) and self.missing_required > 0
+        return bool(self.nonterminating_bound_pods) and self.missing_pods > 0
 
     @property
-    def missing_required(self) -> int:
+    def missing_pods(self) -> int:
         """The number of pods that must still be placed for the minimums of the gang and of its subGroups."""
-        gang_need = max(0, self.minimum - len(self.staying_pods))
+        gang_need = max(0, self.minimum - len(self.nonterminating_bound_pods))
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
         # Each subGroup has a minimum of its own: enough pods in sum may still lack some of one subGroup.
-        count = self.gang_count()
+        count = self.count_pods()
         subgroup_need = sum(
             max(0, minimum - count.sub_placed[name]) for name, minimum in count.sub_minimum.items()
         )
@@ -150,13 +150,15 @@ class PodGroupState:
     def created(self) -> float:
         """Seconds since 1970 at which the gang was submitted."""
         if self.group is not None:
-            return self.group.created
-        return min((seconds(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0)
+            return self.group.creation_time
+        return min(
+            (parse_timestamp(pod.metadata.creation_timestamp) for pod in self.pending.values()), default=0.0
+        )
 
     @property
-    def is_incomplete(self) -> bool:
+    def has_too_few_pods(self) -> bool:
         """True if a PodGroup has fewer pods than it and its subGroups need, and none of them is pending."""
-        return self.group is not None and not self.pending and not self.gang_count().possible
+        return self.group is not None and not self.pending and not self.count_pods().has_enough_pods
 
     @property
     def expected_end(self) -> float:
@@ -167,23 +169,24 @@ class PodGroupState:
         # A pod on an unknown node frees no room when it ends.
         on_nodes = (pod for pod, node in self.bound.values() if node >= 0)
         return (
-            min((seconds(pod.status.start_time, math.inf) for pod in on_nodes), default=math.inf) + estimate
+            min((parse_timestamp(pod.status.start_time, math.inf) for pod in on_nodes), default=math.inf)
+            + estimate
         )
 
-    def renumber_nodes(self, index: Mapping[str, int]) -> None:
+    def update_node_indexes(self, index: Mapping[str, int]) -> None:
         """Look up the node indexes of bound pods again, after nodes joined or left."""
         if self.bound:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
-    def gang_count(self) -> GangCount:
+    def count_pods(self) -> GangCount:
         """Return the counts of the gang's pods, as plugins read them; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
         # Terminating pods count for no minimum: they are gone before the gang could use them.
         pending = [pod for pod in self.pending.values() if not pod.terminating]
-        bound = self.staying_pods
+        bound = self.nonterminating_bound_pods
         existing = dict.fromkeys(names, 0)
         placed = dict.fromkeys(names, 0)
         if names:
@@ -221,27 +224,27 @@ class PlacedPodCounts:
         self._gangs = gangs
         self._counts: dict[str, GangCount] = {}
 
-    def members_of(self, identity: str) -> PodGroupState | None:
+    def gang_state(self, identity: str) -> PodGroupState | None:
         """Return the state of a gang, None if the gang does not exist."""
         return self._gangs.get(identity)
 
-    def of_pod(self, pod: Pod) -> GangCount:
+    def count_for_pod(self, pod: Pod) -> GangCount:
         """Return the count of a pod's gang."""
-        identity = identity_of(pod)
-        return self._counts.get(identity) or self.of_members(self._gangs[identity])
+        identity = gang_identity(pod)
+        return self._counts.get(identity) or self.count_for_gang(self._gangs[identity])
 
-    def of_members(self, members: PodGroupState) -> GangCount:
+    def count_for_gang(self, members: PodGroupState) -> GangCount:
         """Return the count of a gang."""
         count = self._counts.get(members.identity)
         if count is None:
-            count = self._counts[members.identity] = members.gang_count()
+            count = self._counts[members.identity] = members.count_pods()
         return count
 
-    def of_gang(self, pod: Pod) -> GangCount | None:
+    def find_count(self, pod: Pod) -> GangCount | None:
         """Return the pod counts of a pod's gang; None for a pod without a name, which represents several gangs."""
-        return self.of_pod(pod) if pod.metadata.name else None
+        return self.count_for_pod(pod) if pod.metadata.name else None
 
-    def forget(self, identity: str) -> None:
+    def invalidate(self, identity: str) -> None:
         """Drop the count of a gang after its pods changed; the next reader counts again."""
         self._counts.pop(identity, None)
 
@@ -304,7 +307,7 @@ class PendingGang:
 
         The nodes of a partially bound gang do no work until the gang is complete.
         """
-        return not self.members.partially_bound, self.entitled, -self.priority
+        return not self.members.is_partially_bound, self.entitled, -self.priority
 
     @property
     def size(self) -> int:
@@ -312,7 +315,7 @@ class PendingGang:
         return sum(len(part.pods) for part in self.parts)
 
     @property
-    def seniority(self) -> tuple[float, str, str]:
+    def submission_sort_key(self) -> tuple[float, str, str]:
         """Sort key among gangs that a policy considers equal: submission time, then `namespace/name`.
 
         The order of watch events must not count: a scheduler that lists the cluster after a restart does not know it.
@@ -338,7 +341,7 @@ def least_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntA
     return total
 
 
-def pod_seniority(pod: Pod) -> tuple[str, str]:
+def creation_sort_key(pod: Pod) -> tuple[str, str]:
     """Sort key of the pods of a gang: creation time, then name; it does not depend on the order of watch events."""
     return pod.metadata.creation_timestamp or "", pod.metadata.name
 
@@ -364,7 +367,7 @@ class RunningGang:
     terminating: bool = False
 
     @classmethod
-    def with_end(
+    def from_requests(
         cls,
         end: float,
         nodes: Sequence[int],

@@ -14,10 +14,10 @@ from batchsched.framework.status import BoolArray
 from batchsched.queues.gang_order import (
     FloatArray,
     GangColumns,
-    HorizonPolicy,
+    GangOrderPolicy,
+    HeadroomPolicy,
     IntArray,
-    Policy,
-    order,
+    order_gangs,
 )
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 
@@ -79,8 +79,8 @@ class PendingGangs:
         if members.slot < 0:
             members.slot = self._take_slot(members)
         slot = members.slot
-        if self._seniority[slot] != gang.seniority:
-            self._seniority[slot] = gang.seniority
+        if self._seniority[slot] != gang.submission_sort_key:
+            self._seniority[slot] = gang.submission_sort_key
             self._assign_arrival(slot)
         self._columns[:_ARRIVAL, slot] = (
             gang.priority,
@@ -88,7 +88,7 @@ class PendingGangs:
             gang.estimate,
             gang.size,
             gang.share,
-            members.partially_bound,
+            members.is_partially_bound,
         )
         self._needs[slot] = gang.needs
 
@@ -120,7 +120,9 @@ class PendingGangs:
         if len(self._members) > _MIN_SLOTS and self._count * 2 < len(self._members):
             self._compact()
 
-    def order(self, policy: Policy, now: float, among: Iterable[PodGroupState] | None = None) -> OrderedGangs:
+    def order(
+        self, policy: GangOrderPolicy, now: float, among: Iterable[PodGroupState] | None = None
+    ) -> OrderedGangs:
         """Return pending gangs in the policy's order, partially bound gangs before all others.
 
         Args:
@@ -136,13 +138,13 @@ class PendingGangs:
             # Sorted: the order of slots decides between gangs that the policy and the arrival number hold equal.
             slots = np.array(sorted(members.slot for members in among), np.int64)
         columns = self._policy_columns(slots)
-        positions = order(policy, columns, now) if len(slots) else slots
+        positions = order_gangs(policy, columns, now) if len(slots) else slots
         partially_bound = self._columns[_PARTIALLY_BOUND, slots] > 0
         if partially_bound.any():
             positions = positions[np.argsort(~partially_bound[positions], kind="stable")]
         room = (
             policy.required_free_share(columns, now)[positions]
-            if isinstance(policy, HorizonPolicy)
+            if isinstance(policy, HeadroomPolicy)
             else np.zeros(len(slots))
         )
         slots = slots[positions]
@@ -151,7 +153,7 @@ class PendingGangs:
             members, self._needs[slots], columns.select(positions), partially_bound[positions], room
         )
 
-    def youngest(self) -> float:
+    def latest_submission(self) -> float:
         """Return the latest submission time of all pending gangs, in seconds since 1970; 0 if no gang is pending."""
         used_slots = self._used_slots[: len(self._members)]
         return float(self._columns[_CREATED, : len(self._members)][used_slots].max(initial=0.0))

@@ -7,8 +7,8 @@ import numpy as np
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec
-from batchsched.api.core.requests import nonzero_requests, requests, resized
-from batchsched.api.gang import identity_of
+from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_requests
+from batchsched.api.gang import gang_identity
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.default_selectors import controller_of
@@ -61,7 +61,7 @@ class PodSpecIndex:
             failures: list[PluginError] = []
             info = PodSpecInfo(
                 pod.spec,
-                requests(pod),
+                pod_requests(pod),
                 nonzero_requests(pod),
                 self._signature(pod, failures),
                 self._pipeline.label_keys(pod, failures),
@@ -82,11 +82,11 @@ class PodSpecIndex:
 
     def requests(self, pod: Pod) -> dict[str, int]:
         """Return what a pod requests on its node now, including in-place resizes."""
-        return requests(pod) if resized(pod) else self.info_of(pod).requests
+        return pod_requests(pod) if may_be_resized(pod) else self.info_of(pod).requests
 
-    def nonzero(self, pod: Pod) -> tuple[int, int]:
+    def nonzero_requests(self, pod: Pod) -> tuple[int, int]:
         """Return the milli-CPU and bytes that scores assume for a pod, including in-place resizes."""
-        return nonzero_requests(pod) if resized(pod) else self.info_of(pod).nonzero
+        return nonzero_requests(pod) if may_be_resized(pod) else self.info_of(pod).nonzero
 
 
 def has_own_volume(pod: Pod) -> bool:
@@ -170,7 +170,7 @@ class PodClassTable:
         """The first of the classes that differ in priority alone; plugins are asked about that one only."""
         self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
 
-    def learn_labels(self, pod: Pod) -> bool:
+    def record_label_keys(self, pod: Pod) -> bool:
         """Record the label keys that a new pod's selectors read; return True if that invalidates all existing classes.
 
         Once a selector reads a label, pods with different values of that label are in different classes.
@@ -189,16 +189,16 @@ class PodClassTable:
         """Return ([R] requests with the pod count in column 0, [2] requests for scoring) of a pod."""
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
-        if cached is not None and not resized(pod):
+        if cached is not None and not may_be_resized(pod):
             return cached
         info = self._specs.info_of(pod)
         requests = np.zeros(len(self._columns), np.int64)
         requests[0] = 1
         for resource, amount in self._specs.requests(pod).items():
             requests[self._columns[resource]] += amount
-        vectors = (requests, np.asarray(self._specs.nonzero(pod), np.int64))
+        vectors = (requests, np.asarray(self._specs.nonzero_requests(pod), np.int64))
         # A pod that was resized in place requests something else than its spec says.
-        if not resized(pod):
+        if not may_be_resized(pod):
             self._request_vectors[id(info.spec)] = vectors
         return vectors
 
@@ -281,7 +281,7 @@ class PodClassTable:
         The PreFilter refuses a gang that cannot reach its minimum; shared results would refuse other gangs. A pod with
         a volume of its own is different from all others to the volume plugins.
         """
-        members = self._counts.members_of(identity_of(pod))
-        if members is None or (self._counts.of_pod(pod).possible and not has_own_volume(pod)):
+        members = self._counts.gang_state(gang_identity(pod))
+        if members is None or (self._counts.count_for_pod(pod).has_enough_pods and not has_own_volume(pod)):
             return ""
         return members.identity

@@ -15,7 +15,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import identity_of
+from batchsched.api.gang import gang_identity
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
@@ -30,8 +30,8 @@ from batchsched.session.tables.gang import (
     PlacedPodCounts,
     PodGroupState,
     RunningGang,
+    creation_sort_key,
     least_requests,
-    pod_seniority,
 )
 from batchsched.session.tables.pending import PendingGangs
 from batchsched.session.tables.pod_classes import PodClassTable, PodSpecIndex
@@ -41,7 +41,7 @@ UNBOUNDED_AMOUNT = 2**40
 """Stands for an amount without limit: more than one node ever offers, and small enough to be summed over all nodes."""
 
 
-def share_resources(resources: Iterable[str]) -> BoolArray:
+def dominant_share_mask(resources: Iterable[str]) -> BoolArray:
     """Return which resources [R] count for dominant shares: cpu, memory and GPUs."""
     return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
@@ -69,7 +69,7 @@ class SessionTables:
         """All gangs with a PodGroup or pods, by identity."""
         self.counts = PlacedPodCounts(self.gangs)
         # A method of `counts`, not of the tables: a reference back would keep old tables alive until a collection.
-        self.node_table.gang_of = self.counts.of_gang
+        self.node_table.gang_of = self.counts.find_count
         self.classes = PodClassTable(
             snapshot,
             pipeline,
@@ -87,7 +87,7 @@ class SessionTables:
         """PodGroups with fewer pods than their minimum of which none is pending, by identity."""
         self.nominated: dict[str, PodGroupState] = {}
         """Gangs with a nominated pending pod, by identity."""
-        self.share_resources = share_resources(self.node_table.resources)
+        self.share_resources = dominant_share_mask(self.node_table.resources)
         self._unaccounted = np.array(
             [pipeline.ignores_resource(name) for name in self.node_table.resources], np.bool_
         )
@@ -130,7 +130,7 @@ class SessionTables:
         """Update the tables by changes of the cluster. Call it only between two sessions."""
         # Nodes first: bound pods look up their node's index. PodGroups are added before and removed after their pods.
         if changes.nodes is not None:
-            self.lay_out(changes.nodes)
+            self.replace_nodes(changes.nodes)
         for group in changes.pod_groups:
             self.add_group(group)
         for pod in changes.removed_pods:
@@ -142,7 +142,7 @@ class SessionTables:
         for key in changes.removed_pod_groups:
             self.remove_group(key)
 
-    def lay_out(self, nodes: Sequence[Node]) -> None:
+    def replace_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the nodes; the caller renumbers topology levels.
 
         Args:
@@ -152,23 +152,23 @@ class SessionTables:
         names = {node.name for node in nodes}
         for index, name in enumerate(table.names):
             if name not in names:
-                for pod in tuple(table.pods.on(index)):
+                for pod in tuple(table.pods.pods_on(index)):
                     self._detach_from_node(pod)
         # None means that the nodes are the same, in the same order: all indices stay valid.
-        source = table.lay_out(nodes)
+        source = table.replace_nodes(nodes)
         if source is not None:
             self.result_cache.clear()
             for members in self.gangs.values():
-                members.renumber_nodes(table.index)
+                members.update_node_indexes(table.index)
             for name in [name for name in self._pods_on_unknown_nodes if name in table.index]:
                 for pod in self._pods_on_unknown_nodes.pop(name).values():
-                    table.add([(pod, table.index[name])], *self.request_vectors(pod))
+                    table.add_pods([(pod, table.index[name])], *self.request_vectors(pod))
         self.snapshot = table.snapshot
         self._invalidate_after_nodes()
 
     def _detach_from_node(self, pod: Pod) -> None:
         """Take a bound pod off the node table, since its node is gone; its gang still counts it as bound."""
-        self.node_table.remove([pod])
+        self.node_table.remove_pods([pod])
         self._pods_on_unknown_nodes.setdefault(pod.node, {})[pod.key] = pod
 
     def _invalidate_after_nodes(self) -> None:
@@ -178,7 +178,7 @@ class SessionTables:
         # Dominant shares are fractions of the whole cluster: they change with its total, and only with it.
         total_changed = not np.array_equal(previous_total, self._total)
         for members in self.pending_gangs:
-            members.cache.forget_nodes()
+            members.cache.clear_node_results()
             if total_changed:
                 members.cache.pending = None
                 self._changed[members.identity] = None
@@ -201,18 +201,18 @@ class SessionTables:
 
     def add_pod(self, pod: Pod) -> None:
         """Add a pod: to its node if it is bound, otherwise to the pending pods of its gang."""
-        if self.classes.learn_labels(pod):
+        if self.classes.record_label_keys(pod):
             # Parts refer to classes that are now too wide.
             for identity, members in self.gangs.items():
                 members.cache.pending = None
                 self._changed[identity] = None
         key = pod.key
-        members = self._members(identity_of(pod))
+        members = self._members(gang_identity(pod))
         if pod.node:
             node = self.node_table.index.get(pod.node, -1)
             members.bound[key] = (pod, node)
             if node >= 0:
-                self.node_table.add([(pod, node)], *self.request_vectors(pod))
+                self.node_table.add_pods([(pod, node)], *self.request_vectors(pod))
             else:
                 self._pods_on_unknown_nodes.setdefault(pod.node, {})[key] = pod
         else:
@@ -222,17 +222,17 @@ class SessionTables:
     def bind_pod(self, bound: Pod) -> None:
         """Replace a pending pod by its bound version; its node must be known."""
         key = bound.key
-        members = self.gangs[identity_of(bound)]
+        members = self.gangs[gang_identity(bound)]
         del members.pending[key]
         node = self.node_table.index[bound.node]
         members.bound[key] = (bound, node)
-        self.node_table.add([(bound, node)], *self.request_vectors(bound))
+        self.node_table.add_pods([(bound, node)], *self.request_vectors(bound))
         self._mark_changed(members)
 
     def remove_pod(self, pod: Pod) -> None:
         """Remove a pod that was deleted or has finished."""
         key = pod.key
-        members = self.gangs[identity_of(pod)]
+        members = self.gangs[gang_identity(pod)]
         members.pending.pop(key, None)
         bound = members.bound.pop(key, None)
         if bound is not None:
@@ -241,7 +241,7 @@ class SessionTables:
 
     def _remove_bound(self, pod: Pod, node: int) -> None:
         if node >= 0:
-            self.node_table.remove([pod])
+            self.node_table.remove_pods([pod])
             return
         pods = self._pods_on_unknown_nodes[pod.node]
         del pods[pod.key]
@@ -256,7 +256,7 @@ class SessionTables:
 
     def _mark_changed(self, members: PodGroupState) -> None:
         members.cache = GangCache()
-        self.counts.forget(members.identity)
+        self.counts.invalidate(members.identity)
         self._changed[members.identity] = None
 
     # For one session
@@ -273,7 +273,7 @@ class SessionTables:
             is_nominated = any(pod.status.nominated_node_name for pod in members.pending.values())
             indexes = (
                 (self.running, bool(members.bound)),
-                (self.incomplete, members.is_incomplete),
+                (self.incomplete, members.has_too_few_pods),
                 (self.nominated, is_nominated),
             )
             for index, belongs in indexes:
@@ -302,14 +302,14 @@ class SessionTables:
         if members.cache.pending is not None:
             return members.cache.pending
         group = members.group
-        pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=pod_seniority)
+        pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=creation_sort_key)
         priority = self.classes.gang_priority(members, pods)
         parts = self.classes.parts_of(members, pods, priority)
         if len(parts) > 1:
             # Largest requests first: they have the fewest nodes to choose from.
             parts = tuple(sorted(parts, key=lambda part: -self.dominant_share(part.pod_class.requests)))
         estimate = group.spec.expected_runtime_seconds if group is not None else None
-        need = members.missing_required
+        need = members.missing_pods
         members.cache.pending = PendingGang(
             members=members,
             queue=members.queue,
@@ -327,7 +327,7 @@ class SessionTables:
         """Return what the bound pods of a gang use on which nodes, and when they are expected to end."""
         if members.cache.running is None:
             bound = [(pod, node) for pod, node in members.bound.values() if node >= 0]
-            members.cache.running = RunningGang.with_end(
+            members.cache.running = RunningGang.from_requests(
                 members.expected_end,
                 [node for _, node in bound],
                 [self.request_vectors(pod)[0] for pod, _ in bound],

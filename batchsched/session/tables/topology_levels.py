@@ -52,7 +52,7 @@ class Levels:
             self._level_names[topology.name] = tuple(level.name for level in topology.spec.levels)
             wider = NONE
             for level in topology.spec.levels:
-                domains, values = table.label(level.node_label)
+                domains, values = table.label_values(level.node_label)
                 self._index[topology.name, level.name] = len(rows)
                 # If two levels use one label, the wider one is meant: both have the same domains.
                 self._labels.setdefault((topology.name, level.node_label), len(rows))
@@ -63,7 +63,7 @@ class Levels:
                 rows.append(domains)
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
-    def choose(self, group: PodGroup | None) -> LevelChoice:
+    def levels_of_gang(self, group: PodGroup | None) -> LevelChoice:
         """Return the levels of a gang as a whole.
 
         Raises:
@@ -74,7 +74,7 @@ class Levels:
         topology = group.spec.topology
         return self._choice(topology.name, topology.required, topology.preferred)
 
-    def choose_of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
+    def levels_of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
         """Return the levels of each subGroup; a subGroup that names no topology uses the gang's.
 
         Raises:
@@ -92,10 +92,10 @@ class Levels:
                 choices.append(self._choice(name, sub.topology.required, sub.topology.preferred))
         return tuple(choices)
 
-    def number_label(self, key: str, table: NodeTable) -> int:
+    def add_label_level(self, key: str, table: NodeTable) -> int:
         """Add a level with the values of a node label as domains, if there is none yet, and return its number."""
         if ("", key) not in self._index:
-            domains, values = table.label(key)
+            domains, values = table.label_values(key)
             self._index["", key] = len(self.names)
             self.names.append(("", key))
             self.values.append(values)

@@ -44,14 +44,14 @@ class FreeCapacity:
         self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
 
-    def usable(self, class_index: int) -> BoolArray:
+    def usable_nodes(self, class_index: int) -> BoolArray:
         """Return which nodes [N] the mask and the cuts allow to a class."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
     def count_fitting(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
         """Return the pods of a class that fit on each node by capacity and mask alone, [N], or [M] for given nodes."""
-        mask = self.usable(class_index)
+        mask = self.usable_nodes(class_index)
         if nodes is not None:
             mask = mask[nodes]
         fit: IntArray | None = None
@@ -114,25 +114,29 @@ class FreeCapacity:
         nodes, counts = self._choose(classes[0], len(classes), None, False)
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
-            self.take(self._gang[class_index])
-            self.apply(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
+            self.take_gang(self._gang[class_index])
+            self.apply_entry(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
         return len(each)
 
     def _fill(self, class_index: int, want: int, nodes: IntArray | None, whole: bool) -> int:
         """Fill nodes phase by phase; with `whole`, place nothing if the capacity is too small."""
         where, counts = self._choose(class_index, want, nodes, whole)
         if where.size:
-            self.put(class_index, where, counts)
+            self.place_unchecked(class_index, where, counts)
         return int(counts.sum())
 
     def _choose(
         self, class_index: int, want: int, nodes: IntArray | None, whole: bool
     ) -> tuple[IntArray, IntArray]:
         """Return the nodes on which up to `want` pods would be placed, and how many pods on each."""
-        where = self.open_nodes(class_index, nodes)
-        if len(where) >= want and not self._held_back(class_index) and not self.slots.is_phased(class_index):
+        where = self.nodes_with_room(class_index, nodes)
+        if (
+            len(where) >= want
+            and not self._held_back(class_index)
+            and not self.slots.is_filled_in_phases(class_index)
+        ):
             # Every node takes at least one pod, so `want` nodes are enough.
-            where = where[self.slots.order(class_index, self.free, where, want)]
+            where = where[self.slots.order_nodes(class_index, self.free, where, want)]
             counts = _up_to(self.count_fitting(class_index, where), want)
             ascending = where[: len(counts)].argsort()
             return where[ascending], counts[ascending]
@@ -155,9 +159,9 @@ class FreeCapacity:
             self.rows.add_pods(class_index, where, -counts)
         return where, counts
 
-    def open_nodes(self, class_index: int, nodes: IntArray | None) -> IntArray:
+    def nodes_with_room(self, class_index: int, nodes: IntArray | None) -> IntArray:
         """Return the nodes, among the given ones or all, where a pod of the class fits. Usually these are few."""
-        usable = self.usable(class_index)
+        usable = self.usable_nodes(class_index)
         takes = usable if nodes is None else usable[nodes]
         for r, amount in self.slots.needs[class_index]:
             free = self.free[r] if nodes is None else self.free[r][nodes]
@@ -173,13 +177,15 @@ class FreeCapacity:
         if not positions.size or (not held_back and int(caps.sum()) <= want):
             return positions, caps
         positions = positions[
-            self.slots.order(class_index, self.free, nodes[positions], len(positions) if held_back else want)
+            self.slots.order_nodes(
+                class_index, self.free, nodes[positions], len(positions) if held_back else want
+            )
         ]
         caps = cap[positions]
         if self.problem.spread:
             caps = _level(caps, want)
         if class_index in self.rows.of_class:
-            caps = self.rows.clip(class_index, nodes[positions], caps)
+            caps = self.rows.clip_to_rows(class_index, nodes[positions], caps)
         caps = _up_to(caps, want)
         return positions[: len(caps)], caps
 
@@ -187,20 +193,20 @@ class FreeCapacity:
         """Whether a node may get fewer pods of the class than fit, although more pods are to be placed."""
         return self.problem.spread or class_index in self.rows.of_class
 
-    def put(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
+    def place_unchecked(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
         """Place these pods without checks: the caller has checked that they fit. Nodes are distinct."""
         pods = int(counts.sum())
-        self.apply(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
+        self.apply_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
-    def take(self, gang: int) -> None:
+    def take_gang(self, gang: int) -> None:
         """Mark the gang as taken: it counts against limits on the number of gangs and in rows."""
-        self.apply(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
+        self.apply_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
-    def apply(self, entry: TrailEntry, sign: int = 1) -> None:
+    def apply_entry(self, entry: TrailEntry, sign: int = 1) -> None:
         """Place the pods of a trail entry, or mark its gang as taken; sign -1 undoes that. The trail stays as it is."""
         if entry.class_index < 0:
-            self.quotas.add_gang(entry.gang, sign)
-            self.rows.set_gang(entry.gang, sign)
+            self.quotas.count_gang(entry.gang, sign)
+            self.rows.set_gang_taken(entry.gang, sign)
         else:
             for r, amount in self.slots.needs[entry.class_index]:
                 self.free[r][entry.nodes] -= entry.counts * (amount * sign)
@@ -219,7 +225,7 @@ class FreeCapacity:
     def rollback(self, mark: int) -> None:
         """Undo everything since the mark."""
         while len(self.trail) > mark:
-            self.apply(self.trail.pop(), -1)
+            self.apply_entry(self.trail.pop(), -1)
         for cut_back in self.cut_back_listeners:
             cut_back(mark)
 
@@ -230,7 +236,7 @@ class FreeCapacity:
         unchanged = len(self.trail)  # entries before the first withdrawn one keep their positions
         for position, entry in enumerate(self.trail):
             if entry.gang in gangs:
-                self.apply(entry, -1)
+                self.apply_entry(entry, -1)
                 withdrawn.append(entry)
                 unchanged = min(unchanged, position)
             else:

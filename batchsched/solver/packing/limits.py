@@ -15,7 +15,7 @@ from batchsched.solver.problem import (
 )
 
 
-def is_resource(row: Row) -> bool:
+def limits_every_node(row: Row) -> bool:
     """Tell whether a row limits every node by itself, so that it is counted like one more resource of the nodes."""
     return (
         row.partition == EVERY_NODE
@@ -64,7 +64,7 @@ class QuotaLedger:
                 if r < len(remaining) and remaining[r] < UNLIMITED:
                     remaining[r] -= amount * pods
 
-    def admits(self, gang: int) -> bool:
+    def admits_gang(self, gang: int) -> bool:
         """Tell whether the quotas admit one more gang; a gang with running members is counted already."""
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
@@ -76,7 +76,7 @@ class QuotaLedger:
             for amount, available in zip(self._least[gang], self.remaining[q], strict=False)
         )
 
-    def add_gang(self, gang: int, sign: int) -> None:
+    def count_gang(self, gang: int, sign: int) -> None:
         """Count the gang against limits on the number of gangs (sign 1), or undo that (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
@@ -108,7 +108,7 @@ class RowLedger:
     """The present left sides of the rows; rows that limit every node by itself are left out."""
 
     def __init__(self, problem: Problem) -> None:
-        self.rows = [row for row in problem.rows if not is_resource(row)]
+        self.rows = [row for row in problem.rows if not limits_every_node(row)]
         self.domains = [row.domain_of_nodes(problem.nodes) for row in self.rows]
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
         self.of_class: dict[int, list[tuple[int, int]]] = {}
@@ -123,7 +123,7 @@ class RowLedger:
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(required_pods(problem) == 0).tolist():
-            self.set_gang(g, 1)
+            self.set_gang_taken(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [
             np.maximum(row.right, left_side)
@@ -132,7 +132,7 @@ class RowLedger:
             for row, left_side in zip(self.rows, self.left_side, strict=True)
         ]
 
-    def set_gang(self, gang: int, sign: int) -> None:
+    def set_gang_taken(self, gang: int, sign: int) -> None:
         """Add the gang to the left sides of its rows as taken (sign 1), or undo that (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
@@ -144,7 +144,7 @@ class RowLedger:
             inside = domain >= 0
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
 
-    def clip(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
+    def clip_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
         """Return `caps`, the maximum pods of the class on each of `nodes`, reduced to what the AT_MOST rows admit."""
         for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.packing.limits import is_resource
+from batchsched.solver.packing.limits import limits_every_node
 from batchsched.solver.problem import IntArray, Problem
 
 DEVICE_LIMIT: Final = 64
@@ -76,7 +76,7 @@ class NodeOrder:
                 result.append((r, company))
         return result
 
-    def is_phased(self, class_index: int) -> bool:
+    def is_filled_in_phases(self, class_index: int) -> bool:
         """Tell whether a node may be filled in more than one phase; otherwise all pods that fit are placed at once."""
         return not self.plain and (bool(self._amounts_per_device) or self.device_of[class_index] >= 0)
 
@@ -135,7 +135,7 @@ class NodeOrder:
                 spare = np.minimum(spare, np.maximum(0, free[r][nodes] - kept) // amount)
         return spare
 
-    def order(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
+    def order_nodes(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
         """Return positions into `nodes` in the order in which they are filled, the first `most` of them.
 
         Args:
@@ -217,11 +217,13 @@ class NodeOrder:
 
 def augmented_demand(problem: Problem) -> IntArray:
     """Return the demand [C, R + E]: resources, and one column for each of E rows that limit every node by itself."""
-    rows = [row.class_coefficients(len(problem.classes.demand)) for row in problem.rows if is_resource(row)]
+    rows = [
+        row.class_coefficients(len(problem.classes.demand)) for row in problem.rows if limits_every_node(row)
+    ]
     return np.column_stack([problem.classes.demand, *rows])
 
 
 def augmented_free(problem: Problem) -> IntArray:
     """Return the free amounts [R + E, N] of the resources and rows that are the columns of `augmented_demand`."""
-    rows = [np.maximum(0, row.right) for row in problem.rows if is_resource(row)]
+    rows = [np.maximum(0, row.right) for row in problem.rows if limits_every_node(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

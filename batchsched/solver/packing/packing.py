@@ -133,7 +133,7 @@ class Packing:
     def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
         """Put withdrawn gangs back on their nodes."""
         for entry in withdrawn.entries:
-            self.room.apply(entry)
+            self.room.apply_entry(entry)
             if entry.class_index < 0:
                 self.taken[entry.gang] = True
         self.domain_of.update(withdrawn.domains)
@@ -146,7 +146,7 @@ class Packing:
         for part in self.members(gang).parts:
             self.domain_of_part.pop(part.index, None)
 
-    def try_gang(self, gang: int) -> list[TrailEntry] | None:
+    def place_gang(self, gang: int) -> list[TrailEntry] | None:
         """Place a gang's minimum, all or nothing.
 
         Returns:
@@ -156,7 +156,7 @@ class Packing:
         if self.taken[gang] or not problem.gangs.allowed[gang]:
             return None
         # The cheap tests first: most refusals of a full cluster are decided without a look at the nodes.
-        if not room.quotas.admits(gang) or not room.quotas.admits_minimum(gang):
+        if not room.quotas.admits_gang(gang) or not room.quotas.admits_minimum(gang):
             return None
         members = self.members(gang)
         need = self.needs[gang]
@@ -164,7 +164,7 @@ class Packing:
             return None
         mark = room.mark()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
-        room.take(gang)
+        room.take_gang(gang)
         if (self._in_domains(gang, members) if members.levelled else self._minimum(members, need, None)) and (
             not room.rows.rows or room.rows.is_satisfied(gang)
         ):
@@ -174,12 +174,12 @@ class Packing:
         room.rollback(mark)
         return None
 
-    def try_equal_gangs(self, gangs: Sequence[int]) -> None:
+    def place_equal_gangs(self, gangs: Sequence[int]) -> None:
         """Place gangs of one group of `group_equal_gangs`; if not all fit, place the first of them."""
         placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in gangs])
         self.taken[gangs[:placed]] = True
 
-    def add_surplus(self, gang: int) -> int:
+    def place_surplus(self, gang: int) -> int:
         """Place as many of the pending pods of a taken gang as fit; return how many."""
         if not self.taken[gang] or not self.problem.gangs.allowed[gang]:
             return 0
@@ -397,7 +397,7 @@ class Packing:
         """Pods of a class that fit in each domain of a level, [D]."""
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
-        nodes = self.room.open_nodes(class_index, cell)
+        nodes = self.room.nodes_with_room(class_index, cell)
         nodes = nodes[ids[nodes] >= 0]
         total = np.bincount(ids[nodes], weights=self.room.count_fitting(class_index, nodes), minlength=size)
         return total.astype(np.int64)

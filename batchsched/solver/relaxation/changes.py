@@ -104,7 +104,7 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
             return reduce(apply_change, parts, problem)
 
 
-def resize(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
+def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
     """Return the change with every amount replaced by `resized(amount)`; None if no amount above 0 remains.
 
     A change of level has no amount, so the result is None.
@@ -122,13 +122,15 @@ def resize(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | No
         case PodChange(pod_class, count):
             return PodChange(pod_class, resized(count)) if resized(count) else None
         case CombinedChange(parts):
-            remaining = tuple(part for part in (resize(part, resized) for part in parts) if part is not None)
+            remaining = tuple(
+                part for part in (resize_change(part, resized) for part in parts) if part is not None
+            )
             return CombinedChange(remaining) if remaining else None
 
 
-def halve(change: Relaxation) -> Relaxation | None:
+def halve_change(change: Relaxation) -> Relaxation | None:
     """Return the change with half of its amounts, rounded down; None if no amount above 0 remains."""
-    return resize(change, lambda amount: amount // 2)
+    return resize_change(change, lambda amount: amount // 2)
 
 
 def _level(problem: Problem, change: LevelChange) -> Problem:
@@ -148,7 +150,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
     return replace(problem, gangs=replace(problem.gangs, required=levels, pinned=pins))
 
 
-def added_nodes(problem: Problem, change: NodeChange) -> Problem:
+def problem_of_added_nodes(problem: Problem, change: NodeChange) -> Problem:
     """Return the problem with only the added nodes, and without rows."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
@@ -175,7 +177,7 @@ def added_nodes(problem: Problem, change: NodeChange) -> Problem:
 
 
 def _nodes(problem: Problem, change: NodeChange) -> Problem:
-    new = added_nodes(problem, change)
+    new = problem_of_added_nodes(problem, change)
     return replace(
         problem,
         nodes=problem.nodes.concatenate(new.nodes),

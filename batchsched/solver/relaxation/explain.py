@@ -35,7 +35,7 @@ from batchsched.solver.relaxation.changes import (
     Relaxation,
     RowChange,
     apply_change,
-    halve,
+    halve_change,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
@@ -43,7 +43,7 @@ from batchsched.solver.relaxation.search import (
     ChangeFamily,
     RefusalCause,
     find_smallest_change,
-    propose_families,
+    propose_change_families,
 )
 
 
@@ -116,7 +116,7 @@ class IsolatedGang:
     quotas: IntArray
     rows: IntArray
 
-    def in_whole_problem(self, relaxation: Relaxation) -> Relaxation:
+    def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
         """Return the same change, expressed in the numbers of the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
@@ -131,7 +131,7 @@ class IsolatedGang:
             case PodChange():
                 return replace(relaxation, pod_class=int(self.classes[relaxation.pod_class]))
             case CombinedChange(parts):
-                return CombinedChange(tuple(self.in_whole_problem(part) for part in parts))
+                return CombinedChange(tuple(self.to_whole_problem(part) for part in parts))
 
 
 class GangProblems:
@@ -285,10 +285,12 @@ class RefusalExplainer:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
         quick = AdmissionProbe(residual.fits_with, _MAX_QUICK_PROBES)
         thorough = AdmissionProbe(
-            lambda change: self._admits(isolated.in_whole_problem(change), gang), _MAX_THOROUGH_PROBES
+            lambda change: self._admits(isolated.to_whole_problem(change), gang), _MAX_THOROUGH_PROBES
         )
         first_cause: RefusalCause | None = None
-        for family in propose_families(residual, self._node_types, self._wider, self._resolve is not None):
+        for family in propose_change_families(
+            residual, self._node_types, self._wider, self._resolve is not None
+        ):
             # A decisive cause is kept although another change admits the gang in the end.
             first_cause = first_cause or (family.cause if family.cause in _DECISIVE_CAUSES else None)
             change = find_smallest_change(family, quick)
@@ -320,7 +322,7 @@ class RefusalExplainer:
             return None
         # Each thorough question solves the whole session: the quick answer saves most of them.
         if quick is not None and thorough(quick):
-            smaller = halve(quick)
+            smaller = halve_change(quick)
             if smaller is None or not thorough(smaller):
                 return quick
         return find_smallest_change(family, thorough)
@@ -334,7 +336,7 @@ class RefusalExplainer:
     ) -> RefusalEvidence:
         counts = residual.fit_counts
         cause = _refine_cause(residual, cause)
-        restored = isolated.in_whole_problem(change) if change is not None else None
+        restored = isolated.to_whole_problem(change) if change is not None else None
         gap = residual.quota_gaps[0] if cause == RefusalCause.QUOTA else None
         return RefusalEvidence(
             gang=isolated.gang,
@@ -344,7 +346,7 @@ class RefusalExplainer:
             need=residual.min_pods,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),
-            domain=int(counts.domains[counts.best_domain]),
+            domain=int(counts.domains[counts.best_domain_position]),
             quota=int(isolated.quotas[gap.quota]) if gap is not None else NONE,
             row=_first_row(restored) if cause == RefusalCause.ROW else NONE,
             missing=_missing_amounts(residual, cause),
@@ -377,9 +379,9 @@ def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCaus
     needed = residual.minimum > 0
     if not np.all(residual.passing_nodes()[needed].any(axis=1)):
         return RefusalCause.NO_NODE
-    if residual.size_short().any():
+    if residual.node_size_shortage().any():
         return RefusalCause.POD_TOO_LARGE
-    return RefusalCause.CAPACITY if residual.capacity_short().any() else RefusalCause.FRAGMENTED
+    return RefusalCause.CAPACITY if residual.capacity_shortage().any() else RefusalCause.FRAGMENTED
 
 
 def _missing_amounts(residual: ResidualProblem, cause: RefusalCause) -> IntArray:
@@ -387,12 +389,12 @@ def _missing_amounts(residual: ResidualProblem, cause: RefusalCause) -> IntArray
     if cause == RefusalCause.QUOTA:
         return np.array(residual.quota_gaps[0].amounts, np.int64)
     if cause == RefusalCause.CAPACITY:
-        return residual.capacity_short()
+        return residual.capacity_shortage()
     if cause == RefusalCause.POD_TOO_LARGE:
-        return residual.size_short()
+        return residual.node_size_shortage()
     if cause in (RefusalCause.ROW, RefusalCause.NOT_ALLOWED, RefusalCause.NO_NODE):
         return np.zeros(residual.problem.classes.demand.shape[1], np.int64)
-    return residual.resources_short()
+    return residual.resource_shortage()
 
 
 def _first_row(change: Relaxation | None) -> int:

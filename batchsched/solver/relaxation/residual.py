@@ -30,8 +30,8 @@ from batchsched.solver.relaxation.changes import (
     PodChange,
     QuotaChange,
     Relaxation,
-    added_nodes,
     apply_change,
+    problem_of_added_nodes,
 )
 
 _MAX_EXACT_NODES: Final = 100
@@ -66,7 +66,7 @@ class FitCounts:
         return bool((self.placed.sum(axis=1) >= self.minimum.sum()).any())
 
     @property
-    def best_domain(self) -> int:
+    def best_domain_position(self) -> int:
         """Position in `domains` of the domain in which the fewest pods do not fit."""
         return int(np.argmin(self.shortfall.sum(axis=1)))
 
@@ -218,7 +218,7 @@ class ResidualProblem:
             usable |= fits
         return usable
 
-    def changed(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
+    def with_changes(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
         """Return the residual problem with these changes made; without changes, return this object."""
         return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
 
@@ -246,17 +246,17 @@ class ResidualProblem:
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
         quotas = [part for part in parts if isinstance(part, QuotaChange)]
         with_pods = any(isinstance(part, PodChange | CombinedChange) for part in parts)
-        if not self.is_countable or with_pods or self._has_choice:
-            return self.changed((change,)).fits()
+        if not self.counting_suffices or with_pods or self._has_choice:
+            return self.with_changes((change,)).fits()
         if not all(_close_gap(gap, quotas) for gap in self.quota_gaps):
             return False
         if self.missing_pods.any():
             return False
         other_parts = tuple(part for part in parts if not isinstance(part, QuotaChange))
         if other_parts and isinstance(other_parts[-1], NodeChange) and self._counting_decides():
-            before = self.changed(other_parts[:-1])
-            return before.fits_with_nodes(added_nodes(before.problem, other_parts[-1]))
-        return self.changed(other_parts)._is_placeable
+            before = self.with_changes(other_parts[:-1])
+            return before.fits_with_nodes(problem_of_added_nodes(before.problem, other_parts[-1]))
+        return self.with_changes(other_parts)._is_placeable
 
     def fitted_before(self, before: "ResidualProblem") -> bool:
         """Tell whether the gang fitted `before`, when nodes and quotas had more left.
@@ -267,10 +267,10 @@ class ResidualProblem:
             return before.fits()
         if self._quota_gaps_of(before) or np.any(self.missing_pods):
             return False
-        return (self.is_countable and self._is_placeable) or before._is_placeable
+        return (self.counting_suffices and self._is_placeable) or before._is_placeable
 
     @property
-    def is_countable(self) -> bool:
+    def counting_suffices(self) -> bool:
         """Whether counting pods and resources suffices: there are no rows and no levels of subgroups."""
         return not self.problem.rows and all(
             level == NONE for level in self.problem.subgroups.required.tolist()
@@ -279,7 +279,7 @@ class ResidualProblem:
     @cached_property
     def _is_placeable(self) -> bool:
         """Whether the nodes take the gang, provided that all its pods exist and its quotas admit it."""
-        countable, fits = self.is_countable, self.fit_counts.fits
+        countable, fits = self.counting_suffices, self.fit_counts.fits
         if countable and (fits or self._counting_decides()):
             return fits
         rigid = self.min_pods == int(self.problem.classes.count.sum())
@@ -288,7 +288,7 @@ class ResidualProblem:
             return False
         if self._is_small():
             return self._fits_exactly()
-        return fits if countable else Packing(self.problem).try_gang(0) is not None
+        return fits if countable else Packing(self.problem).place_gang(0) is not None
 
     def _counting_decides(self) -> bool:
         """Whether counting is taken as the answer if only levels and free capacity matter."""
@@ -361,14 +361,14 @@ class ResidualProblem:
         passes: BoolArray = self.problem.kinds.mask[self.problem.classes.kind] & needed[:, None]
         return passes
 
-    def capacity_short(self) -> IntArray:
+    def capacity_shortage(self) -> IntArray:
         """[R] the amounts that all nodes that pass the filters lack together for the minimum."""
         usable = self.passing_nodes().any(axis=0)
         request = self.minimum @ self.problem.classes.demand
         total = self.problem.nodes.free[usable].sum(axis=0)
         return np.where(request > 0, np.maximum(request - total, 0), 0)
 
-    def size_short(self) -> IntArray:
+    def node_size_shortage(self) -> IntArray:
         """[R] the amounts by which the largest node that passes the filters, if empty, is too small for a pod."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
@@ -381,13 +381,13 @@ class ResidualProblem:
                 short = np.maximum(short, lacking[best])
         return short
 
-    def resources_short(self) -> IntArray:
+    def resource_shortage(self) -> IntArray:
         """[R] the amounts that are missing for the pods that do not fit in the best domain.
 
         A resource counts for a class if more of its pods would fit without requesting it.
         """
         counts = self.fit_counts
-        best, demand = counts.best_domain, self.problem.classes.demand
+        best, demand = counts.best_domain_position, self.problem.classes.demand
         amounts = np.zeros(demand.shape[1], np.int64)
         for class_index in np.flatnonzero(counts.shortfall[best] > 0).tolist():
             request = demand[class_index]

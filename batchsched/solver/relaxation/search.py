@@ -19,8 +19,8 @@ from batchsched.solver.relaxation.changes import (
     QuotaChange,
     Relaxation,
     RowChange,
-    halve,
-    resize,
+    halve_change,
+    resize_change,
 )
 from batchsched.solver.relaxation.residual import FitCounts, ResidualProblem
 
@@ -64,11 +64,11 @@ class ChangeFamily:
     steps: int = 1
     fixed: int = 0
 
-    def make(self, size: int) -> Relaxation:
+    def change_of_size(self, size: int) -> Relaxation:
         """Return the change of the given size."""
         if size == self.steps:
-            return combine(*self.parts)
-        return combine(
+            return combine_changes(*self.parts)
+        return combine_changes(
             *self.parts[: self.fixed], *(self._grown(part, size) for part in self.parts[self.fixed :])
         )
 
@@ -76,7 +76,7 @@ class ChangeFamily:
         if isinstance(part, PodChange | LevelChange):
             return part
         # Amounts are positive, so that rounding up leaves something of every part.
-        return resize(part, lambda amount: -(-amount * size // self.steps)) or part
+        return resize_change(part, lambda amount: -(-amount * size // self.steps)) or part
 
 
 class AdmissionProbe:
@@ -106,24 +106,24 @@ def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxa
     halved as long as its half admits too: at least half of the result then does not.
     """
     low, high = 0, family.start
-    if not admits(family.make(high)):
-        if high >= family.limit or not admits(family.make(family.limit)):
+    if not admits(family.change_of_size(high)):
+        if high >= family.limit or not admits(family.change_of_size(family.limit)):
             return None
         low, high = high, min(2 * high, family.limit)
-        while not admits(family.make(high)):
+        while not admits(family.change_of_size(high)):
             low, high = high, min(2 * high, family.limit)
     # Invariant of the search: `high` admits the gang and `low` does not.
     # The start is a good guess: its predecessor decides most searches at once.
-    if low == 0 and high > 1 and not admits(family.make(high - 1)):
+    if low == 0 and high > 1 and not admits(family.change_of_size(high - 1)):
         low = high - 1
     while high - low > 1:
         middle = (low + high) // 2
-        if admits(family.make(middle)):
+        if admits(family.change_of_size(middle)):
             high = middle
         else:
             low = middle
-    smallest = _drop_parts(family.make(high), admits)
-    while (smaller := halve(smallest)) is not None and admits(smaller):
+    smallest = _drop_parts(family.change_of_size(high), admits)
+    while (smaller := halve_change(smallest)) is not None and admits(smaller):
         smallest = smaller
     return smallest
 
@@ -135,12 +135,12 @@ def _drop_parts(change: Relaxation, admits: AdmissionProbe) -> Relaxation:
     kept = list(change.parts)
     for part in change.parts:
         rest = [other for other in kept if other is not part]
-        if rest and admits(combine(*rest)):
+        if rest and admits(combine_changes(*rest)):
             kept = rest
-    return combine(*kept)
+    return combine_changes(*kept)
 
 
-def propose_families(
+def propose_change_families(
     residual: ResidualProblem,
     node_types: Sequence[IntArray],
     wider: Sequence[int],
@@ -160,10 +160,10 @@ def propose_families(
     if pods:
         yield ChangeFamily(RefusalCause.TOO_FEW_PODS, pods)
         # Every further change includes the missing pods: without them nothing admits the gang.
-        residual = residual.changed(pods)
+        residual = residual.with_changes(pods)
     problem, quotas = residual.problem, residual.quota_gaps
     fixed: tuple[Relaxation, ...] = (*pods, *quotas)
-    if quotas and (others_use_more or not residual.is_countable):
+    if quotas and (others_use_more or not residual.counting_suffices):
         limit = QUOTA_STEPS * _MAX_FACTOR
         yield ChangeFamily(RefusalCause.QUOTA, fixed, QUOTA_STEPS, limit, QUOTA_STEPS)
     elif quotas:
@@ -179,7 +179,7 @@ def propose_families(
     yield from _node_families(residual, fixed, node_types)
 
 
-def combine(*parts: Relaxation) -> Relaxation:
+def combine_changes(*parts: Relaxation) -> Relaxation:
     """Return a change that combines several changes; a single change is returned as it is."""
     return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
@@ -197,7 +197,7 @@ def _level_changes(problem: Problem, wider: Sequence[int]) -> Iterator[Relaxatio
             yield LevelChange(0, level, change.subgroup)
         yield change
     if len(unbound) > 1:
-        yield combine(*unbound)
+        yield combine_changes(*unbound)
 
 
 def _without_levels(problem: Problem) -> tuple[LevelChange, ...]:
@@ -226,7 +226,7 @@ def _node_families(
     if rows:
         stages.append((rows, residual))
     if levels:
-        stages.append(((*rows, *levels), residual.changed(levels)))
+        stages.append(((*rows, *levels), residual.with_changes(levels)))
     tried: list[tuple[tuple[Relaxation, ...], NodeChange]] = []
     for loosened, changed in stages:
         nodes = _estimate_nodes(changed, node_types)

@@ -27,7 +27,7 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
 )
-from batchsched.solver.tiered.node_pools import NodePools, PoolSupply
+from batchsched.solver.tiered.node_pools import NodePools, SlotSupply
 
 MAX_BEST_FIT_DOMAINS: Final = 6
 """Maximum candidates that are the tightest domains that hold the gang."""
@@ -206,7 +206,7 @@ class TieredModel(LinearModel):
         super().__init__()
         self.problem: Problem = packing.problem
         self.packing, self.pools = packing, pools
-        self.supply = PoolSupply(packing)
+        self.supply = SlotSupply(packing)
         self.cells: list[DomainCell] = []
         self._domains = CandidateDomains(packing, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
@@ -300,11 +300,11 @@ class TieredModel(LinearModel):
 
     # ------------------------------------------------------------------------------------ rows
 
-    def row(
+    def add_load_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
         """Add the row lower <= Σ factors · pods of the loads (+ Σ gangs [G] · y) <= upper, in unscaled integers."""
-        total = np.zeros(self.variables, np.int64)
+        total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable[loads], factors * self.factor[loads])
         if gangs is not None:
             np.add.at(total, self.y, gangs)
@@ -323,7 +323,7 @@ class TieredModel(LinearModel):
                 if need:
                     minus = np.zeros(len(problem.gangs.need), np.int64)
                     minus[gang] = -need
-                    self.row(loads, np.ones(len(loads), np.int64), 0, HIGHEST, minus)
+                    self.add_load_row(loads, np.ones(len(loads), np.int64), 0, HIGHEST, minus)
 
     def _quotas(self) -> None:
         problem = self.problem
@@ -333,7 +333,9 @@ class TieredModel(LinearModel):
             for r in np.flatnonzero(problem.quotas.free[q] < UNLIMITED).tolist():
                 unit = self.supply.units[r]
                 limit = max(0, int(problem.quotas.free[q, r])) // unit
-                self.row(loads, problem.classes.demand[self.class_index[loads], r] // unit, -HIGHEST, limit)
+                self.add_load_row(
+                    loads, problem.classes.demand[self.class_index[loads], r] // unit, -HIGHEST, limit
+                )
             if problem.quotas.gangs[q] < UNLIMITED:
                 # Gangs that need nothing more were counted against the quota when they started.
                 fresh = np.flatnonzero(member & problem.gangs.fresh & (self.needs > 0))
@@ -353,7 +355,7 @@ class TieredModel(LinearModel):
                 np.add.at(gangs, row.gangs, row.gang_coefficients[0])
             loads = np.arange(len(self.class_index))
             lower, upper = (-HIGHEST, right) if row.sense is Sense.AT_MOST else (right, HIGHEST)
-            self.row(loads, factor[self.class_index], lower, upper, gangs)
+            self.add_load_row(loads, factor[self.class_index], lower, upper, gangs)
 
     def _domain_rows(self) -> None:
         """Add the slot rows of every domain to which a load is restricted."""
@@ -369,27 +371,27 @@ class TieredModel(LinearModel):
     def _levels(self, loads: IntArray, nodes: IntArray) -> None:
         """Add the slot rows of one domain that can be violated at all."""
         pods = self.problem.classes.count[self.class_index[loads]].astype(np.int64)
-        for level in self.supply.violable_rows(self.class_index[loads], pods, nodes):
-            self.row(loads, level.factors, -HIGHEST, level.right)
+        for level in self.supply.nonredundant_rows(self.class_index[loads], pods, nodes):
+            self.add_load_row(loads, level.factors, -HIGHEST, level.right)
 
     # ------------------------------------------------------------------------------------ values
 
-    def pods(self, values: IntArray) -> IntArray:
+    def pods_by_class(self, values: IntArray) -> IntArray:
         """Return the pods of every class, [C], from the values of the model's variables."""
         result = np.zeros(len(self.problem.classes.count), np.int64)
         np.add.at(result, self.class_index, self.factor * values[self.variable])
         return result
 
-    def objective(self, weights: IntArray) -> IntArray:
+    def objective_coefficients(self, weights: IntArray) -> IntArray:
         """Return Σ weights [C] over placed pods, as coefficients of the model's variables [V]."""
-        total = np.zeros(self.variables, np.int64)
+        total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total
 
-    def values_of(self, solution: Solution) -> IntArray:
+    def values_of_solution(self, solution: Solution) -> IntArray:
         """Return the values of the variables for a solution that uses candidate domains only, for use as a hint."""
         problem = self.problem
-        values = np.zeros(self.variables, np.int64)
+        values = np.zeros(self.variable_count, np.int64)
         values[self.y] = solution.taken
         placed = np.zeros(len(problem.classes.count), np.int64)
         np.add.at(placed, solution.classes, solution.counts)

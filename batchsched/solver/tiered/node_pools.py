@@ -100,7 +100,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
             class_index
         ]:  # pods that take nothing: as many as there are of the largest class
             most = problem.classes.count[inverse.reshape(-1) == row].max()
-            fit[row] = np.where(room.usable(class_index), most, 0)
+            fit[row] = np.where(room.usable_nodes(class_index), most, 0)
     return inverse.reshape(-1).astype(np.int64), fit
 
 
@@ -113,7 +113,7 @@ class SlotRow:
     size: tuple[int, int] | None
 
 
-class PoolSupply:
+class SlotSupply:
     """Computes how many requests of one size given nodes hold. Devices without enough CPU and memory do not count."""
 
     def __init__(self, packing: Packing) -> None:
@@ -161,7 +161,7 @@ class PoolSupply:
         held: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
         return held
 
-    def violable_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
+    def nonredundant_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Yield the slot rows of an area that some values of the counts violate.
 
         Args:
@@ -241,7 +241,7 @@ class PoolSupply:
                     yield SlotRow(factors[i], int(right[i]), None)
 
 
-def split_row(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
+def pools_by_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
     """Return a row's domains and the pools of each; None if a pool extends over several domains."""
     if index not in pools.along:
         return None

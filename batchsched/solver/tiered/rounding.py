@@ -60,20 +60,23 @@ class GangEjection:
     def _try_place(self, gang: int) -> bool:
         """Place a gang as the greedy would, or class by class with local search; all or nothing."""
         packing = self._packing
-        if packing.try_gang(gang) is not None:
+        if packing.place_gang(gang) is not None:
             return True
         members, room, problem = packing.members(gang), packing.room, packing.problem
         # The local search knows no minimum below all pods and chooses no domains.
         if members.levelled or members.pods != packing.needs[gang] or not problem.gangs.allowed[gang]:
             return False
-        if not room.quotas.admits(gang) or room.rows.touching.get(gang):
+        if not room.quotas.admits_gang(gang) or room.rows.touching.get(gang):
             return False
         mark = packing.mark()
-        room.take(gang)
+        room.take_gang(gang)
         for class_index in members.classes:
             want = room.waiting[class_index]
             placed = room.place(class_index, want)
-            if placed < want and self._search.make_room(class_index, want - placed, None) < want - placed:
+            if (
+                placed < want
+                and self._search.place_by_moving(class_index, want - placed, None) < want - placed
+            ):
                 packing.rollback(mark)
                 return False
         packing.taken[gang] = True
@@ -90,7 +93,7 @@ class GangEjection:
         resource = _scarce_resource(packing, classes[0])
         usable = np.zeros(len(problem.nodes.free), np.bool_)
         for class_index in classes:
-            usable |= packing.room.usable(class_index)
+            usable |= packing.room.usable_nodes(class_index)
         if nodes is not None:
             inside = np.zeros(len(usable), np.bool_)
             inside[nodes] = True
@@ -221,11 +224,11 @@ def round_to_nodes(
             continue
         placed = _place(packing, aggregate, order, split[order.class_index], prefer)
         if placed < order.pods:
-            placed += search.make_room(order.class_index, order.pods - placed, order.cell)
+            placed += search.place_by_moving(order.class_index, order.pods - placed, order.cell)
         if placed < order.pods and aggregate.rigid[order.gang]:
             packing.withdraw({order.gang})
             # Gangs with domains are placed first: other domains may still hold the gang, since few pods are placed yet.
-            if order.cell is not None and packing.try_gang(order.gang) is not None:
+            if order.cell is not None and packing.place_gang(order.gang) is not None:
                 elsewhere.add(order.gang)
                 continue
             lost.add(order.gang)
@@ -280,9 +283,9 @@ def _begin(packing: Packing, gang: int) -> bool:
     """Count a selected gang against gang limits and rows before its pods are placed."""
     if packing.taken[gang]:
         return True
-    if not packing.room.quotas.admits(gang):
+    if not packing.room.quotas.admits_gang(gang):
         return False
-    packing.room.take(gang)
+    packing.room.take_gang(gang)
     packing.taken[gang] = True
     return True
 

@@ -20,9 +20,9 @@ from batchsched.solver.linear_model import HIGHEST, scale_weights
 from batchsched.solver.objective import (
     TIER_TOLERANCE,
     compare_solutions,
-    count_placed,
+    count_placed_pods,
     count_tiers,
-    preferred_cost,
+    preferred_level_cost,
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
@@ -88,7 +88,7 @@ class TierSolver:
         """
         return self._ascend(hint, floors, ceiling, None)
 
-    def bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
+    def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
         """Return each tier's upper bound [T], given the value of `placed` [C] in the tiers above.
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
@@ -97,11 +97,11 @@ class TierSolver:
         kept = self.transport.loosen()
         # Local cuts came from tightened rows: they are no limit of the problem, and a bound must not rest on them.
         for row in local:
-            model.set_row(row, -HIGHEST, HIGHEST)
-        peak = self._ascend(np.zeros(model.variables, np.int64), [], ceiling, placed)
+            model.set_row_bounds(row, -HIGHEST, HIGHEST)
+        peak = self._ascend(np.zeros(model.variable_count, np.int64), [], ceiling, placed)
         self.transport.restore(kept)
         for row, limit in local.items():
-            model.set_row(row, -HIGHEST, limit)
+            model.set_row_bounds(row, -HIGHEST, limit)
         return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
 
     def _ascend(
@@ -125,7 +125,13 @@ class TierSolver:
             if ceiling is not None:
                 top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
             fixed = int(weights @ placed_above) if placed_above is not None else None
-            worth = fixed if fixed is not None else int(weights @ aggregate.pods(values)) if sound else -1
+            worth = (
+                fixed
+                if fixed is not None
+                else int(weights @ aggregate.pods_by_class(values))
+                if sound
+                else -1
+            )
             if worth < top - int(top * TIER_GAP) or (fixed is not None and ceiling is None and worth < top):
                 floor = max((int(weights @ other) for other in level), default=0)
                 least = MIN_BOUND_EFFORT if placed_above is not None else 0.0
@@ -136,7 +142,7 @@ class TierSolver:
                 if tier_values is not None:
                     values, split, sound = tier_values, spread, spread.short == 0.0
                 top = min(top, reached)
-                worth = fixed if fixed is not None else int(weights @ aggregate.pods(values))
+                worth = fixed if fixed is not None else int(weights @ aggregate.pods_by_class(values))
             bound[t] = max(top, worth) / self._scale[t]
             if placed_above is None:
                 level = [other for other in level if int(weights @ other) + int(self._slack[t]) >= worth]
@@ -153,7 +159,7 @@ class TierSolver:
     ) -> tuple[IntArray | None, PoolSplit, int]:
         """Solve, check whether the pods fit, cut, repeat; return the last values, their split, an upper bound."""
         aggregate = self.aggregate
-        objective = aggregate.objective(weights)
+        objective = aggregate.objective_coefficients(weights)
         row = self._at_least(objective, floor) if floor > 0 else None
         values: IntArray | None = None
         split = PoolSplit(np.zeros((len(weights), aggregate.pools.size)), 0.0)
@@ -170,13 +176,13 @@ class TierSolver:
                 break
         # The floor holds for this tier only.
         if row is not None:
-            aggregate.set_row(row, -HIGHEST, HIGHEST)
+            aggregate.set_row_bounds(row, -HIGHEST, HIGHEST)
         return values, split, bound
 
     def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
         """Maximise the number of gangs among equal tier values."""
         aggregate = self.aggregate
-        objective = np.zeros(aggregate.variables, np.int64)
+        objective = np.zeros(aggregate.variable_count, np.int64)
         objective[aggregate.y] = 1
         now = int(objective @ values)
         if now >= int((aggregate.bounds()[1][aggregate.y]).sum()):
@@ -198,13 +204,13 @@ class TierSolver:
 
     def _hold(self, weights: IntArray, floor: int) -> None:
         """Require the tier's value for the rest of this solve."""
-        row = self._at_least(self.aggregate.objective(weights), floor)
+        row = self._at_least(self.aggregate.objective_coefficients(weights), floor)
         if row is not None:
             self._rows.append(row)
 
     def _release(self) -> None:
         for row in self._rows:
-            self.aggregate.set_row(row, -HIGHEST, HIGHEST)
+            self.aggregate.set_row_bounds(row, -HIGHEST, HIGHEST)
         self._rows.clear()
 
 
@@ -215,7 +221,7 @@ MAX_FREE_VARIABLES: Final = 1500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlacementFloors:
+class BaselineSolutions:
     """Solutions that the result must not be worse than, and the best of them."""
 
     best: Solution
@@ -231,7 +237,7 @@ class TieredRounds:
         uncut: Problem,
         budget: Budget,
         seed: int,
-        floors: PlacementFloors,
+        floors: BaselineSolutions,
         telemetry: Telemetry,
     ) -> None:
         """Build both models.
@@ -247,7 +253,7 @@ class TieredRounds:
         self._problem, self._budget, self._telemetry = problem, budget, telemetry
         self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self._floors, self.best = floors, floors.best
-        with telemetry.stage("build"):
+        with telemetry.measure_stage("build"):
             packing = Packing(problem)
             pools = build_pools(packing)
             bound = bool((problem.gangs.required != NONE).any() or (problem.subgroups.required != NONE).any())
@@ -270,11 +276,11 @@ class TieredRounds:
         done, bounded, gained = 0, False, False
         for number in range(self._budget.rounds):
             done = number + 1
-            with self._telemetry.stage("choose"):
+            with self._telemetry.measure_stage("choose"):
                 plan = self._choose()
             if plan is None:
                 break
-            with self._telemetry.stage("realise"):
+            with self._telemetry.measure_stage("realise"):
                 realised, better = self._realise(plan, self._preferring and not number)
             bounded = bounded and not better
             if not (bounded or self._open()):
@@ -289,12 +295,12 @@ class TieredRounds:
         if done and not bounded:
             self._bound_best()
         if self.best.gap > self._budget.gap and self._narrow:
-            with self._telemetry.stage("bound"):
+            with self._telemetry.measure_stage("bound"):
                 self._tighten_bound()
         return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
 
     def _bound_best(self) -> None:
-        with self._telemetry.stage("bound"):
+        with self._telemetry.measure_stage("bound"):
             self.best = replace(self.best, bound=self._bound(self.best))
 
     # ------------------------------------------------------------------------------------ choosing
@@ -303,18 +309,18 @@ class TieredRounds:
         """The gangs of the loose model's optimum, with domains from the full model."""
         floors = list(self._floors.placed)
         loose = self._loose.aggregate
-        top = _above(self._loose, loose.values_of(self.best), floors, None)
+        top = _above(self._loose, loose.values_of_solution(self.best), floors, None)
         if self._peak is None:
             self._peak = top
         if top is None or self._full is self._loose:
             return top
         full = self._full.aggregate
-        peak = self._among(top, full.values_of(self.best), whole=True)
+        peak = self._among(top, full.values_of_solution(self.best), whole=True)
         if peak is None:
             self._narrow = True
-            if full.variables > MAX_FREE_VARIABLES:
-                peak = self._among(top, np.zeros(full.variables, np.int64), whole=False)
-        return peak or _above(self._full, full.values_of(self.best), floors, top)
+            if full.variable_count > MAX_FREE_VARIABLES:
+                peak = self._among(top, np.zeros(full.variable_count, np.int64), whole=False)
+        return peak or _above(self._full, full.values_of_solution(self.best), floors, top)
 
     def _among(self, top: TieredSolution, hint: IntArray, whole: bool) -> TieredSolution | None:
         """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
@@ -344,7 +350,7 @@ class TieredRounds:
         order = compare_solutions(solution, self.best)
         if order or not self._preferring:
             return order > 0
-        return preferred_cost(self._problem, solution) < preferred_cost(self._problem, self.best)
+        return preferred_level_cost(self._problem, solution) < preferred_level_cost(self._problem, self.best)
 
     def _open(self) -> bool:
         """Whether the gap exceeds the budget's gap: the bound is never below the loose model's optimum."""
@@ -383,12 +389,12 @@ class TieredRounds:
         """Compute bounds with a model of every domain: they may be lower than those of the loose model."""
         packing = self._loose.aggregate.packing
         model = TieredModel(packing, self._loose.aggregate.pools, None, complete=True)
-        if model.variables > MAX_COMPLETE_VARIABLES:
+        if model.variable_count > MAX_COMPLETE_VARIABLES:
             return
         complete = TierSolver(model, self._spending)
-        placed = count_placed(self._problem, self.best.classes, self.best.counts)
+        placed = count_placed_pods(self._problem, self.best.classes, self.best.counts)
         loose = TieredSolution(np.zeros(0, np.int64), PoolSplit(np.zeros((0, 0)), 0.0), self.best.bound)
-        bound = np.minimum(self.best.bound, complete.bounds(placed, loose))
+        bound = np.minimum(self.best.bound, complete.compute_bounds(placed, loose))
         self.best = replace(self.best, bound=np.maximum(bound, self.best.objective))
 
     def _bound(self, solution: Solution) -> FloatArray:
@@ -398,8 +404,8 @@ class TieredRounds:
             above = solution.objective[:-1] >= peak.bound[:-1] * (1 - TIER_TOLERANCE)
             if bool(above.all()):
                 return np.maximum(peak.bound, solution.objective)
-        placed = count_placed(self._problem, solution.classes, solution.counts)
-        return np.maximum(self._loose.bounds(placed), solution.objective)
+        placed = count_placed_pods(self._problem, solution.classes, solution.counts)
+        return np.maximum(self._loose.compute_bounds(placed), solution.objective)
 
 
 def _above(

@@ -29,7 +29,7 @@ from batchsched.solver.problem import (
     group_positions,
 )
 from batchsched.solver.tiered.model import OPEN, TieredModel
-from batchsched.solver.tiered.node_pools import split_row
+from batchsched.solver.tiered.node_pools import pools_by_domain
 
 _MIN_SHORTAGE = 1e-6
 """A shortage below this is a rounding error."""
@@ -70,8 +70,11 @@ class PoolTransport:
         self._add_level_rows(rows)
         self._add_plugin_rows(rows)
         starts, self._column, factors = rows.matrix()
-        self._row, self._factor = np.repeat(np.arange(rows.rows), np.diff(starts)), factors.astype(np.float64)
-        self._original_right = rows.sides()[1].astype(np.float64)
+        self._row, self._factor = (
+            np.repeat(np.arange(rows.row_count), np.diff(starts)),
+            factors.astype(np.float64),
+        )
+        self._original_right = rows.row_bounds()[1].astype(np.float64)
         self._right = self._original_right.copy()
         self.local: dict[int, int] = {}
         self._program = self._build(rows)
@@ -150,7 +153,9 @@ class PoolTransport:
             columns = np.flatnonzero(self.pool == p)
             if not columns.size:
                 continue
-            for level in supply.violable_rows(self._first[self.lot[columns]], self._upper[columns], nodes):
+            for level in supply.nonredundant_rows(
+                self._first[self.lot[columns]], self._upper[columns], nodes
+            ):
                 used = np.flatnonzero(level.factors)
                 index = rows.add_row(columns[used], level.factors[used], upper=level.right)
                 if level.size is not None:
@@ -167,7 +172,7 @@ class PoolTransport:
             of_lot = factor[self._first][self.lot]
             concerned = of_lot != 0
             sign = 1 if row.sense is Sense.AT_MOST else -1
-            for d, pools in split_row(ledger, aggregate.pools, i) or ():
+            for d, pools in pools_by_domain(ledger, aggregate.pools, i) or ():
                 right = int(ledger.right[i][d])
                 if abs(right) >= UNLIMITED:
                     continue
@@ -185,7 +190,7 @@ class PoolTransport:
         for columns, shortage in zip(group_positions(self.lot, lots), short.tolist(), strict=True):
             model.add_sum(np.append(columns, shortage), 0, 0)
         size = np.array([aggregate.packing.room.slots.dominant_share(c) for c in self._first.tolist()])
-        cost = np.zeros(model.variables)
+        cost = np.zeros(model.variable_count)
         cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if lots else 0.0
         return LinearProgram(model, cost)
 
@@ -224,7 +229,7 @@ class PoolTransport:
     def split_over_pools(self, values: IntArray) -> tuple[PoolSplit, bool]:
         """Return the choice `values` [V] split over the pools, and False if it does not fit and a cut was added."""
         aggregate = self._aggregate
-        pods = aggregate.pods(values)
+        pods = aggregate.pods_by_class(values)
         on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
         limit = self._limit(on)
         if self._moving.size:
@@ -284,7 +289,7 @@ class PoolTransport:
         over = np.maximum(0.0, worth[self.lot] - price)
         # Rounding errors of the duals would enter the cut as terms of every load.
         over[over < 1e-12] = 0.0
-        coefficient = np.zeros(aggregate.variables)
+        coefficient = np.zeros(aggregate.variable_count)
         np.add.at(coefficient, aggregate.variable, worth[self._lot[aggregate.class_index]] * aggregate.factor)
         fixed = np.ones(len(self.lot), np.bool_)
         fixed[self._moving] = False

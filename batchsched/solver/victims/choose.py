@@ -20,7 +20,7 @@ Greedy = Callable[[VictimTerms], VictimState | None]
 
 def choose_by_unit(terms: VictimTerms) -> VictimState | None:
     """Evict units one by one, those with the lowest cost per freed amount of the requested resources first."""
-    worth = np.zeros(terms.problem.units)
+    worth = np.zeros(terms.problem.unit_count)
     for c, demand in enumerate(terms.problem.pending.classes.demand):
         requested = demand > 0
         if requested.any():
@@ -48,7 +48,7 @@ def choose_by_node(terms: VictimTerms) -> VictimState | None:
     ground = VictimState(terms)
     gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
     open_sites = gain > 0
-    while not ground.makes_room():
+    while not ground.gang_fits():
         candidates = np.flatnonzero(open_sites)
         if not candidates.size:
             return None
@@ -56,7 +56,7 @@ def choose_by_node(terms: VictimTerms) -> VictimState | None:
         price = np.bincount(terms.site, staying, len(terms.sites))
         site = int(candidates[np.argmin(price[candidates] / gain[candidates])])
         open_sites[site] = False
-        ground.leave(_units_on(terms, site))
+        ground.evict_units(_units_on(terms, site))
     return ground
 
 
@@ -74,11 +74,11 @@ def restore_unneeded(ground: VictimState) -> None:
         for unit in evicted[np.argsort(-cost[evicted], kind="stable")].tolist():
             if ground.is_required(unit):
                 continue
-            ground.restore(unit)
-            if ground.makes_room():
+            ground.restore_unit(unit)
+            if ground.gang_fits():
                 changed = True
             else:
-                ground.leave([unit])
+                ground.evict_units([unit])
 
 
 def _units_on(terms: VictimTerms, site: int) -> list[int]:
@@ -97,12 +97,12 @@ def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
     # The site gains nothing as long as this unit stays.
     barring = (terms.without[class_index] <= terms.now[class_index, terms.site]) & (gain[terms.site] > 0)
     unit, site = terms.unit[barring], terms.site[barring]
-    held = np.bincount(unit, gain[site], terms.problem.units)
+    held = np.bincount(unit, gain[site], terms.problem.unit_count)
     part = terms.problem.cost[unit] / held[unit]
     return np.bincount(site, part, len(terms.sites)).astype(np.float64)
 
 
-def bound_cost(terms: VictimTerms) -> float:
+def cost_lower_bound(terms: VictimTerms) -> float:
     """Return a lower bound of the cost of any set of units that makes room; 0 if no better bound is known."""
     if not terms.rigid:
         return 0.0
@@ -139,7 +139,7 @@ def _gain(terms: VictimTerms) -> FloatArray:
 def _helps(terms: VictimTerms) -> BoolArray:
     """[U] whether a unit is on a site where the gang can gain room, or counts against a quota of the gang."""
     more = np.asarray((terms.most > terms.now).any(axis=0))
-    helps = np.bincount(terms.unit, more[terms.site], terms.problem.units) > 0
+    helps = np.bincount(terms.unit, more[terms.site], terms.problem.unit_count) > 0
     pending = terms.problem.pending
     if len(pending.quotas.gangs):
         helps |= terms.problem.quota_unit[pending.quotas.covers[:, 0]].any(axis=0)
@@ -149,10 +149,10 @@ def _helps(terms: VictimTerms) -> BoolArray:
 def _in_order(terms: VictimTerms, groups: Iterable[list[int]]) -> VictimState | None:
     """Evict groups of units one after the other until there is room."""
     ground = VictimState(terms)
-    if ground.makes_room():
+    if ground.gang_fits():
         return ground
     for group in groups:
-        if ground.with_required_units(group) and ground.leave(group) and ground.makes_room():
+        if ground.with_required_units(group) and ground.evict_units(group) and ground.gang_fits():
             return ground
     return None
 
@@ -187,21 +187,21 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     """
     if not problem.pending.gangs.allowed[0] or not required_pods(problem.pending)[0]:
         return None
-    none_evicted = np.zeros(problem.units, np.bool_)
+    none_evicted = np.zeros(problem.unit_count, np.bool_)
     room = None if problem.cuts else place_after_eviction(problem, none_evicted)
     if room is not None:
         return _victims(problem, none_evicted, room)
     # Domains with the lowest bound first: a cheap set found early excludes the search in dear domains.
     search = _Search(budget, seed)
     ranked = sorted(
-        ((bound_cost(terms), number, terms) for number, terms in enumerate(split_by_domain(problem))),
+        ((cost_lower_bound(terms), number, terms) for number, terms in enumerate(split_by_domain(problem))),
         key=lambda case: case[:2],
     )
     for least, _, terms in ranked:
         if search.best is None or least < search.best.cost:
-            search.greedy(terms)
+            search.try_greedies(terms)
     greedy = search.best.cost if search.best is not None else -1
-    bounds = [search.exact(terms, least) for least, _, terms in ranked] if budget.exact else [0]
+    bounds = [search.search_exactly(terms, least) for least, _, terms in ranked] if budget.exact else [0]
     best = search.best
     if best is None:
         return None
@@ -212,15 +212,15 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
         bound=min([answer.cost, *bounds]),
         stage="exact" if greedy < 0 or best.cost < greedy else "greedy",
         greedy=greedy,
-        guard=search.guard,
+        guard=search.guard_fired,
     )
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
     """Yield one problem for each domain of the required level, or a single one; skip those that no eviction helps."""
     for case in _domains(problem):
-        terms = VictimTerms.of(case)
-        if terms.suffices(terms.most):
+        terms = VictimTerms.from_problem(case)
+        if terms.may_suffice(terms.most):
             yield terms
 
 
@@ -252,11 +252,11 @@ class _Search:
         self._best_by_terms: dict[int, VictimState] = {}
 
     @property
-    def guard(self) -> bool:
+    def guard_fired(self) -> bool:
         """Whether the wall-clock guard ended a call of CP-SAT."""
         return self._spending.guard
 
-    def greedy(self, terms: VictimTerms) -> None:
+    def try_greedies(self, terms: VictimTerms) -> None:
         """Run all greedy heuristics and keep the cheapest set of victims."""
         for greedy in GREEDIES:
             ground = greedy(terms)
@@ -272,7 +272,7 @@ class _Search:
         if self.best is None or ground.cost < self.best.cost:
             self.best = ground
 
-    def exact(self, terms: VictimTerms, least: float) -> int:
+    def search_exactly(self, terms: VictimTerms, least: float) -> int:
         """Search for a cheaper set with the model; return a lower bound of the cost, at most that of the best set."""
         most = int(terms.problem.cost.sum()) + 1
         bound = int(least)
@@ -290,16 +290,16 @@ class _Search:
                 bound = max(bound, below if answer.infeasible else -answer.bound)
             if answer.values is None:
                 return bound
-            evicted = answer.values[: terms.problem.units] > 0
+            evicted = answer.values[: terms.problem.unit_count] > 0
             if self._fits(terms, evicted):
                 return bound
-            model.cut(evicted)
+            model.add_cut(evicted)
             cut = True
         return bound
 
     def _fits(self, terms: VictimTerms, evicted: BoolArray) -> bool:
         ground = VictimState(terms)
-        if not ground.leave(np.flatnonzero(evicted).tolist()) or not ground.makes_room():
+        if not ground.evict_units(np.flatnonzero(evicted).tolist()) or not ground.gang_fits():
             return False
         restore_unneeded(ground)
         self._keep(ground)
@@ -327,10 +327,10 @@ def _settled(ground: VictimState) -> Packing:
         if idle is None:
             return packing
         candidates.remove(idle)
-        ground.restore(idle)
+        ground.restore_unit(idle)
         if ground.is_cut:
             # A cut says that the set without this unit makes no room, whatever the packing finds.
-            ground.leave([idle])
+            ground.evict_units([idle])
             continue
         shares = problem.unit == idle
         free[problem.node[shares]] -= problem.freed[shares]

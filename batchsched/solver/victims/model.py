@@ -26,7 +26,7 @@ class VictimModel(LinearModel):
     def __init__(self, terms: VictimTerms) -> None:
         super().__init__()
         self._terms = terms
-        units = terms.problem.units
+        units = terms.problem.unit_count
         self._leave = self.add_booleans(units)
         self._cells = [_Cells(terms, c, self) for c in range(len(terms.count))]
         self._switches: dict[int, int] = {}
@@ -36,7 +36,7 @@ class VictimModel(LinearModel):
         self._bonds_and_limits()
         self._quotas()
         for cut in terms.problem.cuts:
-            self.cut(np.isin(np.arange(units), cut))
+            self.add_cut(np.isin(np.arange(units), cut))
         # The row is written once and moved afterwards, since rows cannot be removed.
         self._cutoff: int | None = None
 
@@ -45,13 +45,13 @@ class VictimModel(LinearModel):
         cost = self._terms.problem.cost
         if self._cutoff is None:
             self._cutoff = self.add_row(self._leave, cost, upper=below - 1)
-        self.set_row(self._cutoff, 0, below - 1)
-        objective = np.zeros(self.variables, np.int64)
+        self.set_row_bounds(self._cutoff, 0, below - 1)
+        objective = np.zeros(self.variable_count, np.int64)
         objective[: len(cost)] = -cost
         values = None if hint is None else self._values(hint)
         return budget.maximise(self, objective, budget.remaining, gap=gap, hint=values)
 
-    def cut(self, evicted: BoolArray) -> None:
+    def add_cut(self, evicted: BoolArray) -> None:
         """Forbid a set of units [U] and all its subsets: another unit has to be evicted."""
         self.add_sum(self._leave[np.flatnonzero(~evicted)], lower=1)
 
@@ -151,7 +151,7 @@ class VictimModel(LinearModel):
         # If the gang may choose its pods, the caller checks the quotas of the placement and adds a cut.
         if not len(pending.quotas.gangs) or not self._terms.rigid:
             return
-        requested, held = self._terms.count @ pending.classes.demand, problem.held_by_unit()
+        requested, held = self._terms.count @ pending.classes.demand, problem.resources_by_unit()
         for q in np.flatnonzero(pending.quotas.covers[:, 0]).tolist():
             inside = problem.quota_unit[q]
             for r in np.flatnonzero((requested > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():
@@ -166,7 +166,7 @@ class VictimModel(LinearModel):
             self.add_row(self._leave[units], amounts[units], lower=lack)
 
     def _values(self, ground: VictimState) -> IntArray:
-        values = np.zeros(self.variables, np.int64)
+        values = np.zeros(self.variable_count, np.int64)
         values[: len(ground.evicted)] = ground.evicted
         for c, cells in enumerate(self._cells):
             fit = np.bincount(

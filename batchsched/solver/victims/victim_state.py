@@ -57,7 +57,7 @@ class VictimTerms:
     plain: bool
 
     @classmethod
-    def of(cls, problem: VictimProblem) -> "VictimTerms":
+    def from_problem(cls, problem: VictimProblem) -> "VictimTerms":
         """Compute the terms of a problem."""
         pending = problem.pending
         evictable = np.zeros_like(problem.free)
@@ -100,7 +100,7 @@ class VictimTerms:
             plain,
         )
 
-    def suffices(self, fit: IntArray) -> bool:
+    def may_suffice(self, fit: IntArray) -> bool:
         """Tell whether the gang may fit if `fit` [C, S] pods fit, with each class counted by itself."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
@@ -129,17 +129,21 @@ class VictimState:
     def __init__(self, terms: VictimTerms) -> None:
         self.terms = terms
         self.problem = problem = terms.problem
-        self.evicted = np.zeros(problem.units, np.bool_)
+        self.evicted = np.zeros(problem.unit_count, np.bool_)
         self._free = problem.free[terms.sites].copy()
         self.fit = terms.now.copy()
         self._taken = np.zeros(len(problem.limit), np.int64)
-        self._shares = group_positions(terms.unit, problem.units)
-        self._limits = [entries.tolist() for entries in group_positions(problem.limit_unit, problem.units)]
+        self._shares = group_positions(terms.unit, problem.unit_count)
+        self._limits = [
+            entries.tolist() for entries in group_positions(problem.limit_unit, problem.unit_count)
+        ]
         self._needs = [
-            problem.bond_with[bonds].tolist() for bonds in group_positions(problem.bond_unit, problem.units)
+            problem.bond_with[bonds].tolist()
+            for bonds in group_positions(problem.bond_unit, problem.unit_count)
         ]
         self._upon = [
-            problem.bond_unit[bonds].tolist() for bonds in group_positions(problem.bond_with, problem.units)
+            problem.bond_unit[bonds].tolist()
+            for bonds in group_positions(problem.bond_with, problem.unit_count)
         ]
 
     @property
@@ -158,7 +162,7 @@ class VictimState:
                 stack += self._needs[unit]
         return list(closure)
 
-    def leave(self, units: Iterable[int]) -> bool:
+    def evict_units(self, units: Iterable[int]) -> bool:
         """Evict units and those that must be evicted with them; False, without any change, if a limit forbids it."""
         leaving = self.with_required_units(units)
         # Limits are tested unit by unit, so that a failure undoes only what was moved.
@@ -171,7 +175,7 @@ class VictimState:
                 return False
         return True
 
-    def restore(self, unit: int) -> None:
+    def restore_unit(self, unit: int) -> None:
         """Restore a unit. No evicted unit may require its eviction."""
         self._move(unit, -1)
 
@@ -195,9 +199,9 @@ class VictimState:
         """Tell whether a cut says that the evicted units do not make room."""
         return any(not np.delete(self.evicted, cut).any() for cut in self.problem.cuts)
 
-    def makes_room(self) -> bool:
+    def gang_fits(self) -> bool:
         """Tell whether the gang fits now."""
-        if not self.terms.suffices(self.fit) or (self.terms.rigid and not self._in_quota()) or self.is_cut:
+        if not self.terms.may_suffice(self.fit) or (self.terms.rigid and not self._in_quota()) or self.is_cut:
             return False
         # Counting is exact for one class on nodes of one domain; otherwise the packing must find a placement.
         return self.terms.plain or place_after_eviction(self.problem, self.evicted) is not None
@@ -207,7 +211,7 @@ class VictimState:
         pending = self.problem.pending
         if not len(pending.quotas.gangs):
             return True
-        quota_left, gangs = subtract_units(self.problem, self.evicted)
+        quota_left, gangs = quotas_after_eviction(self.problem, self.evicted)
         requested = self.terms.count @ pending.classes.demand
         own = pending.quotas.covers[:, 0]
         over = ((requested > quota_left) & (requested > 0)).any(axis=1) | (
@@ -223,16 +227,16 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
     pending = replace(problem.pending, nodes=replace(problem.pending.nodes, free=np.maximum(free, 0)))
     if len(pending.quotas.gangs):
-        quota_left, gangs = subtract_units(problem, evicted)
+        quota_left, gangs = quotas_after_eviction(problem, evicted)
         pending = replace(pending, quotas=replace(pending.quotas, free=quota_left, gangs=gangs))
     packing = Packing(pending)
-    return packing if packing.try_gang(0) is not None else None
+    return packing if packing.place_gang(0) is not None else None
 
 
-def subtract_units(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
+def quotas_after_eviction(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
     """Return what remains of the quotas with some units [U] evicted: amounts [Q, R] and gangs [Q]."""
     back = problem.quota_unit[:, evicted].astype(np.int64)
-    quota_left = problem.quota_left + back @ problem.held_by_unit()[evicted]
+    quota_left = problem.quota_left + back @ problem.resources_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
     # A packing reads quotas as amounts that are left: an exceeded one leaves nothing.
     return np.clip(quota_left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)

@@ -1,6 +1,6 @@
 import pytest
 
-from batchsched.api.core.metadata import ObjectMeta, seconds, timestamp
+from batchsched.api.core.metadata import ObjectMeta, format_timestamp, parse_timestamp
 from batchsched.api.core.node import Taint
 from batchsched.api.core.pod import PodAffinity, Toleration
 
@@ -30,13 +30,17 @@ def test_unstated_terms_are_empty():
 
 
 def test_times_are_read_and_written_in_utc():
-    assert seconds("2026-01-01T00:00:00Z") == seconds("2026-01-01T01:00:00+01:00") == 1767225600.0
-    assert timestamp(1767225600.9) == "2026-01-01T00:00:00Z"
+    assert (
+        parse_timestamp("2026-01-01T00:00:00Z")
+        == parse_timestamp("2026-01-01T01:00:00+01:00")
+        == 1767225600.0
+    )
+    assert format_timestamp(1767225600.9) == "2026-01-01T00:00:00Z"
 
 
 def test_missing_or_unreadable_time_is_the_default():
-    assert seconds(None, 7.0) == 7.0
-    assert seconds("yesterday", 7.0) == 7.0
+    assert parse_timestamp(None, 7.0) == 7.0
+    assert parse_timestamp("yesterday", 7.0) == 7.0
 
 
 def test_missing_labels_and_annotations_read_as_none():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.quantity import base_units, format_quantity, parse
+from batchsched.api.core.quantity import format_quantity, parse_amount, parse_quantity
 from batchsched.errors import InvalidQuantity
 
 LARGEST = 2**63 - 1
@@ -50,7 +50,7 @@ LARGEST = 2**63 - 1
     ],
 )
 def test_amount_in_whole_units_rounds_up_as_upstream_does(text, value):
-    assert base_units("memory", text) == value
+    assert parse_amount("memory", text) == value
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_amount_in_whole_units_rounds_up_as_upstream_does(text, value):
     [("1", 1000), ("500m", 500), ("0.1", 100), ("0.0001", 1), ("1u", 1), ("2k", 2_000_000), (0.5, 500)],
 )
 def test_cpu_is_counted_in_thousandths(text, milli):
-    assert base_units("cpu", text) == milli
+    assert parse_amount("cpu", text) == milli
 
 
 OUTSIDE_THE_GRAMMAR = "a 1gi 1KI 1ki 1mi --1 1.2.3 1e e3 Gi 1e3Gi 1Gim 0x10 1_000 nan inf ∞ ٣ None"
@@ -67,24 +67,24 @@ OUTSIDE_THE_GRAMMAR = "a 1gi 1KI 1ki 1mi --1 1.2.3 1e e3 Gi 1e3Gi 1Gim 0x10 1_00
 @pytest.mark.parametrize("text", ["", " ", "1 Gi", " 1", "1\n", *OUTSIDE_THE_GRAMMAR.split()])
 def test_text_outside_the_grammar_is_refused_with_an_example(text):
     with pytest.raises(InvalidQuantity, match=r"500m, 4, 1\.5Gi or 2e3"):
-        base_units("memory", text)
+        parse_amount("memory", text)
 
 
 @pytest.mark.parametrize("text", [str(LARGEST + 1), "8Ei", "1e19", "9223372036854775.808E3", "1e999", "-8Ei"])
 def test_amount_beyond_63_bits_is_refused(text):
     with pytest.raises(InvalidQuantity, match="63 bits"):
-        base_units("memory", text)
+        parse_amount("memory", text)
 
 
 def test_exponent_of_many_digits_is_refused_before_it_is_computed():
     with pytest.raises(InvalidQuantity, match="exponent"):
-        base_units("memory", "1e99999999999")
+        parse_amount("memory", "1e99999999999")
 
 
 def test_cpu_that_only_fits_without_its_thousandths_is_refused():
-    assert base_units("memory", "9223372036854775807") == LARGEST
+    assert parse_amount("memory", "9223372036854775807") == LARGEST
     with pytest.raises(InvalidQuantity, match="cpu"):
-        base_units("cpu", "9223372036854775807")
+        parse_amount("cpu", "9223372036854775807")
 
 
 @given(
@@ -97,14 +97,14 @@ def test_parsed_value_is_exact(whole, digits, suffix):
     factor |= {"k": Fraction(1000), "Ki": Fraction(1024), "Mi": Fraction(2**20), "G": Fraction(10**9)}
     number = Fraction(f"{whole}.{digits}") if whole >= 0 else Fraction(f"{whole}")
     text = f"{whole}.{digits}{suffix}" if whole >= 0 else f"{whole}{suffix}"
-    assert Fraction(parse(text)) == number * factor[suffix]
+    assert Fraction(parse_quantity(text)) == number * factor[suffix]
 
 
 @given(st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi", "pods"]), st.integers(0, 2**62))
 def test_shown_amount_reads_back_the_same(resource, amount):
     if resource == "cpu":
         amount //= 1000
-    assert base_units(resource, format_quantity(resource, amount)) == amount
+    assert parse_amount(resource, format_quantity(resource, amount)) == amount
 
 
 def test_amounts_are_written_in_the_usual_notation():

@@ -9,7 +9,7 @@ from batchsched.api.core.pod import (
     PodStatus,
     ResourceRequirements,
 )
-from batchsched.api.core.requests import NONZERO_CPU, NONZERO_MEMORY, nonzero_requests, requests
+from batchsched.api.core.requests import NONZERO_CPU, NONZERO_MEMORY, nonzero_requests, pod_requests
 
 GI = 2**30
 
@@ -29,7 +29,7 @@ def status_of(name="c", allocated=None, **amounts):
 
 
 def test_containers_add_up():
-    assert requests(pod(container(cpu="1", memory="1Gi"), container(cpu="500m", gpu="2"))) == {
+    assert pod_requests(pod(container(cpu="1", memory="1Gi"), container(cpu="500m", gpu="2"))) == {
         "cpu": 1500,
         "memory": GI,
         "nvidia.com/gpu": 2,
@@ -38,18 +38,18 @@ def test_containers_add_up():
 
 def test_init_containers_count_by_the_largest_alone():
     spec = pod(container(cpu="2"), init=[container(cpu="3"), container(cpu="1", memory="1Gi")])
-    assert requests(spec) == {"cpu": 3000, "memory": GI}
+    assert pod_requests(spec) == {"cpu": 3000, "memory": GI}
 
 
 def test_sidecars_run_beside_the_containers_and_beside_later_init_containers():
     sidecar = container(restart="Always", cpu="1")
-    assert requests(pod(container(cpu="2"), init=[sidecar])) == {"cpu": 3000}
-    assert requests(pod(container(cpu="2"), init=[sidecar, container(cpu="4")])) == {"cpu": 5000}
-    assert requests(pod(container(cpu="2"), init=[container(cpu="4"), sidecar])) == {"cpu": 4000}
+    assert pod_requests(pod(container(cpu="2"), init=[sidecar])) == {"cpu": 3000}
+    assert pod_requests(pod(container(cpu="2"), init=[sidecar, container(cpu="4")])) == {"cpu": 5000}
+    assert pod_requests(pod(container(cpu="2"), init=[container(cpu="4"), sidecar])) == {"cpu": 4000}
 
 
 def test_overhead_comes_on_top():
-    assert requests(pod(container(cpu="1"), overhead={"cpu": "250m", "memory": "1Gi"})) == {
+    assert pod_requests(pod(container(cpu="1"), overhead={"cpu": "250m", "memory": "1Gi"})) == {
         "cpu": 1250,
         "memory": GI,
     }
@@ -58,11 +58,11 @@ def test_overhead_comes_on_top():
 def test_pod_level_amounts_replace_those_of_the_containers():
     level = ResourceRequirements(requests={"cpu": "4", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "9"})
     spec = pod(container(cpu="1", memory="1Gi", gpu="1"), resources=level, overhead={"cpu": "1"})
-    assert requests(spec) == {"cpu": 5000, "memory": GI, "hugepages-2Mi": 4 * 2**20, "nvidia.com/gpu": 1}
+    assert pod_requests(spec) == {"cpu": 5000, "memory": GI, "hugepages-2Mi": 4 * 2**20, "nvidia.com/gpu": 1}
 
 
 def test_nothing_requested_counts_for_nothing_and_scores_with_defaults():
-    assert requests(pod(Container(name="c"))) == {}
+    assert pod_requests(pod(Container(name="c"))) == {}
     assert nonzero_requests(pod(Container(name="c"), Container(name="d"))) == (
         2 * NONZERO_CPU,
         2 * NONZERO_MEMORY,
@@ -70,15 +70,15 @@ def test_nothing_requested_counts_for_nothing_and_scores_with_defaults():
 
 
 def test_zero_requests_are_left_out():
-    assert requests(pod(container(cpu="0", gpu="0"))) == {}
+    assert pod_requests(pod(container(cpu="0", gpu="0"))) == {}
 
 
 def test_resize_counts_the_larger_of_asked_and_given():
     status = PodStatus(container_statuses=(status_of(cpu="3", allocated={"cpu": "2"}),))
     running = Pod(spec=PodSpec(node_name="n", containers=(container(cpu="1"),)), status=status)
-    assert requests(running) == {"cpu": 3000}
+    assert pod_requests(running) == {"cpu": 3000}
     waiting = Pod(spec=PodSpec(containers=(container(cpu="1"),)), status=status)
-    assert requests(waiting) == {"cpu": 1000}
+    assert pod_requests(waiting) == {"cpu": 1000}
 
 
 def test_infeasible_resize_counts_what_was_given():
@@ -87,7 +87,7 @@ def test_infeasible_resize_counts_what_was_given():
         container_statuses=(status_of(cpu="1"),),
     )
     running = Pod(spec=PodSpec(node_name="n", containers=(container(cpu="8"),)), status=status)
-    assert requests(running) == {"cpu": 1000}
+    assert pod_requests(running) == {"cpu": 1000}
 
 
 def test_given_zero_is_a_request_and_scores_without_the_default():
@@ -105,7 +105,7 @@ def test_pod_level_request_leaves_no_default_where_a_container_asks_for_nothing_
 def test_init_containers_that_end_do_not_count_what_they_were_given():
     status = PodStatus(init_container_statuses=(status_of("i", cpu="9"),))
     running = Pod(spec=PodSpec(node_name="n", init_containers=(container("i", cpu="1"),)), status=status)
-    assert requests(running) == {"cpu": 1000}
+    assert pod_requests(running) == {"cpu": 1000}
 
 
 def test_pod_level_amounts_given_count_for_what_the_pod_states_alone():
@@ -113,10 +113,10 @@ def test_pod_level_amounts_given_count_for_what_the_pod_states_alone():
     given = PodStatus(resources=ResourceRequirements(requests={"cpu": "3", "memory": "1Gi"}))
     running = pod(container(cpu="500m", memory="64Mi"), resources=level, node_name="n")
     grown = Pod(spec=running.spec, status=given)
-    assert requests(grown) == {"cpu": 3000, "memory": 64 * 2**20}
+    assert pod_requests(grown) == {"cpu": 3000, "memory": 64 * 2**20}
 
 
 def test_allocated_pod_level_amounts_count_only_beside_given_ones():
     level = ResourceRequirements(requests={"cpu": "1"})
     spec = pod(container(cpu="500m"), resources=level, node_name="n").spec
-    assert requests(Pod(spec=spec, status=PodStatus(allocated_resources={"cpu": "4"}))) == {"cpu": 1000}
+    assert pod_requests(Pod(spec=spec, status=PodStatus(allocated_resources={"cpu": "4"}))) == {"cpu": 1000}

@@ -71,7 +71,7 @@ def test_array_follows_renumbered_nodes():
     memo.array("squares", squares)
     squares.numbers = [3, 2]
     changes.renumber([-1, 1, -1], 2)
-    memo.lay_out(np.asarray([-1, 1], np.int32))
+    memo.reindex(np.asarray([-1, 1], np.int32))
     changes.record(0)
     assert memo.array("squares", squares).tolist() == [9, 4]
     assert squares.asked[-1] == [0]

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
 from batchsched.framework.nodes.node_table import AssumedClaim, AssumedVolumes, NodeTable
-from batchsched.framework.plugin_support.node_selection import nodes_matching_selector, untolerated
+from batchsched.framework.plugin_support.node_selection import (
+    nodes_matching_selector,
+    untolerated_taint_counts,
+)
 from tests.plugins.cluster import land, node, pod, table
 
 NAMES = "abcdef"
@@ -26,7 +29,7 @@ def test_added_and_removed_pods_are_recorded_as_moves_of_their_nodes():
     land(made, guest, "n2")
     land(made, pod("b"), "n0")
     between = made.moves.generation
-    made.remove([guest])
+    made.remove_pods([guest])
     assert made.moves.nodes_changed_since(start).tolist() == [0, 2]
     assert made.moves.nodes_changed_since(between).tolist() == [2]
     assert made.changes.generation == 0
@@ -36,7 +39,7 @@ def test_changed_node_object_is_recorded_as_a_change_and_a_move():
     nodes = [node(name) for name in "abc"]
     made = table(nodes)
     nodes[1] = node("b", labels={"disk": "ssd"})
-    assert made.lay_out(nodes) is None
+    assert made.replace_nodes(nodes) is None
     assert made.changes.nodes_changed_since(0).tolist() == [1]
     assert made.moves.nodes_changed_since(0).tolist() == [1]
 
@@ -68,13 +71,13 @@ def said(made: NodeTable) -> list:
         made.allocatable.tolist(),
         made.requested.tolist(),
         made.nonzero.tolist(),
-        (made.label("disk")[0].tolist(), made.label("disk")[1]),
+        (made.label_values("disk")[0].tolist(), made.label_values("disk")[1]),
         nodes_matching_selector(made, DISKS).tolist(),
-        untolerated(made, (), HARD).tolist(),
-        made.memo("cpu", lambda table: sum(one.allocatable()["cpu"] for one in table.nodes)),
-        [[pod.key for pod in made.pods.on(at)] for at in range(len(made.names))],
+        untolerated_taint_counts(made, (), HARD).tolist(),
+        made.cached_value("cpu", lambda table: sum(one.allocatable()["cpu"] for one in table.nodes)),
+        [[pod.key for pod in made.pods.pods_on(at)] for at in range(len(made.names))],
         sorted((pod.key, at) for pod, at in made.pods.all_pods()),
-        made.pods.count(lambda _: True).tolist(),
+        made.pods.count_matching(lambda _: True).tolist(),
     ]
 
 
@@ -87,8 +90,8 @@ def test_table_that_followed_its_nodes_equals_a_new_table(versions, asked):
             said(followed)
         names = {one.name for one in nodes}
         for at in [at for at in there if at not in names]:
-            followed.remove([there.pop(at)])
-        followed.lay_out(nodes)
+            followed.remove_pods([there.pop(at)])
+        followed.replace_nodes(nodes)
         if nodes and nodes[0].name not in there:
             guest = there[nodes[0].name] = pod(f"on-{nodes[0].name}", requests={"cpu": "1"})
             land(followed, guest, nodes[0].name)

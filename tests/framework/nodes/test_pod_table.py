@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.selector import LabelSelector
 from batchsched.framework.nodes.label_index import Selection
-from batchsched.framework.nodes.pod_table import HostPort, PodTable, any_conflict, host_ports
+from batchsched.framework.nodes.pod_table import HostPort, PodTable, any_port_conflict, host_ports
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import pod, with_ports
 
@@ -87,7 +87,7 @@ def _seen(table: PodTable) -> list:
     return [
         *(table.count_selected(one, terminating=True).tolist() for one in chosen),
         *(table.count_selected(one, terminating=False).tolist() for one in chosen),
-        [[one.key for one in table.on(at)] for at in range(4)],
+        [[one.key for one in table.pods_on(at)] for at in range(4)],
         [(one.key, at) for one, at in table.all_pods()],
         sorted(table.with_affinity),
         sorted((str(group.affinity), sorted(group.on.items())) for group in table.affinity_groups()),
@@ -168,6 +168,6 @@ def test_host_ports_conflict_by_number_protocol_and_address():
     assert not here.conflicts(there)
     assert not WEB.conflicts(WEB._replace(protocol="UDP"))
     assert not WEB.conflicts(WEB._replace(number=81))
-    assert any_conflict((there, WEB), (here,))
-    assert not any_conflict((there,), (here,))
-    assert not any_conflict((WEB,), ())
+    assert any_port_conflict((there, WEB), (here,))
+    assert not any_port_conflict((there,), (here,))
+    assert not any_port_conflict((WEB,), ())

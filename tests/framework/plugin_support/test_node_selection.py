@@ -11,7 +11,7 @@ from batchsched.framework.plugin_support.node_selection import (
     nodes_matching_term,
     nodes_with_labels,
     taint_groups,
-    untolerated,
+    untolerated_taint_counts,
 )
 from tests.plugins.cluster import node, pod, table
 
@@ -83,6 +83,6 @@ def test_nodes_with_equal_taints_are_one_group():
 def test_only_untolerated_taints_of_the_given_effects_are_counted():
     made = table([node("a", taints=[HARD, SOFT, {**SOFT, "key": "other"}]), node("b")])
     soft = frozenset({"PreferNoSchedule"})
-    assert untolerated(made, (), soft).tolist() == [2, 0]
-    assert untolerated(made, (Toleration(key="k", operator="Exists"),), soft).tolist() == [1, 0]
-    assert untolerated(made, (), frozenset({"NoExecute"})).tolist() == [0, 0]
+    assert untolerated_taint_counts(made, (), soft).tolist() == [2, 0]
+    assert untolerated_taint_counts(made, (Toleration(key="k", operator="Exists"),), soft).tolist() == [1, 0]
+    assert untolerated_taint_counts(made, (), frozenset({"NoExecute"})).tolist() == [0, 0]

@@ -5,13 +5,13 @@ from batchsched.framework.plugin_support.scores import (
     CPU_AND_MEMORY,
     ResourceSpec,
     UtilizationShapePoint,
-    asked_amounts,
-    broken_line,
-    check_rises,
+    check_increasing_utilization,
     default_normalize,
     is_extended,
     is_scalar,
+    requested_amounts,
     scored_resources,
+    scores_by_utilization,
 )
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -40,18 +40,18 @@ def test_scalar_resources_count_only_if_requested():
     resources = (*CPU_AND_MEMORY, GPU, ResourceSpec(name="pods"), ResourceSpec(name="example.com/missing"))
     assert len(scored_resources(class_of(made, pod()), made, resources, nonzero=True)) == 2
     found = scored_resources(class_of(made, pod(requests={GPU.name: "1"})), made, resources, nonzero=True)
-    assert [(one.weight, one.request, one.capacity(made.all()).tolist()) for one in found[2:]] == [
-        (5, 1, [4])
-    ]
+    assert [
+        (one.weight, one.request, one.allocatable(made.all_nodes_view()).tolist()) for one in found[2:]
+    ] == [(5, 1, [4])]
 
 
 def test_defaults_replace_missing_requests_only_for_nonzero_amounts():
     made = table([node("n")], {"n": [pod("a")]})
     wish = class_of(made, pod())
-    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
-    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (0, 0)
+    assert requested_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
+    assert requested_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (0, 0)
     assert [
-        one.requested(made.all()).tolist()
+        one.requested(made.all_nodes_view()).tolist()
         for one in scored_resources(wish, made, CPU_AND_MEMORY, nonzero=True)
     ] == [
         [100],
@@ -62,8 +62,8 @@ def test_defaults_replace_missing_requests_only_for_nonzero_amounts():
 def test_pod_level_requests_count_without_defaults_and_not_with_them():
     made = table([node("n")])
     wish = class_of(made, pod(resources={"requests": {"cpu": "2", "memory": "1Gi"}}))
-    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (2000, 1024 * MEBIBYTE)
-    assert asked_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
+    assert requested_amounts(wish, made, CPU_AND_MEMORY, nonzero=False) == (2000, 1024 * MEBIBYTE)
+    assert requested_amounts(wish, made, CPU_AND_MEMORY, nonzero=True) == (100, 200 * MEBIBYTE)
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def points(*pairs):
 
 
 def test_scores_follow_the_line_and_are_constant_beyond_its_ends():
-    line = broken_line(points((20, 0), (40, 10)))
+    line = scores_by_utilization(points((20, 0), (40, 10)))
     assert line[[0, 20, 21, 30, 40, 41, 100]].tolist() == [0, 0, 5, 50, 100, 100, 100]
 
 
 def test_falling_lines_are_rounded_toward_zero():
-    assert broken_line(points((0, 10), (3, 9)))[:5].tolist() == [100, 97, 94, 90, 90]
+    assert scores_by_utilization(points((0, 10), (3, 9)))[:5].tolist() == [100, 97, 94, 90, 90]
 
 
 @pytest.mark.parametrize("pairs", [[(5, 1), (5, 2)], [(5, 1), (4, 2)]], ids=["twice", "back"])
 def test_a_line_with_points_out_of_order_is_refused(pairs):
-    check_rises(points((1, 1), (2, 0)))
+    check_increasing_utilization(points((1, 1), (2, 0)))
     with pytest.raises(ValueError, match="must rise from point to point"):
-        check_rises(points(*pairs))
+        check_increasing_utilization(points(*pairs))

@@ -1,11 +1,11 @@
 from batchsched.framework.plugin_support.volume_listers import (
     ClaimUse,
-    claim_class,
-    claim_identity,
+    claim_signature,
+    claim_storage_class,
     claim_uses,
-    not_owner,
-    storage_of,
-    volume_class,
+    not_owner_reason,
+    storage_objects,
+    volume_storage_class,
 )
 from tests.plugins.cluster import node, pod
 from tests.plugins.storage import attachment, claim, claiming, stored, volume
@@ -15,7 +15,7 @@ BETA = {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
 
 def test_objects_are_found_by_name_and_attachments_by_node():
     made = stored([node("a")], claim("c"), volume("v"), attachment("a", "v"), attachment("a", "w"))
-    storage = storage_of(made)
+    storage = storage_objects(made)
     assert (list(storage.claims), list(storage.volumes)) == (["default/c"], ["v"])
     assert [one.metadata.name for one in storage.attachments["a"]] == ["a-v", "a-w"]
     assert [one.metadata.name for one in storage.volumes_of["late"]] == ["v"]
@@ -31,14 +31,16 @@ def test_an_ephemeral_volumes_claim_is_named_after_pod_and_volume():
 
 
 def test_claim_identity_differs_by_claim_and_by_pod_for_ephemeral_claims():
-    assert claim_identity(claiming("x", "c")) == claim_identity(claiming("y", "c")) != claim_identity(pod())
+    assert (
+        claim_signature(claiming("x", "c")) == claim_signature(claiming("y", "c")) != claim_signature(pod())
+    )
     own = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]
-    assert claim_identity(pod("x", volumes=own)) != claim_identity(pod("y", volumes=own))
+    assert claim_signature(pod("x", volumes=own)) != claim_signature(pod("y", volumes=own))
 
 
 def test_a_claim_is_owned_by_the_pod_that_controls_it():
     def owned(**reference):
-        return not_owner(pod("x"), claim("x-v", metadata={"ownerReferences": [reference]}))
+        return not_owner_reason(pod("x"), claim("x-v", metadata={"ownerReferences": [reference]}))
 
     assert owned(controller=True, uid="") is None
     assert owned(controller=False, uid="") == owned(controller=True, uid="other")
@@ -46,6 +48,6 @@ def test_a_claim_is_owned_by_the_pod_that_controls_it():
 
 
 def test_the_beta_annotation_overrides_the_storage_class():
-    assert claim_class(claim("c", metadata=BETA)) == "old"
-    assert claim_class(claim("c", storageClassName=None)) == ""
-    assert volume_class(volume("v")) == "late"
+    assert claim_storage_class(claim("c", metadata=BETA)) == "old"
+    assert claim_storage_class(claim("c", storageClassName=None)) == ""
+    assert volume_storage_class(volume("v")) == "late"

@@ -7,7 +7,11 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.binding_cycle import BindingCycle, bind, unreserve
+from batchsched.framework.runtime.binding_cycle import (
+    BindingCycle,
+    run_binding_cycle,
+    unreserve_after_session,
+)
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status
 from tests.plugins.binder import Written
@@ -59,7 +63,7 @@ class Keeper:
 
 def bound(*plugins: object, node: str = "n0") -> Status:
     cycle = BindingCycle(table([a_node("n0")]), Written())
-    return asyncio.run(bind(Pipeline(plugins), pod(), node, cycle))
+    return asyncio.run(run_binding_cycle(Pipeline(plugins), pod(), node, cycle))
 
 
 def at(point: str, status: Status) -> Callable[[str], Status]:
@@ -158,7 +162,7 @@ def test_bind_does_not_unreserve_a_refused_pod(point):
 
 
 def given_back(*keepers: Keeper, node: str = "n0") -> tuple[str, ...]:
-    return unreserve(Pipeline(keepers), pod(), node, table([a_node("n0")]))
+    return unreserve_after_session(Pipeline(keepers), pod(), node, table([a_node("n0")]))
 
 
 def test_unreserve_is_called_on_every_plugin():

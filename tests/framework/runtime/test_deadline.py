@@ -31,7 +31,7 @@ class Refusing:
 class Exceeded:
     """The deadline of a plugin that exceeded it in an earlier session."""
 
-    def overdue(self, plugin):
+    def exceeded_deadline(self, plugin):
         return ExceededDeadline(plugin, "Filter", 0, 1.0)
 
     def call_within_deadline(self, plugin, point, call):
@@ -40,7 +40,7 @@ class Exceeded:
 
 def test_a_disabled_plugin_accepts_every_node_and_gives_equal_scores():
     made = table([node(f"n{at}") for at in range(3)])
-    pod_class, nodes, state = class_of(made, pod("p")), made.all(), CycleState()
+    pod_class, nodes, state = class_of(made, pod("p")), made.all_nodes_view(), CycleState()
     plugin: Any = with_deadline(Refusing(), Exceeded())
     assert plugin.filter(pod_class, nodes, state).feasible.tolist() == [True] * 3
     assert plugin.score(pod_class, nodes, state).tolist() == [0] * 3

@@ -10,7 +10,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidateSet, Row
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.runtime.pipeline import Pipeline, names
+from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.status import SKIP, SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from tests.plugins.cluster import class_of, node, pod, table
@@ -100,7 +100,7 @@ def refuse(*marked: bool) -> Verdict:
 
 def scan(*plugins: Named):
     made = three()
-    return Pipeline(plugins).scan(class_of(made, pod()), made)
+    return Pipeline(plugins).run_filters(class_of(made, pod()), made)
 
 
 def test_first_refusal_of_preenqueue_is_returned_and_later_plugins_are_not_called():
@@ -331,19 +331,19 @@ def test_filters_that_placed_pods_do_not_affect_are_not_called_again():
     shifting = Shifting("b", calls, Verdict.refuse(np.array([True]), "full", unresolvable=True))
     pipeline = Pipeline([Filters("a", calls), shifting])
     pod_class = class_of(made, pod())
-    status = pipeline.refusal_at(pod_class, 1, made, CycleState())
+    status = pipeline.recheck_node(pod_class, 1, made, CycleState())
     assert (status.code, status.reasons, status.plugin) == (Code.UNRESOLVABLE, ("full",), "b")
     assert calls == [("Filter", "b")]
     state = CycleState()
     state.skip_filter.add("b")
-    assert pipeline.refusal_at(pod_class, 1, made, state) is SUCCESS
+    assert pipeline.recheck_node(pod_class, 1, made, state) is SUCCESS
 
 
 def test_name_of_a_plugin_is_its_attribute_or_its_class_name():
     class Strange:
         pass
 
-    assert names([Filters("a"), Strange()]) == ("a", "Strange")
+    assert plugin_names([Filters("a"), Strange()]) == ("a", "Strange")
 
 
 def test_admits_is_called_only_if_every_affected_filter_implements_it():
@@ -382,7 +382,7 @@ def test_add_pod_is_called_on_stateful_plugins_that_did_not_skip():
     pipeline = Pipeline([Keeping("a", calls), Keeping("b", calls), PreFilters("c", calls)])
     state = CycleState()
     state.skip_filter.add("b")
-    pipeline.after_placement(class_of(made, pod()), pod("other"), 0, made, state)
+    pipeline.run_add_pod(class_of(made, pod()), pod("other"), 0, made, state)
     assert calls == [("AddPod", "a")]
 
 

@@ -61,11 +61,11 @@ def asked_twice(plugin):
     """The calls of a plugin in two scans with a placement in between; the second scan equals one without a cache."""
     made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), ClassResults()
     wish = class_of(made, pod())
-    pipeline.scan(wish, made, standing)
+    pipeline.run_filters(wish, made, standing)
     land(made, pod("p"), "n1")
-    second = pipeline.scan(wish, made, standing)
+    second = pipeline.run_filters(wish, made, standing)
     asked = plugin.asked
-    fresh = pipeline.scan(wish, made)
+    fresh = pipeline.run_filters(wish, made)
     assert (second.status, second.fits.tolist(), second.state.skip_filter) == (
         fresh.status,
         fresh.fits.tolist(),

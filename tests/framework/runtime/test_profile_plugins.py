@@ -6,7 +6,7 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.framework.runtime.pipeline import Pipeline, names
+from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import Registry
 
 
@@ -68,7 +68,7 @@ REGISTRY = Registry(
 
 
 def pipeline(**plugins: Any) -> Pipeline:
-    return REGISTRY.pipeline(Profile.model_validate({"plugins": plugins}))
+    return REGISTRY.create_pipeline(Profile.model_validate({"plugins": plugins}))
 
 
 def on(*stated: Any) -> dict[str, Any]:
@@ -83,15 +83,15 @@ def off(*stated: str) -> dict[str, Any]:
 
 def test_every_point_has_the_default_plugins_that_implement_it():
     made = pipeline()
-    assert names(made.filters) == ("Judge", "JudgeAndRank")
-    assert names(made.scores) == ("JudgeAndRank", "Rank")
-    assert names(made.queue_sorts) == ("Sort",)
+    assert plugin_names(made.filters) == ("Judge", "JudgeAndRank")
+    assert plugin_names(made.scores) == ("JudgeAndRank", "Rank")
+    assert plugin_names(made.queue_sorts) == ("Sort",)
     assert (made.weights["JudgeAndRank"], made.weights["Rank"]) == (3, 2)
 
 
 def test_a_default_that_multi_point_enables_again_keeps_its_place_and_takes_the_weight():
     made = pipeline(multiPoint=on(("RankToo", 4), ("JudgeAndRank", 9)))
-    assert names(made.scores) == ("JudgeAndRank", "Rank", "RankToo")
+    assert plugin_names(made.scores) == ("JudgeAndRank", "Rank", "RankToo")
     assert (made.weights["JudgeAndRank"], made.weights["RankToo"]) == (9, 4)
 
 
@@ -103,50 +103,57 @@ def test_without_a_weight_a_default_that_is_enabled_again_counts_once_as_in_kube
 
 
 def test_multi_point_disables_at_every_point_and_star_keeps_what_it_enables():
-    assert names(pipeline(multiPoint=off("JudgeAndRank")).filters) == ("Judge",)
+    assert plugin_names(pipeline(multiPoint=off("JudgeAndRank")).filters) == ("Judge",)
     made = pipeline(multiPoint={**off("*"), **on("Rank")})
-    assert (names(made.plugins), names(made.filters), names(made.scores)) == (("Rank",), (), ("Rank",))
+    assert (plugin_names(made.plugins), plugin_names(made.filters), plugin_names(made.scores)) == (
+        ("Rank",),
+        (),
+        ("Rank",),
+    )
 
 
 def test_a_plugin_may_be_off_at_one_point_and_on_at_the_others():
     made = pipeline(score=off("JudgeAndRank"))
-    assert names(made.scores) == ("Rank",)
-    assert names(made.filters) == ("Judge", "JudgeAndRank")
-    assert names(made.prefilters) == ("JudgeAndRank",)
-    assert names(pipeline(filter=off("*")).filters) == ()
+    assert plugin_names(made.scores) == ("Rank",)
+    assert plugin_names(made.filters) == ("Judge", "JudgeAndRank")
+    assert plugin_names(made.prefilters) == ("JudgeAndRank",)
+    assert plugin_names(pipeline(filter=off("*")).filters) == ()
 
 
 def test_a_point_overrides_an_explicit_multi_point():
     made = pipeline(multiPoint=on(("Rank", 8)), score=on(("Rank", 5)))
     assert made.weights["Rank"] == 5
-    assert names(pipeline(multiPoint=on("RankToo"), score=off("RankToo")).scores) == ("JudgeAndRank", "Rank")
+    assert plugin_names(pipeline(multiPoint=on("RankToo"), score=off("RankToo")).scores) == (
+        "JudgeAndRank",
+        "Rank",
+    )
 
 
 def test_plugins_enabled_again_at_a_point_come_first_and_new_ones_last():
     made = pipeline(score=on("RankToo", ("Rank", 6)))
-    assert names(made.scores) == ("Rank", "JudgeAndRank", "RankToo")
+    assert plugin_names(made.scores) == ("Rank", "JudgeAndRank", "RankToo")
 
 
 def test_plugin_disabled_and_enabled_again_at_a_point_comes_last_with_its_new_weight():
     made = pipeline(score={**off("JudgeAndRank"), **on(("JudgeAndRank", 10))})
-    assert names(made.scores) == ("Rank", "JudgeAndRank")
+    assert plugin_names(made.scores) == ("Rank", "JudgeAndRank")
     assert made.weights["JudgeAndRank"] == 10
 
 
 def test_star_at_a_point_leaves_only_what_the_point_enables_in_its_order():
     made = pipeline(score={**off("*"), **on(("RankToo", 2), ("JudgeAndRank", 7))})
-    assert names(made.scores) == ("RankToo", "JudgeAndRank")
-    assert names(made.filters) == ("Judge", "JudgeAndRank")
+    assert plugin_names(made.scores) == ("RankToo", "JudgeAndRank")
+    assert plugin_names(made.filters) == ("Judge", "JudgeAndRank")
 
 
 def test_a_plugin_enabled_at_one_point_only_runs_there_only():
     made = pipeline(multiPoint=off("JudgeAndRank"), filter=on("JudgeAndRank"))
-    assert (names(made.filters), names(made.scores)) == (("Judge", "JudgeAndRank"), ("Rank",))
-    assert "JudgeAndRank" in names(made.plugins)
+    assert (plugin_names(made.filters), plugin_names(made.scores)) == (("Judge", "JudgeAndRank"), ("Rank",))
+    assert "JudgeAndRank" in plugin_names(made.plugins)
 
 
 def test_a_plugin_whose_filter_is_off_adds_no_rows():
-    assert names(pipeline().constrains) == ("Judge",)
+    assert plugin_names(pipeline().constrains) == ("Judge",)
     assert pipeline(filter=off("Judge")).constrains == ()
 
 
@@ -160,7 +167,7 @@ def test_two_queue_sort_plugins_are_refused_and_one_may_replace_the_other():
     with pytest.raises(InvalidInput, match="Sort and SortToo all sort the queue"):
         pipeline(multiPoint=on("SortToo"))
     replaced = pipeline(queueSort={**off("*"), **on("SortToo")})
-    assert names(replaced.queue_sorts) == ("SortToo",)
+    assert plugin_names(replaced.queue_sorts) == ("SortToo",)
 
 
 def test_unavailable_plugins_of_kube_scheduler_are_ignored_and_reported():
@@ -169,7 +176,7 @@ def test_unavailable_plugins_of_kube_scheduler_are_ignored_and_reported():
         "pluginConfig": [{"name": "PodGroupPodsCount"}],
     }
     profile = Profile.model_validate(stated)
-    assert names(REGISTRY.pipeline(profile).plugins) == DEFAULTS
+    assert plugin_names(REGISTRY.create_pipeline(profile).plugins) == DEFAULTS
     assert REGISTRY.ignored_plugins(profile) == ("EBSLimits", "PodGroupPodsCount")
 
 

@@ -21,7 +21,7 @@ from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
 from batchsched.framework.traits import PluginTraits, ResultScope, traits_of
 from tests.plugins.cluster import class_of, drawn_cases, land, named, node, pod, table, table_of, visitors_of
 
-DEFAULT = standard_registry().pipeline(Profile())
+DEFAULT = standard_registry().create_pipeline(Profile())
 
 
 def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any:
@@ -79,7 +79,7 @@ def test_cached_results_of_a_class_equal_new_ones_while_pods_come_and_go(case, d
             assert said(MOODY, wish, made, moods, everyone) == said(MOODY, wish, made, None, everyone)
         if there and data.draw(st.booleans()):
             gone = there.pop(data.draw(st.integers(0, len(there) - 1)))
-            made.remove([gone])
+            made.remove_pods([gone])
         else:
             come = named(data.draw(st.sampled_from(visitors)), f"landed-{step}")
             land(made, come, data.draw(st.sampled_from(made.names)))
@@ -118,13 +118,13 @@ def change_nodes(made: NodeTable, standings: ResultCache, versions: list[Node], 
     number = data.draw(st.integers(0, 4))
     if f"n{number}" in there and data.draw(st.sampled_from([True, False, False])):
         gone = there.pop(f"n{number}")
-        for one in tuple(made.pods.on(made.index[gone.name])):
-            made.remove([one])
+        for one in tuple(made.pods.pods_on(made.index[gone.name])):
+            made.remove_pods([one])
     else:
         version = data.draw(st.sampled_from(versions))
         metadata = msgspec.structs.replace(version.metadata, name=f"n{number}")
         there[f"n{number}"] = msgspec.structs.replace(version, metadata=metadata)
-    if made.lay_out([there[name] for name in sorted(there)]) is not None:
+    if made.replace_nodes([there[name] for name in sorted(there)]) is not None:
         standings.clear()
 
 
@@ -210,7 +210,7 @@ def test_a_plugin_is_called_again_after_a_node_update_within_its_result_scope(ki
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     there[3] = node("n3", labels={"disk": "ssd"})
-    made.lay_out(there)
+    made.replace_nodes(there)
     look(pipeline, made, wish, standing)
     look(pipeline, made, wish, standing)
     assert (plugin.filtered, plugin.scored) == asked
@@ -225,7 +225,7 @@ def test_a_plugin_without_a_signature_is_called_each_time():
     )()
     made, standing = table([node("n0"), node("n1")]), ClassResults()
     for _ in range(2):
-        Pipeline([unsigned]).scan(class_of(made, pod()), made, standing)
+        Pipeline([unsigned]).run_filters(class_of(made, pod()), made, standing)
     assert traits_of(unsigned).result_scope is ResultScope.NODE_AND_ITS_PODS
     assert plugin.filtered == [2, 2]
 
@@ -233,10 +233,10 @@ def test_a_plugin_without_a_signature_is_called_each_time():
 def test_a_new_reason_on_a_changed_node_is_in_the_next_scan_only():
     made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), ClassResults()
     wish = class_of(made, pod(requests={"cpu": "1"}))
-    assert DEFAULT.scan(wish, made, standing).fits.all()
-    before = DEFAULT.scan(wish, made, standing)
+    assert DEFAULT.run_filters(wish, made, standing).fits.all()
+    before = DEFAULT.run_filters(wish, made, standing)
     land(made, pod("a", {"cpu": "1"}), "n3")
-    after = DEFAULT.scan(wish, made, standing)
+    after = DEFAULT.run_filters(wish, made, standing)
     assert after.reasons_at(3) == ("Insufficient cpu",)
     assert before.fits.all()
     assert before.reasons_at(3) == ()
@@ -248,9 +248,9 @@ def test_a_scan_keeps_its_results_after_the_cache_is_updated():
         ClassResults(),
     )
     wish = class_of(made, pod(requests={"cpu": "1"}))
-    before = DEFAULT.scan(wish, made, standing)
+    before = DEFAULT.run_filters(wish, made, standing)
     land(made, pod("a", {"cpu": "2"}), "n3")
-    assert DEFAULT.scan(wish, made, standing).reasons_at(3) == ("Insufficient cpu",)
+    assert DEFAULT.run_filters(wish, made, standing).reasons_at(3) == ("Insufficient cpu",)
     assert before.reasons_at(3) == ()
     assert before.reasons_at(0) == ("Insufficient cpu",)
 
@@ -311,7 +311,7 @@ def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
         return pipeline.score(wish, feasible, made, CycleState(), kept).tolist()
 
     total(every, results)
-    made.lay_out([node(f"n{at}", {"cpu": "7"}) if at in (0, 3) else made.nodes[at] for at in range(4)])
+    made.replace_nodes([node(f"n{at}", {"cpu": "7"}) if at in (0, 3) else made.nodes[at] for at in range(4)])
     breaking.breaks = "score"
     with pytest.raises(PluginError):
         total(some, results)

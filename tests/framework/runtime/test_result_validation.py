@@ -30,28 +30,28 @@ def test_codes_of_a_point_are_accepted_and_others_refused(point):
     known = answers.POINTS[point].codes
     for code in Code:
         if code in known:
-            assert answers.status(ODD, point, Status(code)).code is code
+            assert answers.checked_status(ODD, point, Status(code)).code is code
         else:
             with pytest.raises(PluginError, match=f"plugin Odd failed in {point}: expected one of Success"):
-                answers.status(ODD, point, Status(code))
+                answers.checked_status(ODD, point, Status(code))
 
 
 def test_long_invalid_answer_is_shortened_in_the_message():
     with pytest.raises(PluginError) as caught:
-        answers.status(ODD, "Reserve", "x" * 1000)
+        answers.checked_status(ODD, "Reserve", "x" * 1000)
     assert len(str(caught.value)) < 130
 
 
 def test_valid_answers_are_returned_unchanged():
     narrow = PreFilterAnswer(nodes=frozenset({"n0", "n9"}))
-    assert answers.prefiltered(ODD, narrow) is narrow
+    assert answers.checked_prefilter_answer(ODD, narrow) is narrow
     verdict = Verdict.accept(3)
-    assert answers.verdict(ODD, verdict, 3) is verdict
-    assert answers.scores(ODD, "Score", [1, 2], 2).tolist() == [1, 2]
-    assert answers.scores(ODD, "Score", [], 0).tolist() == []
-    assert answers.raw_scores(ODD, [-5, 700], 2).tolist() == [-5, 700]
-    assert answers.label_keys(ODD, {"a"}) == frozenset({"a"})
-    assert answers.signature(ODD, (1, "a")) == (1, "a")
+    assert answers.checked_verdict(ODD, verdict, 3) is verdict
+    assert answers.checked_scores(ODD, "Score", [1, 2], 2).tolist() == [1, 2]
+    assert answers.checked_scores(ODD, "Score", [], 0).tolist() == []
+    assert answers.checked_raw_scores(ODD, [-5, 700], 2).tolist() == [-5, 700]
+    assert answers.checked_label_keys(ODD, {"a"}) == frozenset({"a"})
+    assert answers.checked_signature(ODD, (1, "a")) == (1, "a")
     assert answers.checked_bool(ODD, "Filter", np.True_) is True
 
 
@@ -70,18 +70,18 @@ def test_valid_answers_are_returned_unchanged():
 )
 def test_scores_are_whole_numbers_from_0_to_100_in_every_width(wrong):
     with pytest.raises(PluginError, match="expected 1 whole numbers from 0 to 100"):
-        answers.scores(ODD, "Score", wrong, 1)
+        answers.checked_scores(ODD, "Score", wrong, 1)
 
 
 def test_scores_of_every_width_are_converted_to_int64():
     for width in (np.int8, np.uint8, np.int64, np.uint64, ">i4"):
-        found = answers.scores(ODD, "Score", np.array([0, 100], width), 2)
+        found = answers.checked_scores(ODD, "Score", np.array([0, 100], width), 2)
         assert found.tolist() == [0, 100]
         assert found.dtype == np.int64
 
 
 def test_answer_of_permit_has_the_name_of_its_plugin():
-    answer = answers.permitted(ODD, PermitAnswer(SUCCESS, 3))
+    answer = answers.checked_permit_answer(ODD, PermitAnswer(SUCCESS, 3))
     assert (answer.status.plugin, answer.timeout_seconds) == ("Odd", 3)
 
 
@@ -89,7 +89,7 @@ def test_answer_of_permit_has_the_name_of_its_plugin():
 def test_a_verdict_needs_a_row_for_each_reason_and_a_column_for_each_node(shapes):
     refused, unresolvable = (np.zeros(shape, np.bool_) for shape in shapes)
     with pytest.raises(PluginError, match="expected a Verdict over 3 nodes"):
-        answers.verdict(ODD, Verdict(("too small",), refused, unresolvable), 3)
+        answers.checked_verdict(ODD, Verdict(("too small",), refused, unresolvable), 3)
 
 
 @pytest.mark.parametrize("answer", [None, 1, np.array([True, False])])

@@ -12,8 +12,8 @@ from batchsched.config.schema import HttpsServerSettings
 from batchsched.errors import UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.observability.http.access import Access, Bearer, read_token
-from batchsched.observability.http.server import Server, self_signed_context
+from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess, read_token
+from batchsched.observability.http.server import Server, self_signed_tls_context
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost
 from tests.kube.virtual import Hurried
@@ -42,11 +42,11 @@ async def server(plane, network=None, clock=None):
     async with Connection(Credentials(config), clock) as connection:
         routes = [web.get("/metrics", say), web.get("/livez", say), web.get("/livez/{name}", say)]
         served = Server(
-            Access(connection, clock, lambda: OPEN),
+            DelegatedAccess(connection, clock, lambda: OPEN),
             routes,
             "127.0.0.1",
             0,
-            self_signed_context("127.0.0.1", clock.now()),
+            self_signed_tls_context("127.0.0.1", clock.now()),
         )
         await served.start()
         async with aiohttp.ClientSession(f"https://127.0.0.1:{served.port}") as client:
@@ -125,7 +125,7 @@ async def test_browser_is_prompted_and_sends_a_token_as_the_password(plane):
 
 @asynccontextmanager
 async def token_server(token, tls=None):
-    served = Server(Bearer(token), [web.get("/", say)], "127.0.0.1", 0, tls)
+    served = Server(StaticTokenAccess(token), [web.get("/", say)], "127.0.0.1", 0, tls)
     await served.start()
     async with aiohttp.ClientSession(served.url) as client:
         yield client
@@ -185,7 +185,7 @@ async def test_every_request_passes_if_no_token_is_set():
 
 
 async def test_the_token_is_sent_over_tls_if_a_certificate_is_set():
-    async with token_server("s3cret", self_signed_context("127.0.0.1", 1_767_225_600.0)) as client:
+    async with token_server("s3cret", self_signed_tls_context("127.0.0.1", 1_767_225_600.0)) as client:
         assert client._base_url.scheme == "https"
         assert await status_of(client, "Bearer s3cret") == 200
 

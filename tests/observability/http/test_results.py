@@ -7,7 +7,7 @@ import pytest
 from yarl import URL
 
 from batchsched.errors import InvalidInput
-from batchsched.observability.http.access import Bearer
+from batchsched.observability.http.access import StaticTokenAccess
 from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import Server
 
@@ -41,7 +41,7 @@ def shown(tmp_path):
 
 @asynccontextmanager
 async def served(shown):
-    server = Server(Bearer(None), ResultHandlers(shown).routes(), "127.0.0.1", 0, None)
+    server = Server(StaticTokenAccess(None), ResultHandlers(shown).routes(), "127.0.0.1", 0, None)
     await server.start()
     async with aiohttp.ClientSession(server.url) as client:
         yield client

@@ -12,10 +12,10 @@ from cryptography import x509
 from batchsched.errors import UnusableInput
 from batchsched.observability.http.server import (
     KeyPair,
-    operator_context,
     reload_on_change,
-    self_signed_context,
     self_signed_pem,
+    self_signed_tls_context,
+    tls_context_from_files,
 )
 from tests.kube.virtual import Hurried
 
@@ -48,7 +48,7 @@ def issue(folder, name):
 
 async def test_self_signed_certificate_is_valid_for_a_year_and_the_names_of_the_host():
     now = time.time()
-    found = await shown(self_signed_context("0.0.0.0", now))
+    found = await shown(self_signed_tls_context("0.0.0.0", now))
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert socket.gethostname() in names.get_values_for_type(x509.DNSName)
     assert "127.0.0.1" in [str(one) for one in names.get_values_for_type(x509.IPAddress)]
@@ -62,7 +62,7 @@ async def test_self_signed_certificate_is_valid_for_a_year_and_the_names_of_the_
 
 async def test_a_rotated_certificate_is_shown_and_a_broken_one_is_not(tmp_path, caplog):
     pair = issue(tmp_path, "first")
-    context = operator_context(pair)
+    context = tls_context_from_files(pair)
     following = asyncio.create_task(reload_on_change(context, pair, Hurried(times=3000)))
     assert "first" in (await shown(context)).subject.rfc4514_string()
     await asyncio.sleep(0.05)
@@ -78,4 +78,4 @@ async def test_a_rotated_certificate_is_shown_and_a_broken_one_is_not(tmp_path, 
 
 def test_files_that_are_no_certificate_are_refused_by_name(tmp_path):
     with pytest.raises(UnusableInput, match=r"tls\.crt.*cannot be used for TLS"):
-        operator_context(KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key"))
+        tls_context_from_files(KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key"))

@@ -18,7 +18,7 @@ def seen(snapshot, waits=None):
     state = ClusterState(["batchsched"])
     for found in (*snapshot.pod_groups, *snapshot.pods):
         state.put(found)
-    return cluster_view(snapshot, waits or {}, state.queue_usage.by_resource(), pod_counts(state.gangs))
+    return cluster_view(snapshot, waits or {}, state.queue_usage.to_table(), pod_counts(state.gangs))
 
 
 async def test_pending_gangs_are_first_and_have_their_reason():

@@ -110,7 +110,10 @@ def test_terms_select_the_namespace_of_the_pod_unless_they_name_others():
 
 def test_a_pod_without_relevant_terms_skips_the_filter():
     table = nb.table_of(NODES, [(apart("b", "c"), 0)])
-    assert PLUGIN.prefilter(class_of(table, plain("a")), table.all(), CycleState()).status.code is Code.SKIP
+    assert (
+        PLUGIN.prefilter(class_of(table, plain("a")), table.all_nodes_view(), CycleState()).status.code
+        is Code.SKIP
+    )
 
 
 def test_preferred_terms_raise_and_lower_scores():

@@ -45,7 +45,7 @@ def world_of(*classes: tuple[Pod, int], bound=()) -> nb.World:
 def admitted(world: nb.World, *placed: list[int]) -> bool:
     table = world.table()
     batch = nb.batch_of(world, table)
-    rows = PLUGIN.constrain(batch, table.all())
+    rows = PLUGIN.constrain(batch, table.all_nodes_view())
     return not any(
         nb.broken(row, batch, np.asarray(placed), np.ones(len(world.gangs), np.int64)) for row in rows
     )
@@ -68,7 +68,7 @@ def test_pods_with_anti_affinity_take_one_place_in_each_zone_and_any_without_a_z
 def test_hostname_topology_makes_a_row_over_every_node():
     world = world_of((apart(nb.HOST, "a", "a"), 4))
     table = world.table()
-    (row,) = PLUGIN.constrain(nb.batch_of(world, table), table.all())
+    (row,) = PLUGIN.constrain(nb.batch_of(world, table), table.all_nodes_view())
     assert row.partition == EVERY_NODE
     assert row.right.tolist() == [1, 1, 1, 1]
 
@@ -120,10 +120,10 @@ def test_a_gang_that_matches_its_own_affinity_is_gathered_in_one_domain_unless_a
     world = nb.World(NODES, (), (series, mixed), ())
     table = world.table()
     batch = nb.batch_of(world, table)
-    PLUGIN.constrain(batch, table.all())
+    PLUGIN.constrain(batch, table.all_nodes_view())
     assert batch.gathered == {0: nb.ZONE}
     begun = nb.World(NODES, ((nb.pod("old", {"app": "a"}), 0),), (series,), ())
     table = begun.table()
     batch = nb.batch_of(begun, table)
-    PLUGIN.constrain(batch, table.all())
+    PLUGIN.constrain(batch, table.all_nodes_view())
     assert batch.gathered == {}

@@ -69,11 +69,13 @@ def test_system_default_constraints_only_score_and_apply_to_nodes_without_a_zone
     nodes = [*NODES, nb.node("bare")]
     table = nb.table_of(nodes, [(nb.pod("e", {"app": "a"}), 0)], services=[service({"app": "a"})])
     one, state = class_of(table, nb.pod("w", {"app": "a"})), CycleState()
-    assert plugin.prefilter(one, table.all(), state).status.code is Code.SKIP
-    assert plugin.prescore(one, table.all(), state).code is Code.SUCCESS
-    scores = plugin.normalize(plugin.score(one, table.all(), state), one, table.all(), state)
+    assert plugin.prefilter(one, table.all_nodes_view(), state).status.code is Code.SKIP
+    assert plugin.prescore(one, table.all_nodes_view(), state).code is Code.SUCCESS
+    scores = plugin.normalize(
+        plugin.score(one, table.all_nodes_view(), state), one, table.all_nodes_view(), state
+    )
     assert scores[2] > scores[1] > scores[0]
-    assert plugin.prescore(class_of(table, nb.pod("w")), table.all(), state).code is Code.SKIP
+    assert plugin.prescore(class_of(table, nb.pod("w")), table.all_nodes_view(), state).code is Code.SKIP
 
 
 @pytest.mark.parametrize(

@@ -101,16 +101,18 @@ def test_soft_constraints_skip_the_filter_and_hard_ones_the_score():
     table = nb.table_of(zones("x"))
     state = CycleState()
     soft = class_of(table, wants(whenUnsatisfiable="ScheduleAnyway"))
-    assert PLUGIN.prefilter(soft, table.all(), state).status.code is Code.SKIP
-    assert PLUGIN.prescore(soft, table.all(), state).code is Code.SUCCESS
-    assert PLUGIN.prescore(class_of(table, wants()), table.all(), state).code is Code.SKIP
+    assert PLUGIN.prefilter(soft, table.all_nodes_view(), state).status.code is Code.SKIP
+    assert PLUGIN.prescore(soft, table.all_nodes_view(), state).code is Code.SUCCESS
+    assert PLUGIN.prescore(class_of(table, wants()), table.all_nodes_view(), state).code is Code.SKIP
 
 
 def test_the_emptiest_zone_scores_highest_and_unlabelled_nodes_nothing():
     table = nb.table_of([*zones("x", "y"), nb.node("bare")], existing(0, 0, 1))
     one, state = class_of(table, wants(whenUnsatisfiable="ScheduleAnyway")), CycleState()
-    PLUGIN.prescore(one, table.all(), state)
-    scores = PLUGIN.normalize(PLUGIN.score(one, table.all(), state), one, table.all(), state)
+    PLUGIN.prescore(one, table.all_nodes_view(), state)
+    scores = PLUGIN.normalize(
+        PLUGIN.score(one, table.all_nodes_view(), state), one, table.all_nodes_view(), state
+    )
     assert scores.tolist() == [33, 100, 0]
 
 
@@ -137,9 +139,9 @@ def test_quirk_a_terminating_pod_is_subtracted_though_it_was_never_counted():
     gone = nb.pod("gone", {"app": "a"}, terminating=True)
     table = nb.table_of(zones("x", "y"), [(gone, 0)])
     one, state = class_of(table, wants()), CycleState()
-    PLUGIN.prefilter(one, table.all(), state)
+    PLUGIN.prefilter(one, table.all_nodes_view(), state)
     PLUGIN.remove_pod(one, gone, 0, table, state)
-    assert PLUGIN.filter(one, table.all(), state).feasible.tolist() == [True, False]
+    assert PLUGIN.filter(one, table.all_nodes_view(), state).feasible.tolist() == [True, False]
 
 
 def test_signature_contains_only_what_the_constraints_read():

@@ -48,7 +48,9 @@ def admitted(world: nb.World, placed: list[list[int]]) -> bool:
     batch = nb.batch_of(world, table)
     counts = np.asarray(placed)
     taken = np.ones(len(world.gangs), np.int64)
-    return not any(nb.broken(row, batch, counts, taken) for row in PLUGIN.constrain(batch, table.all()))
+    return not any(
+        nb.broken(row, batch, counts, taken) for row in PLUGIN.constrain(batch, table.all_nodes_view())
+    )
 
 
 def spreading(key: str, skew: int = 1, **fields) -> Pod:
@@ -111,7 +113,7 @@ def test_a_row_of_a_single_gang_binds_only_when_the_gang_is_taken():
     world = world_of(zones(2, 1), gang)
     table = world.table()
     batch = nb.batch_of(world, table)
-    (row,) = PLUGIN.constrain(batch, table.all())
+    (row,) = PLUGIN.constrain(batch, table.all_nodes_view())
     assert nb.broken(row, batch, np.asarray([[1, 1, 1]]), np.ones(1, np.int64)) == []
     assert nb.broken(row, batch, np.asarray([[2, 1, 0]]), np.ones(1, np.int64)) == [0]
     assert nb.broken(row, batch, np.asarray([[0, 0, 1]]), np.zeros(1, np.int64)) == [1]
@@ -122,4 +124,4 @@ def test_empty_and_soft_constraints_make_no_rows():
     soft = spreading(nb.ZONE, whenUnsatisfiable="ScheduleAnyway")
     world = world_of(zones(1, 1), nb.Gang(((empty, 3), (soft, 3)), rigid=True))
     table = world.table()
-    assert PLUGIN.constrain(nb.batch_of(world, table), table.all()) == []
+    assert PLUGIN.constrain(nb.batch_of(world, table), table.all_nodes_view()) == []

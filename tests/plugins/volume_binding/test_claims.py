@@ -3,14 +3,14 @@ from msgspec.structs import replace
 
 from batchsched.api.core.volume import ClaimStatus
 from batchsched.errors import PluginError
-from batchsched.framework.plugin_support.volume_listers import storage_of
+from batchsched.framework.plugin_support.volume_listers import storage_objects
 from batchsched.plugins.volume_binding.claims import ClaimRefused, claims_of
 from tests.plugins.cluster import node, pod
 from tests.plugins.storage import claim, claiming, storage_class, stored
 
 
 def sorted_claims(one, *objects):
-    return claims_of(one, storage_of(stored([node("a")], *objects)))
+    return claims_of(one, storage_objects(stored([node("a")], *objects)))
 
 
 def names(claims):

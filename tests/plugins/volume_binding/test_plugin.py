@@ -6,13 +6,17 @@ from pydantic import ValidationError
 
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.runtime.binding_cycle import BindingCycle, bind, unreserve
+from batchsched.framework.runtime.binding_cycle import (
+    BindingCycle,
+    run_binding_cycle,
+    unreserve_after_session,
+)
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SKIP, Code
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import VolumeBindingArgs
 from batchsched.plugins.volume_binding.search import BIND_CONFLICT
-from batchsched.ports.cluster import NodeSelection
+from batchsched.ports.cluster import SelectedNode
 from batchsched.ports.cluster import VolumeBinding as Given
 from tests.plugins.binder import Written
 from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals
@@ -122,7 +126,7 @@ def test_prebind_writes_the_assumed_volumes_and_waits_for_the_claims():
     one, binder = claiming("x", "c", "d"), Written()
     assert reserve(one, "b", made).ok
     assert bound(one, "b", made, binder, bind_timeout_seconds=5) is Code.SUCCESS
-    assert binder.writes == [Given("v", "default", "c", "uid-c"), NodeSelection("default", "d", "b")]
+    assert binder.writes == [Given("v", "default", "c", "uid-c"), SelectedNode("default", "d", "b")]
     assert binder.awaited == [(("default/c", "default/d"), 5.0)]
 
 
@@ -150,21 +154,21 @@ def test_claims_not_bound_before_the_timeout_are_an_error_and_release_their_volu
     assert plugin.reserve(one, 0, made, CycleState()).ok
     cycle = BindingCycle(made, Written(bound=False))
     with pytest.raises(PluginError, match="binding volumes: default/c not bound within 7 s"):
-        asyncio.run(bind(Pipeline([plugin]), one, "a", cycle))
-    assert unreserve(Pipeline([plugin]), one, "a", made) == ()
+        asyncio.run(run_binding_cycle(Pipeline([plugin]), one, "a", cycle))
+    assert unreserve_after_session(Pipeline([plugin]), one, "a", made) == ()
     assert refusals(VolumeBinding(), claiming("y", "d"), made) == {}
 
 
 def test_nodes_are_scored_only_if_the_arguments_have_a_shape():
     made = stored(NODES, claim("c"), storage_class())
     state, wish = CycleState(), class_of(made, claiming("x", "c"))
-    VolumeBinding().prefilter(wish, made.all(), state)
-    assert VolumeBinding().prescore(wish, made.all(), state) is SKIP
-    assert VolumeBinding().score(wish, made.all(), state).tolist() == [0, 0]
+    VolumeBinding().prefilter(wish, made.all_nodes_view(), state)
+    assert VolumeBinding().prescore(wish, made.all_nodes_view(), state) is SKIP
+    assert VolumeBinding().score(wish, made.all_nodes_view(), state).tolist() == [0, 0]
     line = VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 10}]})
-    assert VolumeBinding(line).prescore(wish, made.all(), state).code is Code.SUCCESS
-    assert VolumeBinding(line).prescore(wish, made.all(), CycleState()) is SKIP
-    assert VolumeBinding(line).score(wish, made.all(), CycleState()).tolist() == [0, 0]
+    assert VolumeBinding(line).prescore(wish, made.all_nodes_view(), state).code is Code.SUCCESS
+    assert VolumeBinding(line).prescore(wish, made.all_nodes_view(), CycleState()) is SKIP
+    assert VolumeBinding(line).score(wish, made.all_nodes_view(), CycleState()).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("shape", [[], [{"utilization": 50}, {"utilization": 50}]], ids=["empty", "flat"])

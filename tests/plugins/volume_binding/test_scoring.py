@@ -3,10 +3,10 @@
 import numpy as np
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.plugin_support.scores import UtilizationShapePoint, broken_line
+from batchsched.framework.plugin_support.scores import UtilizationShapePoint, scores_by_utilization
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import CLAIMS, VolumeBindingArgs
-from batchsched.plugins.volume_binding.search import capacity_scores, search
+from batchsched.plugins.volume_binding.search import capacity_scores, find_pod_volumes
 from tests.plugins.cluster import class_of, node
 from tests.plugins.storage import ZONE, capacity, claim, claiming, driver, storage_class, stored, volume
 
@@ -19,8 +19,8 @@ def scores(one, *objects, shape=FALLING):
     made = stored(NODES, *objects)
     plugin = VolumeBinding(VolumeBindingArgs.model_validate({"shape": shape}))
     state, wish = CycleState(), class_of(made, one)
-    assert plugin.prefilter(wish, made.all(), state).status.ok
-    return plugin.score(wish, made.all(), state).tolist()
+    assert plugin.prefilter(wish, made.all_nodes_view(), state).status.ok
+    return plugin.score(wish, made.all_nodes_view(), state).tolist()
 
 
 def test_a_volume_is_scored_by_the_part_that_the_claim_uses():
@@ -67,8 +67,8 @@ def test_provisioned_claims_do_not_count_if_another_claim_has_a_volume():
 
 def test_a_pod_without_delayed_claims_scores_nothing():
     made = stored(NODES, claim("v", "w"), volume("w"))
-    line = broken_line([UtilizationShapePoint(utilization=0, score=10)])
+    line = scores_by_utilization([UtilizationShapePoint(utilization=0, score=10)])
     state, wish = CycleState(), class_of(made, claiming("x", "v"))
-    VolumeBinding().prefilter(wish, made.all(), state)
+    VolumeBinding().prefilter(wish, made.all_nodes_view(), state)
     some = made.nodes_view(np.array([0, 2], np.int32))
-    assert capacity_scores(search(state.read(CLAIMS), some), some, line).tolist() == [0, 0]
+    assert capacity_scores(find_pod_volumes(state.read(CLAIMS), some), some, line).tolist() == [0, 0]

@@ -6,7 +6,7 @@ Source: Armada, `TestCalculateFairShares` of its scheduling context.
 import numpy as np
 import pytest
 
-from batchsched.queues.sharing.armada import adjusted_shares
+from batchsched.queues.sharing.armada import demand_capped_shares
 from tests.queues.sharing.trees import cluster, divided, queue, shares_of
 
 
@@ -28,7 +28,9 @@ from tests.queues.sharing.trees import cluster, divided, queue, shares_of
 )
 def test_demand_capped_fair_share_equals_that_of_armada(demands, weights, expected):
     demand = np.minimum(np.array(demands) / 100, 1.0)
-    assert adjusted_shares(demand, np.array(weights, float)).tolist() == pytest.approx(expected, abs=1e-9)
+    assert demand_capped_shares(demand, np.array(weights, float)).tolist() == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 def test_armada_caps_fair_shares_by_demand():

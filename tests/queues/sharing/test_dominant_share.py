@@ -6,10 +6,10 @@ Source: Kueue, `TestDominantResourceShare` and `TestFairPreemptions`, and the ru
 import numpy as np
 import pytest
 
-from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.reclaim_rules import all_permitted, may_reclaim
+from batchsched.queues.entitlements import children_of, compute_entitlements
+from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.dominant_share import DominantShare, DominantShareArgs
-from batchsched.queues.sharing.dominant_share import shares_of as drs
+from batchsched.queues.sharing.dominant_share import dominant_resource_shares as drs
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import case, cluster, queue, shares_of
 
@@ -27,8 +27,8 @@ def allowed(shares, reclaimer: str, wants: float, victim: str, holds: float, *st
     policy = DominantShare(DominantShareArgs.model_validate({"strategies": strategies or (FINAL, INITIAL)}))
     found = case(shares, policy)
     wish = ReclaimRequest(
-        shares.own_row(reclaimer),
-        shares.own_row(victim),
+        shares.leaf_row(reclaimer),
+        shares.leaf_row(victim),
         np.array([int(wants * 1000)]),
         np.array([int(holds * 1000)]),
     )
@@ -44,7 +44,7 @@ def two_queues(usage, mine, theirs, weight=1.0):
         queue("lending-cq", guarantee={"cpu": str(theirs[0]), "nvidia.com/gpu": str(theirs[1])}),
     ]
     shares = shares_of(queues, resources, {"cq": [usage[0] * 1000, usage[1]]})
-    siblings = siblings_of(shares, entitlements(shares, [DominantShare()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
     return drs(siblings, siblings.usage)[siblings.names.index("cq")]
 
 
@@ -71,7 +71,7 @@ def test_resource_that_no_queue_lends_is_ignored():
         queue("other", guarantee={"cpu": "8", "nvidia.com/gpu": "64"}, lendingLimit={"nvidia.com/gpu": "0"}),
     ]
     shares = shares_of(queues, cluster(cpu=10_000, gpu=66), {"cq": [5000, 5]})
-    siblings = siblings_of(shares, entitlements(shares, [DominantShare()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
     assert siblings.lendable.tolist() == [10_000, 0]
     assert drs(siblings, siblings.usage)[siblings.names.index("cq")] == pytest.approx(300)
 
@@ -98,10 +98,10 @@ def test_no_gang_is_preempted_when_that_would_reverse_the_imbalance():
     # "can't preempt when it would switch the imbalance": a 3, b 5, two more of a.
     shares = cohort(a=3, b=5)
     found = case(shares, DominantShare())
-    a, b, one = shares.own_row("a"), shares.own_row("b"), np.array([1000])
+    a, b, one = shares.leaf_row("a"), shares.leaf_row("b"), np.array([1000])
     wanted = np.array([2000])
-    assert not all_permitted(shares, found.entitled, found.policies, a, wanted, [(b, one)])
-    assert not all_permitted(shares, found.entitled, found.policies, a, wanted, [(b, one), (b, one)])
+    assert not may_reclaim_all(shares, found.entitled, found.policies, a, wanted, [(b, one)])
+    assert not may_reclaim_all(shares, found.entitled, found.policies, a, wanted, [(b, one), (b, one)])
 
 
 def test_huge_workload_is_preempted_if_nominal_quota_is_available_in_no_other_way():
@@ -126,7 +126,7 @@ def test_two_queues_may_lose_one_workload_each_and_do_not_reclaim_it():
     # "preempt from different cluster queues if the end result has a smaller max share", "scenario above does not flap"
     shares = cohort(b=4.5, c=4.5)
     found = case(shares, DominantShare())
-    a, b, c = (shares.own_row(name) for name in "abc")
+    a, b, c = (shares.leaf_row(name) for name in "abc")
     assert may_reclaim(
         shares, found.entitled, found.policies, ReclaimRequest(a, b, np.array([3500]), np.array([1500]))
     )
@@ -147,7 +147,7 @@ def test_queue_that_borrows_does_not_push_another_below_nominal():
 
 def test_next_queue_has_the_smallest_share_including_the_candidate():
     shares = cohort(a=3, b=2, c=4)
-    siblings = siblings_of(shares, entitlements(shares, [DominantShare()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
     keys = dict(
         zip(siblings.names, DominantShare().key(siblings, np.full_like(siblings.usage, 2000)), strict=True)
     )

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given
 
-from batchsched.queues.entitlements import entitlements, siblings_of
+from batchsched.queues.entitlements import children_of, compute_entitlements
 from batchsched.queues.reclaim_rules import may_reclaim
 from batchsched.queues.sharing.max_min import GuaranteedRatio, MaxMin
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
@@ -34,7 +34,7 @@ def test_no_queue_has_more_per_weight_than_an_unsatisfied_one(shares):
 
 
 def keys(shares) -> dict[str, float]:
-    siblings = siblings_of(shares, entitlements(shares, [GuaranteedRatio()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [GuaranteedRatio()] * len(shares)), 0)
     found = GuaranteedRatio().key(siblings, np.zeros_like(siblings.usage))
     return dict(zip(siblings.names, found.tolist(), strict=True))
 
@@ -76,7 +76,7 @@ def test_only_a_queue_under_its_guarantee_preempts_and_only_from_one_over_its_ow
     queues = (queue("a", guarantee={"cpu": "4"}), queue("b", guarantee={"cpu": "4"}), queue("c"))
     shares = shares_of(queues, cluster(cpu=10_000), {"a": [2000], "b": [6000], "c": [2000]}, {"a": [5000]})
     found = case(shares, GuaranteedRatio())
-    a, b = shares.own_row("a"), shares.own_row("b")
+    a, b = shares.leaf_row("a"), shares.leaf_row("b")
 
     def allowed(gains: int, victim: int) -> bool:
         wish = ReclaimRequest(a, victim, np.array([gains]), np.array([1000]))

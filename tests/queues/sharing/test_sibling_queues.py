@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.queues.entitlements import siblings_of
+from batchsched.queues.entitlements import children_of
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
-from batchsched.queues.sharing.sibling_queues import capacity_shares, dominant_shares, per_weight, sizes
+from batchsched.queues.sharing.sibling_queues import (
+    capacity_shares,
+    divide_by_weight,
+    dominant_shares,
+    nonzero_dominant_shares,
+)
 from tests.queues.sharing.trees import case, trees
 
 CAPACITY = np.array([10_000, 2**40, 8, 0])
@@ -28,11 +33,14 @@ def test_share_of_a_weighed_resource_without_capacity_is_infinite():
 
 def test_size_of_a_demand_without_weighed_resources_counts_the_other_resources():
     weighed = np.array([True, True, False, False])
-    assert sizes(np.array([[0, 0, 4, 0], [1000, 0, 8, 0]]), CAPACITY, weighed).tolist() == [0.5, 0.1]
+    assert nonzero_dominant_shares(np.array([[0, 0, 4, 0], [1000, 0, 8, 0]]), CAPACITY, weighed).tolist() == [
+        0.5,
+        0.1,
+    ]
 
 
 def test_share_per_weight_of_0_is_infinite_unless_the_share_is_0():
-    found = per_weight(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 2.0]))
+    found = divide_by_weight(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 2.0]))
     assert found.tolist() == [0.0, np.inf, 0.25]
 
 
@@ -45,9 +53,9 @@ def test_key_of_a_sibling_does_not_depend_on_the_other_siblings(name, shares):
     head = np.arange(len(shares), dtype=np.float64)
     for parent in found.parents():
         begin, end = shares.child_ranges()[parent].tolist()
-        siblings = siblings_of(found.shares, found.entitled, parent, head[begin:end])
-        together = policy.key(siblings, siblings.demand).tolist()
+        siblings = children_of(found.shares, found.entitled, parent, head[begin:end])
+        together = policy.key(siblings, siblings.surplus_demand).tolist()
         for at in range(len(siblings)):
             twice = siblings.repeat(at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]])
-            alone = policy.key(twice, np.repeat(siblings.demand[[at]], 2, axis=0)).tolist()
+            alone = policy.key(twice, np.repeat(siblings.surplus_demand[[at]], 2, axis=0)).tolist()
             assert alone == [together[at]] * 2

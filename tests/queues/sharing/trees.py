@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
-from batchsched.queues.entitlements import entitlements, siblings_of
-from batchsched.queues.queue_table import Entitlements, QueueDemand, QueueTable, TotalCapacity, lay_out
-from batchsched.queues.sharing.policy import FairnessPolicy, make_sharing_policy
+from batchsched.queues.entitlements import children_of, compute_entitlements
+from batchsched.queues.queue_table import (
+    Entitlements,
+    QueueDemand,
+    QueueTable,
+    TotalCapacity,
+    build_queue_table,
+)
+from batchsched.queues.sharing.policy import SharingPolicy, make_sharing_policy
 from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
 from batchsched.queues.tree import QueueTree
 
@@ -41,13 +47,13 @@ def shares_of(
     wants = {name: np.array(amount, np.int64) for name, amount in (waits or {}).items()}
     request = {name: runs.get(name, zero) + wants.get(name, zero) for name in {**runs, **wants}}
     past = {name: np.array(amount, np.float64) for name, amount in (history or {}).items()}
-    return lay_out(QueueTree(queues), capacity, QueueDemand(runs, request, past))
+    return build_queue_table(QueueTree(queues), capacity, QueueDemand(runs, request, past))
 
 
-def divided(shares: QueueTable, policy: str | FairnessPolicy = "drf", **args: Any) -> dict[str, list[int]]:
+def divided(shares: QueueTable, policy: str | SharingPolicy = "drf", **args: Any) -> dict[str, list[int]]:
     """Fair shares by queue when one policy rules the whole tree."""
     made = make_sharing_policy(policy, args) if isinstance(policy, str) else policy
-    fair = entitlements(shares, [made] * len(shares)).fair
+    fair = compute_entitlements(shares, [made] * len(shares)).fair
     return {name: fair[row].tolist() for row, name in enumerate(shares.names) if name}
 
 
@@ -56,11 +62,11 @@ class Case:
     """A random tree with what it entitles to under one policy."""
 
     shares: QueueTable
-    policies: tuple[FairnessPolicy, ...]
+    policies: tuple[SharingPolicy, ...]
     entitled: Entitlements
 
     def siblings(self, parent: int) -> SiblingQueues:
-        return siblings_of(self.shares, self.entitled, parent)
+        return children_of(self.shares, self.entitled, parent)
 
     def parents(self) -> list[int]:
         return [row for row, (begin, end) in enumerate(self.shares.child_ranges().tolist()) if begin < end]
@@ -110,6 +116,6 @@ def trees() -> st.SearchStrategy[QueueTable]:
     return st.builds(random_shares, st.integers(0, 2**32), st.integers(2, 14), st.integers(1, 3))
 
 
-def case(shares: QueueTable, policy: FairnessPolicy) -> Case:
+def case(shares: QueueTable, policy: SharingPolicy) -> Case:
     policies = (policy,) * len(shares)
-    return Case(shares, policies, entitlements(shares, policies))
+    return Case(shares, policies, compute_entitlements(shares, policies))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.queues.entitlements import siblings_of
+from batchsched.queues.entitlements import children_of
 from batchsched.session.gangs import fair_share_order as turns
 from batchsched.session.gangs import order as entitled
 from batchsched.session.gangs.fair_share_order import (
@@ -29,7 +29,7 @@ POLICIES = ["drf", "fifo", "strict-fifo", "dominant-share", "priority", "time-ba
 def test_a_gang_of_several_classes_requests_all_its_pods_and_needs_its_smallest_ones():
     pods = (pod("small", group="g", gpu=1), pod("large", group="g", gpu=4), pod("other", group="g", gpu=4))
     snapshot = cluster(nodes(2, gpu=5), Snapshot(pods=pods, pod_groups=(group("g", 2),)))
-    tables = SessionTables(snapshot, standard_registry().pipeline(profile()))
+    tables = SessionTables(snapshot, standard_registry().create_pipeline(profile()))
     tables.refresh()
     (waiting,) = [tables.pending_gang(members) for members in tables.gangs.values()]
     gpus = tables.node_table.column["nvidia.com/gpu"]
@@ -65,7 +65,7 @@ def evaluated_each_turn(
     shares, usage = standing.shares, standing.shares.usage.copy()
     lines: dict[int, list[tuple[float, PendingGang]]] = {}
     for at, one in enumerate(gangs):
-        row = shares.own_row(one.queue)
+        row = shares.leaf_row(one.queue)
         place = float(orders.positions(standing.policies[row].gangs)[at])
         lines[row] = sorted([*lines.get(row, []), (place, one)], key=lambda pair: pair[0])
     spans = shares.child_ranges().tolist()
@@ -82,7 +82,7 @@ def evaluated_each_turn(
         asked = np.array([nothing if one is None else minimum_requests(one[1]) for one in below])
         head = np.array([np.inf if one is None else one[0] for one in below])
         policy = standing.policies[row]
-        siblings = siblings_of(shares.with_usage(usage), standing.entitled, row, head)
+        siblings = children_of(shares.with_usage(usage), standing.entitled, row, head)
         keys = policy.key(siblings, asked).reshape(len(below), -1)
 
         def rank(at: int) -> Any:
@@ -101,7 +101,7 @@ def evaluated_each_turn(
     while (turn := following(0)) is not None:
         _, one, leaf = turn
         lines[leaf].pop(0)
-        usage[[*shares.ancestors(leaf), 0]] += total_requests(one)
+        usage[[*shares.row_and_ancestors(leaf), 0]] += total_requests(one)
         found.append(one.key)
     return found
 

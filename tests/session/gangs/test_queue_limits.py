@@ -69,7 +69,7 @@ def test_placed_gang_is_charged_once_to_every_ancestor():
     fresh = there.gang("team/new")
     (part,) = fresh.parts
     walked = GangPlacement(fresh, [PlacedPod(one, 0, part.pod_class, None) for one in part.pods])  # type: ignore[arg-type]
-    after = there.context.quotas.spend(there.context.tables, [walked])
+    after = there.context.quotas.after_placements(there.context.tables, [walked])
     assert left(after, there, "org") == (2, UNLIMITED, 1)
     assert left(after, there, "team") == (6, 1500, UNLIMITED)
 

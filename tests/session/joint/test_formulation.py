@@ -35,7 +35,7 @@ class Solitary(Recorder):
 
 
 def session_of(snapshot, *plugins):
-    usual = standard_registry().pipeline(profile())
+    usual = standard_registry().create_pipeline(profile())
     return Session(snapshot, Profile(), Pipeline((*usual.plugins, *plugins), usual.weights))
 
 

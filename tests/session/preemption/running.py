@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
@@ -31,7 +31,7 @@ def running(
 def at_work(one: Pod, place: str, started: float = 3600, priority: int = 0) -> Pod:
     """The pod as it runs on a node."""
     spec = msgspec.structs.replace(one.spec, node_name=place, priority=priority)
-    status = msgspec.structs.replace(one.status, start_time=timestamp(NOW - started))
+    status = msgspec.structs.replace(one.status, start_time=format_timestamp(NOW - started))
     return msgspec.structs.replace(one, spec=spec, status=status)
 
 
@@ -73,7 +73,7 @@ def asked_to_leave(snapshot: Snapshot, decision: Decision) -> Snapshot:
     def changed(one: Pod) -> Pod:
         key = one.namespace, one.name
         if key in victims:
-            stamp = msgspec.structs.replace(one.metadata, deletion_timestamp=timestamp(NOW + 30))
+            stamp = msgspec.structs.replace(one.metadata, deletion_timestamp=format_timestamp(NOW + 30))
             return msgspec.structs.replace(one, metadata=stamp)
         if not one.node:
             status = msgspec.structs.replace(one.status, nominated_node_name=places.get(key, ""))

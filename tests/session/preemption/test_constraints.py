@@ -15,7 +15,7 @@ from tests.solver.victims.instances import victims_of
 
 def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     made = running("g", ["n0", "n1"], requests={"gpu": 1})
-    tables = SessionTables(cluster(nodes(2, gpu=8), made), standard_registry().pipeline(profile()))
+    tables = SessionTables(cluster(nodes(2, gpu=8), made), standard_registry().create_pipeline(profile()))
     tables.refresh()
     causes = [
         EvictionOption(unit, "Preempted")

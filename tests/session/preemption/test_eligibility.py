@@ -197,7 +197,9 @@ HALF: dict[str, Any] = {"requests": {"gpu": 4}}
 
 def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, bool]]]:
     """By gang: pods, cost and whether it ends, of each unit."""
-    tables = SessionTables(cluster(nodes(2, gpu=8), *parts, **more), standard_registry().pipeline(profile()))
+    tables = SessionTables(
+        cluster(nodes(2, gpu=8), *parts, **more), standard_registry().create_pipeline(profile())
+    )
     tables.refresh()
     return {
         one.members.key: [(len(unit.pods), unit.cost, unit.ends) for unit in one.units]

@@ -22,7 +22,7 @@ def nominated(name: str, place: str, **more: Any) -> Snapshot:
 
 
 def frame_of(*parts: Snapshot) -> SessionTables:
-    tables = SessionTables(cluster(nodes(2, gpu=8), *parts), standard_registry().pipeline(profile()))
+    tables = SessionTables(cluster(nodes(2, gpu=8), *parts), standard_registry().create_pipeline(profile()))
     tables.refresh()
     return tables
 
@@ -40,7 +40,7 @@ def test_resting_gang_keeps_its_nominated_node_and_the_table_is_restored_afterwa
     tables = frame_of(nominated("g", "n1"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
         assert used(tables) == [0, 1]
-        assert [(pod.name, node) for pod, node in kept.kept_for_resting] == [("g-0", 1)]
+        assert [(pod.name, node) for pod, node in kept.resting_nominated_pods] == [("g-0", 1)]
     assert used(tables) == [0, 0]
 
 
@@ -54,10 +54,10 @@ def test_pending_gang_keeps_its_nominated_node_from_its_own_tier_until_released(
     nominees = [gang for gang in gangs(tables) if kept.is_nominated(gang)]
     with kept:
         assert used(tables) == [0, 0]
-        counted = kept.keep_unplaced(nominees, [])
+        counted = kept.add_unplaced_pods(nominees, [])
         assert [len(one.placed) for one in counted] == [1]
         assert used(tables) == [0, 1]
-        kept.release()
+        kept.remove_participating_pods()
         assert used(tables) == [0, 0]
 
 
@@ -72,4 +72,4 @@ def test_nominated_gangs_of_one_tier_form_one_part():
 def test_nomination_for_a_deleted_node_keeps_no_capacity():
     tables = frame_of(nominated("g", "n9"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
-        assert kept.kept_for_resting == []
+        assert kept.resting_nominated_pods == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from batchsched.api.core.cluster_objects import PriorityClass
-from batchsched.api.core.metadata import ObjectMeta, timestamp
+from batchsched.api.core.metadata import ObjectMeta, format_timestamp
 from batchsched.api.core.pod import Pod, PodStatus
 from batchsched.api.decision import Decision, to_json
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
@@ -56,7 +56,7 @@ def leaving(one: Pod) -> Pod:
     """The pod as it is while it makes room for another."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     status = msgspec.convert({"conditions": [condition]}, PodStatus)
-    metadata = msgspec.structs.replace(one.metadata, deletion_timestamp=timestamp(NOW))
+    metadata = msgspec.structs.replace(one.metadata, deletion_timestamp=format_timestamp(NOW))
     return msgspec.structs.replace(one, metadata=metadata, status=status)
 
 
@@ -299,7 +299,7 @@ def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
     low = pod("low", priority=0, gpu=1)
     snapshot = holding(low, pod("high", priority=10, gpu=1), some=nodes(1, gpu=1), held=(held,))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})
-    usual = standard_registry().pipeline(chosen)
+    usual = standard_registry().create_pipeline(chosen)
     sessions = Session(snapshot, chosen, Pipeline((Holding(), *usual.plugins), usual.weights))
     decision = sessions.decide(NOW, 0)
     assert (decision.evictions, decision.waiting) == ((), ())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.metadata import timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import LAST_CHECKPOINT
 from batchsched.api.decision import without_telemetry
 from batchsched.api.snapshot import Snapshot
@@ -81,7 +81,7 @@ def test_work_before_the_last_checkpoint_does_not_count_as_lost():
         running("old", ["n0"], started=86400, **WHOLE),
         running("young", ["n1"], started=7200, **WHOLE),
     )
-    stamp = {LAST_CHECKPOINT: timestamp(NOW - 60)}
+    stamp = {LAST_CHECKPOINT: format_timestamp(NOW - 60)}
     saved = replace(
         old,
         pods=tuple(
@@ -269,7 +269,8 @@ def test_refused_eviction_of_a_gang_member_is_requested_again():
 def test_pod_that_terminates_for_too_long_is_not_waited_for():
     stuck = at_work(pod("stuck", gpu=8), "n0")
     stuck = msgspec.structs.replace(
-        stuck, metadata=msgspec.structs.replace(stuck.metadata, deletion_timestamp=timestamp(NOW - 3600))
+        stuck,
+        metadata=msgspec.structs.replace(stuck.metadata, deletion_timestamp=format_timestamp(NOW - 3600)),
     )
     low = running("low", ["n1"], **WHOLE)
     decision = schedule(full(2, low, wanting("high", 1, **WHOLE), pods=(stuck,)))

@@ -139,7 +139,7 @@ def test_without_plugins_pods_are_placed_on_any_node():
     snapshot = cluster(nodes(1, gpu=1), gang("g", 2))
     settings = profile(plugins={"disabled": ["*"]}, **OFF)
     assert len(placed(schedule(snapshot, settings))) == 2
-    assert Registry((), (), {}).pipeline(settings).plugins == ()
+    assert Registry((), (), {}).create_pipeline(settings).plugins == ()
 
 
 def test_percentage_of_nodes_to_score_selects_the_best_of_the_sampled_nodes():
@@ -189,17 +189,17 @@ NODES = [
 
 def fence(*parts: Snapshot, key: str = "team/g") -> DomainFence:
     there = inside(cluster(NODES, *parts, topologies=(topology("zone", "rack"),)))
-    return DomainFence.open_for(there.context, there.gang(key))
+    return DomainFence.of_gang(there.context, there.gang(key))
 
 
 def allowed(one: DomainFence, subgroup: int = -1) -> list[int]:
-    nodes = one.allows(subgroup)
+    nodes = one.allowed_nodes(subgroup)
     return [0, 1, 2, 3] if nodes is None else [at for at in range(4) if nodes[at]]
 
 
 def test_gang_without_levels_may_go_anywhere():
     found = fence(gang("g", 1))
-    assert found.allows(-1) is None
+    assert found.allowed_nodes(-1) is None
     assert list(found.list_alternatives()) == []
     found.restrict_to_node(-1, 0)
     assert allowed(found) == [0, 1, 2, 3]

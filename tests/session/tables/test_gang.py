@@ -71,7 +71,7 @@ def test_representative_pod_of_several_gangs_has_no_count():
 def test_session_tables_are_freed_without_the_garbage_collector():
     gc.disable()
     try:
-        tables = SessionTables(Snapshot(pods=(POD,)), standard_registry().pipeline(Profile()))
+        tables = SessionTables(Snapshot(pods=(POD,)), standard_registry().create_pipeline(Profile()))
         tables.refresh()
         record = weakref.ref(tables.counts)
         del tables

@@ -51,7 +51,7 @@ def test_random_additions_and_removals_lose_and_swap_no_gang(seed: int):
     assert line.members == [one.members for one in ordered]
     assert line.needs.tolist() == [one.needs.tolist() for one in ordered]
     assert len(backlog) == len(there)
-    assert backlog.youngest() == max((one.created for one in there.values()), default=0.0)
+    assert backlog.latest_submission() == max((one.created for one in there.values()), default=0.0)
 
 
 def test_changed_gang_replaces_its_earlier_values():

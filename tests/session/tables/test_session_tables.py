@@ -37,7 +37,7 @@ class History:
         self.pods = {one.key: one for one in pods}
         self.nodes = self.rng.sample(self.full.nodes, self.rng.randint(0, len(self.full.nodes)))
         self.sessions = Session(replace(self.now, nodes=self.full.nodes), settings)
-        self.sessions.apply(ClusterChanges(nodes=self.nodes))
+        self.sessions.apply_changes(ClusterChanges(nodes=self.nodes))
 
     @property
     def now(self) -> Snapshot:
@@ -110,7 +110,7 @@ class History:
                 other = others.get(one.name, one)
                 if known.issuperset(other.status.allocatable or ()):
                     self.nodes = [other if node.name == one.name else node for node in self.nodes]
-        self.sessions.apply(ClusterChanges(nodes=self.nodes))
+        self.sessions.apply_changes(ClusterChanges(nodes=self.nodes))
 
 
 @pytest.mark.properties
@@ -141,7 +141,7 @@ def test_gangs_that_take_no_part_are_treated_as_resting_gangs_of_a_snapshot(way:
 
 
 def frame_of(snapshot: Snapshot) -> SessionTables:
-    tables = SessionTables(snapshot, standard_registry().pipeline(profile()))
+    tables = SessionTables(snapshot, standard_registry().create_pipeline(profile()))
     tables.refresh()
     return tables
 
@@ -165,7 +165,7 @@ def test_classes_that_differ_only_in_priority_share_cached_results():
 
 
 def test_classes_of_each_priority_are_separate_if_a_plugin_reads_the_priority():
-    pipeline = standard_registry().pipeline(profile())
+    pipeline = standard_registry().create_pipeline(profile())
     pipeline.reads_priority = True
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
@@ -180,7 +180,7 @@ def test_classes_of_each_priority_are_separate_if_a_plugin_reads_the_priority():
 @example(seed=5116)  # gangs later in an ordered session were scored as if the earlier ones were not there
 def test_sharing_results_between_priorities_does_not_change_decisions(way: str, seed: int):
     snapshot, settings = random_cluster(seed), WAYS[way]
-    each = standard_registry().pipeline(settings)
+    each = standard_registry().create_pipeline(settings)
     each.reads_priority = True
     asked = Session(snapshot, settings, each).decide(NOW, 0)
     assert to_json(Session(snapshot, settings).decide(NOW, 0)) == to_json(asked)
@@ -188,7 +188,7 @@ def test_sharing_results_between_priorities_does_not_change_decisions(way: str, 
 
 def test_pods_sent_to_an_extender_differ_by_labels_and_annotations():
     extenders, _ = chain({}, filterVerb="filter")
-    pipeline = Pipeline(standard_registry().pipeline(profile()).plugins, extenders=extenders)
+    pipeline = Pipeline(standard_registry().create_pipeline(profile()).plugins, extenders=extenders)
     plain, labelled, noted = pod("a", cpu=1), pod("b", labels={"team": "x"}, cpu=1), pod("c", cpu=1)
     metadata = msgspec.structs.replace(noted.metadata, annotations={"example.com/colour": "red"})
     pods = (plain, labelled, msgspec.structs.replace(noted, metadata=metadata))

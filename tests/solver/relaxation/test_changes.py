@@ -16,7 +16,7 @@ from batchsched.solver.relaxation.changes import (
     Relaxation,
     RowChange,
     apply_change,
-    halve,
+    halve_change,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
@@ -24,7 +24,7 @@ from batchsched.solver.relaxation.search import (
     ChangeFamily,
     RefusalCause,
     find_smallest_change,
-    propose_families,
+    propose_change_families,
 )
 from tests.solver.instances import problem_of
 
@@ -134,7 +134,7 @@ def test_a_combined_change_applies_all_its_parts(problem: Problem):
     ],
 )
 def test_a_change_can_be_halved(whole: Relaxation, less: Relaxation | None):
-    assert halve(whole) == less
+    assert halve_change(whole) == less
 
 
 def nodes(size: int) -> NodeChange:
@@ -192,7 +192,9 @@ def test_parts_that_are_not_needed_are_left_out():
 def test_the_smallest_kinds_of_change_are_tried_first():
     levels = [[0, 0], [0, 1]]
     problem = problem_of([[1], [1]], [{"pods": 2, "need": 3, "demand": [1], "required": 1}], levels=levels)
-    kinds = [family.cause for family in propose_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))]
+    kinds = [
+        family.cause for family in propose_change_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))
+    ]
     assert kinds[:3] == [RefusalCause.TOO_FEW_PODS, RefusalCause.TOPOLOGY, RefusalCause.TOPOLOGY]
     assert kinds[-1] == RefusalCause.CAPACITY
 
@@ -209,15 +211,15 @@ def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none(
         sub_preferred=np.array([-1], np.int32),
         sub_pinned=np.array([-1], np.int32),
     )
-    kinds = propose_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))
-    tried = [family.make(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
+    kinds = propose_change_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))
+    tried = [family.change_of_size(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
     assert tried == [LevelChange(0, 0, subgroup=0), LevelChange(0, -1, subgroup=0)]
 
 
 def test_more_nodes_are_also_tried_with_no_level_binding():
     problem = problem_of([[1]], [{"pods": 2, "demand": [1], "required": 0}], levels=[[0]])
-    kinds = propose_families(ResidualProblem(problem), (np.arange(1),), (-1,))
-    tried = [family.make(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
+    kinds = propose_change_families(ResidualProblem(problem), (np.arange(1),), (-1,))
+    tried = [family.change_of_size(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
     loose = [
         change
         for change in tried

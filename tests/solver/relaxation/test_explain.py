@@ -17,7 +17,7 @@ from batchsched.solver.relaxation.changes import (
     QuotaChange,
     RowChange,
     apply_change,
-    halve,
+    halve_change,
 )
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
@@ -60,7 +60,7 @@ def test_the_relaxation_admits_the_gang_and_half_of_it_does_not(problem: Problem
         found = explain(problem, solution, gang, resolve=solve)
         assert found.relaxation is not None
         assert solve(apply_change(problem, found.relaxation)).taken[gang]
-        less = halve(found.relaxation)
+        less = halve_change(found.relaxation)
         assert less is None or not solve(apply_change(problem, less)).taken[gang]
 
 

@@ -16,8 +16,8 @@ from batchsched.solver.relaxation.changes import (
     PodChange,
     QuotaChange,
     RowChange,
-    added_nodes,
     apply_change,
+    problem_of_added_nodes,
 )
 from batchsched.solver.relaxation.explain import GangProblems, subtract_placements
 from batchsched.solver.relaxation.residual import ResidualProblem
@@ -110,7 +110,7 @@ def test_changes_are_returned_with_their_original_numbers():
             PodChange(0, 1),
         )
     )
-    assert own.in_whole_problem(changes) == CombinedChange(
+    assert own.to_whole_problem(changes) == CombinedChange(
         (
             LevelChange(0, 3, 0),
             LevelChange(0, NONE),
@@ -124,9 +124,9 @@ def test_changes_are_returned_with_their_original_numbers():
     other = GangProblems(replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))).isolate(
         1
     )
-    assert other.in_whole_problem(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
-    assert other.in_whole_problem(PodChange(0, 2)) == PodChange(1, 2)
-    assert other.in_whole_problem(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
+    assert other.to_whole_problem(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
+    assert other.to_whole_problem(PodChange(0, 2)) == PodChange(1, 2)
+    assert other.to_whole_problem(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
 
 
 def test_every_domain_is_filled_separately():
@@ -174,7 +174,7 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
         (3, -1, -1, False),
     ):
         change = NodeChange(1, like, level, domain)
-        assert ResidualProblem(problem).fits_with_nodes(added_nodes(problem, change)) is fits
+        assert ResidualProblem(problem).fits_with_nodes(problem_of_added_nodes(problem, change)) is fits
         assert ResidualProblem(apply_change(problem, change)).fit_counts.fits is fits
 
 
@@ -187,7 +187,7 @@ def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(proble
             for change in (
                 NodeChange(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
             ):
-                beside = ResidualProblem(single).fits_with_nodes(added_nodes(single, change))
+                beside = ResidualProblem(single).fits_with_nodes(problem_of_added_nodes(single, change))
                 assert beside == ResidualProblem(apply_change(single, change)).fit_counts.fits
 
 
@@ -281,5 +281,5 @@ def test_missing_amounts_are_in_the_unit_of_their_resource():
     )
     assert ResidualProblem(problem).missing_pods.tolist() == [2]
     assert ResidualProblem(problem).quota_gaps == (QuotaChange(0, (18, 0)),)
-    assert ResidualProblem(problem).capacity_short().tolist() == [9, 0]
-    assert ResidualProblem(problem).size_short().tolist() == [1, 0]
+    assert ResidualProblem(problem).capacity_shortage().tolist() == [9, 0]
+    assert ResidualProblem(problem).node_size_shortage().tolist() == [1, 0]

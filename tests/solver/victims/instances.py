@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import UNLIMITED, VictimProblem
-from batchsched.solver.victims.victim_state import subtract_units
+from batchsched.solver.victims.victim_state import quotas_after_eviction
 from tests.solver.instances import problem_of, random_problem
 
 Held = dict[int, list[int]]
@@ -89,9 +89,9 @@ def random_victims(seed: int, *, plain: bool = False) -> VictimProblem:
 def allowed_sets(problem: VictimProblem) -> list[tuple[int, ...]]:
     """All sets of units that keep bonds and limits."""
     found = []
-    for size in range(problem.units + 1):
-        for chosen in combinations(range(problem.units), size):
-            inside = np.isin(np.arange(problem.units), chosen)
+    for size in range(problem.unit_count + 1):
+        for chosen in combinations(range(problem.unit_count), size):
+            inside = np.isin(np.arange(problem.unit_count), chosen)
             bonds = all(
                 inside[b] or not inside[a] for a, b in zip(problem.bond_unit, problem.bond_with, strict=True)
             )
@@ -113,9 +113,9 @@ def fits_without(problem: VictimProblem, chosen: tuple[int, ...]) -> bool:
             free[node] += freed
     wanted = replace(problem.pending, nodes=replace(problem.pending.nodes, free=np.maximum(free, 0)))
     if len(wanted.quotas.gangs):
-        left, gangs = subtract_units(problem, np.isin(np.arange(problem.units), chosen))
+        left, gangs = quotas_after_eviction(problem, np.isin(np.arange(problem.unit_count), chosen))
         wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))
-    return Packing(wanted).try_gang(0) is not None
+    return Packing(wanted).place_gang(0) is not None
 
 
 def cheapest(problem: VictimProblem) -> int | None:

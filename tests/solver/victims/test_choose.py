@@ -12,8 +12,8 @@ from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import (
     GREEDIES,
     VictimBudget,
-    bound_cost,
     choose_victims,
+    cost_lower_bound,
     cost_per_pod,
     restore_unneeded,
     split_by_domain,
@@ -194,9 +194,9 @@ def test_victims_of_a_greedy_make_room_and_respect_bonds_and_limits(problem):
         for one in GREEDIES:
             ground = one(terms)
             if ground is not None:
-                assert ground.makes_room()
+                assert ground.gang_fits()
                 restore_unneeded(ground)
-                assert ground.makes_room()
+                assert ground.gang_fits()
                 assert tuple(np.flatnonzero(ground.evicted).tolist()) in allowed_sets(problem)
 
 
@@ -205,7 +205,7 @@ def test_victims_of_a_greedy_make_room_and_respect_bonds_and_limits(problem):
 def test_the_lower_bound_is_at_most_the_cost_of_the_cheapest_set(problem):
     best = cheapest(problem)
     for terms in split_by_domain(problem):
-        assert best is None or bound_cost(terms) <= best + 1e-9
+        assert best is None or cost_lower_bound(terms) <= best + 1e-9
 
 
 def test_the_cost_of_a_gang_is_divided_equally_among_the_nodes_that_it_blocks():
@@ -214,7 +214,7 @@ def test_the_cost_of_a_gang_is_divided_equally_among_the_nodes_that_it_blocks():
     )
     terms = next(split_by_domain(problem))
     assert cost_per_pod(terms, 0).tolist() == [4, 3, 3]
-    assert bound_cost(terms) == 6
+    assert cost_lower_bound(terms) == 6
 
 
 @pytest.mark.properties
@@ -231,7 +231,7 @@ def test_a_set_cheaper_than_the_cheapest_is_infeasible_and_a_cut_requires_anothe
     terms = next(split_by_domain(problem))
     model = VictimModel(terms)
     assert model.solve(VictimState(terms), 1, CpSatBudget(4.0, 30.0, 0), 0.0).infeasible
-    model.cut(np.array([True, False]))
+    model.add_cut(np.array([True, False]))
     answer = model.solve(None, 4, CpSatBudget(4.0, 30.0, 0), 0.0)
     assert answer.values is not None
     assert -answer.objective == 2
@@ -260,11 +260,11 @@ def test_the_model_frees_only_the_amount_that_the_limit_of_a_queue_lacks():
 @pytest.mark.properties
 @given(victim_problems(plain=True))
 def test_counting_finds_room_exactly_when_a_placement_exists(problem):
-    terms = VictimTerms.of(problem)
+    terms = VictimTerms.from_problem(problem)
     for chosen in allowed_sets(problem):
         ground = VictimState(terms)
-        assert ground.leave(chosen)
-        assert ground.makes_room() == fits_without(problem, chosen)
+        assert ground.evict_units(chosen)
+        assert ground.gang_fits() == fits_without(problem, chosen)
 
 
 @pytest.mark.properties
@@ -273,9 +273,9 @@ def test_restored_units_leave_the_original_state(problem):
     for terms in split_by_domain(problem):
         ground = VictimState(terms)
         before = ground.fit.copy()
-        left = ground.leave(range(problem.units))
+        left = ground.evict_units(range(problem.units))
         while left and ground.evicted.any():
-            ground.restore(
+            ground.restore_unit(
                 next(u for u in np.flatnonzero(ground.evicted).tolist() if not ground.is_required(u))
             )
         assert not ground.evicted.any()
@@ -292,8 +292,8 @@ def test_a_limit_that_forbids_one_unit_of_a_set_keeps_the_whole_set():
         limit_unit=np.array([0, 1], np.int32),
         limit_amount=np.ones(2, np.int64),
     )
-    ground = VictimState(VictimTerms.of(problem))
-    assert not ground.leave([0, 1])
+    ground = VictimState(VictimTerms.from_problem(problem))
+    assert not ground.evict_units([0, 1])
     assert not ground.evicted.any()
-    assert ground.leave([1])
+    assert ground.evict_units([1])
     assert ground.cost == 1

@@ -77,7 +77,7 @@ class DriverVersion:
     def _versions(self, nodes: Nodes) -> IntArray:
         # Worked out once for all nodes of the session, then narrowed to those that are asked about.
         key = ("driver version", self.args.label)
-        return nodes.table.memo(key, lambda table: _versions(table, self.args.label))[nodes.where]
+        return nodes.table.cached_value(key, lambda table: _versions(table, self.args.label))[nodes.where]
 
 
 def _versions(table: NodeTable, label: str) -> IntArray:
