@@ -261,7 +261,8 @@ def _caption(trial: Trial, drawn: ChartNodes, until: float) -> str:
     if len(drawn.names) < drawn.node_count:
         text += f" The first {len(drawn.names)} of {drawn.node_count} nodes are drawn."
     if until < trial.end:
-        text += f" Shown until {format_duration(until)} of {format_duration(trial.end)}: double-click to see what was running on."
+        shown, whole = format_duration(until), format_duration(trial.end)
+        text += f" Shown until {shown} of {whole}: double-click to see what was running on."
     return text
 
 

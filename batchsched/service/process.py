@@ -1,7 +1,7 @@
 """The life of one process: follow the cluster, wait for the Lease, schedule, and shut down in order.
 
-`run_scheduler` creates the process from the options of the command line. The HTTP server and the reloads of the configuration
-and of the certificate run in the background.
+`run_scheduler` creates the process from the options of the command line. The HTTP server and the reloads of the
+configuration and of the certificate run in the background.
 
 On SIGTERM or SIGINT the loop stops, bindings in flight are finished, the Lease is released, and the remaining Events
 are written. If the Lease is lost, only Events are still written; the process exits and Kubernetes restarts it.

@@ -31,8 +31,8 @@ class BindingCycle:
 async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
     """Call PreBind, Bind and PostBind for a pod that is allowed.
 
-    The caller calls `unreserve_after_session` if the pod is not bound. This function does not, because binding runs while
-    sessions decide, and plugins must not change during a session.
+    The caller calls `unreserve_after_session` if the pod is not bound. This function does not, because binding runs
+    while sessions decide, and plugins must not change during a session.
 
     Returns:
       Success, with a message for each failed PostBind, because the pod is bound; or the refusal of a PreBind or
