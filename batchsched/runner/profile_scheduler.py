@@ -28,7 +28,7 @@ from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
-"""Reasons for which surplus pods of a placed gang may stay pending; a decision does not say which."""
+"""Reasons for which elastic pods of a placed gang may stay pending; a decision does not say which."""
 Places = tuple[tuple[Pod, str], ...]
 """Pods with the names of their nodes."""
 

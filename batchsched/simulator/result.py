@@ -87,7 +87,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class QueueSeries:
-    """Queues over time: a row for each change of a queue's sums; a row holds until the next one of its queue.
+    """The requests of each queue over time: a row is added when they change, and is valid until the queue's next row.
 
     Args:
       resources: names of the R resources.

@@ -14,7 +14,7 @@ from batchsched.solver.problem import NONE, Problem, Solution
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Place gangs tier by tier in the order of their rank, then the surplus pods of each tier."""
+    """Place gangs tier by tier in the order of their rank, then the elastic pods of each tier."""
     return pack_greedily(problem).to_solution("greedy")
 
 
@@ -36,7 +36,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
 
 
 def fill_packing(packing: Packing) -> None:
-    """Add every gang and surplus pod that still fits, tier by tier, in the policy's order.
+    """Add every gang and elastic pod that still fits, tier by tier, in the policy's order.
 
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """

@@ -61,7 +61,11 @@ class DomainChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoGoodCut:
-    """A cut's 0/1 variables, which say for each column that its count is below or above the refused count; -1: none."""
+    """The 0/1 variables of one cut.
+
+    For each count of the cut, one variable says that the count is below the refused value, and one that it is above; -1
+    means that there is no such variable.
+    """
 
     columns: IntArray
     counts: IntArray

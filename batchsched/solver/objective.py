@@ -41,7 +41,10 @@ def required_pods(problem: Problem) -> IntArray:
 
 
 def least_requests(problem: Problem) -> IntArray:
-    """Return lower bounds [G, R] of the requests of each gang's minimum: for each resource, the smallest pods count."""
+    """Return a lower bound [G, R] of what the minimum of each gang requests.
+
+    It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs.
+    """
     gangs, need = len(problem.gangs.need), required_pods(problem)
     requests = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
     np.add.at(

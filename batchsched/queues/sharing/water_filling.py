@@ -15,7 +15,7 @@ _SATED = 1.0 - 1e-12
 def fill_to_common_level(
     demand: IntArray, surplus: IntArray, pace: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Divide a surplus by water-filling: all queues rise to a common level, each in proportion to its own demand.
+    """Divide a surplus by water-filling: one level rises for all queues and determines the part of the demand of each.
 
     At level l, sibling s has the part min(1, max(0, (l - start_s) · pace_s)) of its demand. When a resource is
     exhausted, siblings that demand it stop; the others continue. The rest is divided again among siblings with demand

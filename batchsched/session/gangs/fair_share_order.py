@@ -296,7 +296,7 @@ class FairShareOrder:
         return gang
 
     def _cut(self, path: Sequence[int], gang: PendingGang) -> tuple[PendingGang, PendingGang | None]:
-        """Split surplus pods off a gang that are beyond its guarantee or fair share; they have a later turn.
+        """Split elastic pods off a gang that are beyond its guarantee or fair share; they have a later turn.
 
         Args:
           path: rows from the gang's queue to the child of the root.

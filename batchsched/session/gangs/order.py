@@ -202,7 +202,7 @@ class GangOrder:
         }
 
     def measure_queues(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
-        """Return usage and entitlements of queues with these pending gangs; None if no queue has an entitlement."""
+        """Return the usage and the entitlements of all queues if these gangs are pending; None without entitlements."""
         if self.policies is None:
             return None
         return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)

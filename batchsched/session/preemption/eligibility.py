@@ -4,7 +4,7 @@ A gang that is not preemptible, or has not run for its minimum run time, is neve
 priority in its own queue, and gangs of other queues that use more than their entitlement. Both variants of preemption,
 with and without the solver, follow these rules.
 
-A gang that is disrupted as a whole is one eviction unit. An elastic gang has one unit for each surplus pod, and one for
+A gang that is disrupted as a whole is one eviction unit. An elastic gang has one unit for each elastic pod, and one for
 the pods of its minimum.
 """
 
@@ -39,7 +39,7 @@ MAX_LOST_HOURS: Final = 14 * 24.0
 MAX_PRIORITY_DOUBLINGS: Final = 10
 """Each priority costs twice as much as the next lower one that runs; at most this number of doublings."""
 MINIMUM_COST_FACTOR: Final = 4
-"""A pod of the gang's minimum costs this many times as much as a surplus pod."""
+"""A pod of the gang's minimum costs this many times as much as a elastic pod."""
 PREEMPTED: Final = "Preempted"
 """Eviction reason of a victim with a lower priority than the pending gang, as in kube-scheduler's Event."""
 RECLAIMED: Final = "Reclaimed"
@@ -131,7 +131,7 @@ class VictimCandidate:
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """One unit for each surplus pod, and then one for the minimum, which is evicted only after all surplus pods."""
+        """The gang's pods in units that are evicted together: each elastic pod, and last all pods of the minimum."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units()
 
@@ -208,7 +208,7 @@ class VictimCandidates:
         return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
     def _units(self, members: PodGroupState, factor: int) -> tuple[EvictionUnit, ...]:
-        """Return the units of a gang: its surplus pods and then its minimum.
+        """Return the units of a gang: its elastic pods and then its minimum.
 
         Args:
           members: the gang.

@@ -286,7 +286,7 @@ class PodByPodProposer:
         for position in positions:
             gang = run.admit(pending.members[position])
             refusal = None if gang is None else placer.place_gang(gang)
-            # A gang at its minimum runs already: its surplus pods wait without a refusal.
+            # A gang at its minimum runs already: its elastic pods wait without a refusal.
             if gang is not None and refusal is not None and gang.need > 0:
                 builder.refusals.append(refusal)
         builder.placements += placer.placements

@@ -279,7 +279,7 @@ class PendingGang:
       share: Σ dominant share over the pending pods.
       needs: [R] the least that `need` of its pods request together; a necessary condition, not a sufficient one.
       entitled: what its queue is entitled to when the gang has its turn in this session.
-      follows: True for surplus pods of a gang of the same session; they are placed after the gang.
+      follows: True for elastic pods of a gang of the same session; they are placed after the gang.
       behind: identity of the gang that must start first, since their queue is strict; "" for none.
     """
 

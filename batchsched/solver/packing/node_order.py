@@ -83,7 +83,7 @@ class NodeOrder:
     def phase_limits(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield growing upper limits per node: the pods that may be placed before the next larger slot is broken.
+        """Yield, phase by phase, how many pods each node may take; later phases may break larger blocks of devices.
 
         Args:
           class_index: the class.

@@ -234,7 +234,7 @@ class Packing:
     def _surplus_where_most_fit(
         self, gang: int, part: SubgroupMembers, class_index: int, want: int, check: bool
     ) -> int:
-        """Choose the open domains for surplus pods: the domain in which the most of them fit."""
+        """Choose the open domains for elastic pods: the domain in which the most of them fit."""
         level = int(self.problem.gangs.required[gang])
         cell, _ = self._cell(gang, part)
         if (

@@ -117,7 +117,7 @@ class IsolatedGang:
     rows: IntArray
 
     def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
-        """Return the same change, expressed in the numbers of the whole problem."""
+        """Return a relaxation of this one-gang problem with the indexes of the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
                 number = NONE if subgroup == NONE else int(self.subgroups[subgroup])

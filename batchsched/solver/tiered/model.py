@@ -377,7 +377,7 @@ class TieredModel(LinearModel):
     # ------------------------------------------------------------------------------------ values
 
     def pods_by_class(self, values: IntArray) -> IntArray:
-        """Return the pods of every class, [C], from the values of the model's variables."""
+        """Return the number of placed pods of each class, [C], given the values of the model's variables."""
         result = np.zeros(len(self.problem.classes.count), np.int64)
         np.add.at(result, self.class_index, self.factor * values[self.variable])
         return result

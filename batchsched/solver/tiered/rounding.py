@@ -1,7 +1,7 @@
 """Rounding: place what the tiered model selected on nodes, gangs with domains first, then the largest pods.
 
 A gang below its minimum is withdrawn as a whole and reported, and the rest of the session continues. In the end every
-gang and surplus pod that still fits is added in the policy's order.
+gang and elastic pod that still fits is added in the policy's order.
 
 Ejection: a gang that fell short takes the room of gangs in lower tiers, which are then placed again if they fit. Only
 placements of this session are ejected. Running pods are the subject of `solver.victims`.
@@ -204,7 +204,7 @@ class _Order:
 def round_to_nodes(
     aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool
 ) -> RoundedSolution:
-    """Place a plan on nodes, then all other gangs and surplus pods that fit; return the packing.
+    """Place a plan on nodes, then all other gangs and elastic pods that fit; return the packing.
 
     Args:
       aggregate: the model.
@@ -336,7 +336,7 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
 
 
 def _settle(packing: Packing, order: _Order) -> bool:
-    """Record the domains of an order's cell, so that surplus pods are placed in the same domains."""
+    """Record the domains of an order's cell, so that elastic pods are placed in the same domains."""
     problem = packing.problem
     gang, part = order.gang, int(problem.classes.subgroup[order.class_index])
     if order.cell is None or not order.cell.size:
