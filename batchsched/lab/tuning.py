@@ -63,7 +63,7 @@ class TuningResult:
 
     @property
     def objective_comparison(self) -> PairedComparison:
-        """The comparison of the best setting with the scenario's policy, on held-out seeds, by the measure of the search."""
+        """Compare the best setting with the scenario's policy, on held-out seeds, by the measure of the search."""
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
