@@ -158,7 +158,9 @@ def tokens(folder, *each):
 
 
 async def watched(connection, silence=5.0):
-    return [line async for lines in connection.lines(PODS, {"watch": "true"}, silence) for line in lines]
+    return [
+        line async for lines in connection.watch_lines(PODS, {"watch": "true"}, silence) for line in lines
+    ]
 
 
 async def test_watch_yields_complete_lines(plane, proxy):
@@ -189,7 +191,7 @@ async def test_watch_that_does_not_start_is_lost_before_one_that_is_silent(plane
     async with opened(plane, proxy) as connection:
         with pytest.raises(Unreachable, match="deadline"):
             async with asyncio.timeout(30):
-                await anext(connection.lines(PODS, {"watch": "true"}, silence=90))
+                await anext(connection.watch_lines(PODS, {"watch": "true"}, silence=90))
 
 
 async def test_a_watch_that_is_refused_is_not_read_as_events(plane, proxy):

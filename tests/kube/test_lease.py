@@ -55,13 +55,13 @@ def spec(plane, name):
 async def test_released_lease_is_acquired_by_the_next_replica_at_once(plane, name):
     async with contender(plane, name, "ada") as ada, contender(plane, name, "bob") as bob:
         await ada.acquire()
-        assert 0 < ada.remaining() <= 1
+        assert 0 < ada.remaining_seconds() <= 1
         assert spec(plane, name)["holderIdentity"] == "ada"
         second = asyncio.create_task(bob.acquire())
         await asyncio.sleep(0.3)
         assert not second.done()
         await ada.release()
-        assert ada.remaining() <= 0
+        assert ada.remaining_seconds() <= 0
         async with asyncio.timeout(1):
             await second
         assert spec(plane, name) | {"renewTime": "", "acquireTime": ""} == {
@@ -79,13 +79,13 @@ async def test_leader_keeps_the_lease_until_it_stops_renewing_it(plane, name):
         keeping = asyncio.create_task(ada.renew_until_lost())
         second = asyncio.create_task(bob.acquire())
         await asyncio.sleep(2.2)
-        assert ada.remaining() > 0
+        assert ada.remaining_seconds() > 0
         assert not second.done()
         keeping.cancel()  # as if it had been killed
         killed = time.monotonic()
         await second
         assert 1 <= time.monotonic() - killed < 4
-        assert ada.remaining() <= 0
+        assert ada.remaining_seconds() <= 0
 
 
 async def test_labels_of_other_clients_on_the_lease_are_kept(plane, name):
@@ -104,7 +104,7 @@ async def test_leader_that_cannot_renew_stops_in_time(plane, proxy, name, fault)
         keeping = asyncio.create_task(ada.renew_until_lost())
         proxy.on(fault)
         await asyncio.sleep(1.1)
-        assert ada.remaining() <= 0
+        assert ada.remaining_seconds() <= 0
         async with asyncio.timeout(3):
             await keeping
         await ada.release()
@@ -119,7 +119,7 @@ async def test_leader_survives_single_faults_and_lost_answers(plane, proxy, name
         keeping = asyncio.create_task(ada.renew_until_lost())
         for _ in range(20):
             await asyncio.sleep(0.05)
-            assert ada.remaining() > 0
+            assert ada.remaining_seconds() > 0
         keeping.cancel()
 
 
@@ -132,9 +132,9 @@ async def test_partitioned_leader_stops_before_the_next_replica_leads(plane, pro
         with proxy.partitioned():
             while not second.done():
                 await asyncio.sleep(0.01)
-                assert not (ada.remaining() > 0 and bob.remaining() > 0)
+                assert not (ada.remaining_seconds() > 0 and bob.remaining_seconds() > 0)
         await keeping
-        assert ada.remaining() <= 0
+        assert ada.remaining_seconds() <= 0
         before = proxy.count("PUT")
         await ada.release()
         assert proxy.count("PUT") == before
@@ -162,8 +162,8 @@ async def test_deleted_lease_is_not_acquired_before_its_holder_stops(plane, name
         plane.admin.delete(f"{LEASES}/{name}")
         while not second.done():
             await asyncio.sleep(0.01)
-            assert not (ada.remaining() > 0 and bob.remaining() > 0)
-        assert bob.remaining() > 0
+            assert not (ada.remaining_seconds() > 0 and bob.remaining_seconds() > 0)
+        assert bob.remaining_seconds() > 0
 
 
 # In virtual time

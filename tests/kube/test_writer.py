@@ -32,7 +32,7 @@ class Until:
 
     end: float
 
-    def remaining(self):
+    def remaining_seconds(self):
         return self.end - time.monotonic()
 
 

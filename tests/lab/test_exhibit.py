@@ -34,11 +34,11 @@ def read(monkeypatch):
     """The files that were read."""
     found = []
 
-    def decode(path):
+    def read_outcome(path):
         found.append(path.name)
         return results.read_outcome(path)
 
-    monkeypatch.setattr(exhibit, "decode", decode)
+    monkeypatch.setattr(exhibit, "read_outcome", read_outcome)
     return found
 
 

@@ -45,14 +45,14 @@ def test_the_best_candidate_is_checked_on_held_out_seeds(found):
     assert made.best.value == min(one.value for one in made.tried) < made.base
     assert made.is_better_in_search
     assert made.held_out == (2, 3, 4)
-    assert made.objective.difference.count == 3
+    assert made.objective_comparison.difference.sample_count == 3
     assert {one.seed for one in made.outcomes} == {2, 3, 4}
     assert [one.policy for one in made.outcomes] == ["fcfs"] * 3 + ["fcfs, tuned"] * 3
 
 
 def test_a_better_result_on_held_out_seeds_is_an_improvement(found):
     made, _ = found
-    gain, width = -made.objective.difference.value, made.objective.difference.half_width
+    gain, width = -made.objective_comparison.difference.value, made.objective_comparison.difference.half_width
     assert made.is_better_on_held_out_seeds is (gain > 0 and gain >= width)
     assert gain > 0
 
@@ -65,7 +65,7 @@ def test_a_parameter_without_effect_is_no_improvement(tmp_path):
     made, _ = tuned(tmp_path, idle, seeds=1)
     assert not made.is_better_on_held_out_seeds
     assert not made.is_better_in_search
-    assert made.objective.verdict == "same"
+    assert made.objective_comparison.verdict == "same"
     assert made.worse_measures == ()
 
 
@@ -78,7 +78,7 @@ def test_an_unclear_gain_is_reported_with_the_number_of_seeds_that_would_decide_
     found, value, width, count, expected
 ):
     made, _ = found
-    objective = replace(made.objective, difference=MeanInterval(value, width, count))
+    objective = replace(made.objective_comparison, difference=MeanInterval(value, width, count))
     assert replace(made, check=(objective,)).seeds_to_detect_gain == expected
 
 

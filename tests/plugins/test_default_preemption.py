@@ -330,10 +330,10 @@ def test_no_victim_could_be_reprieved_and_the_search_restores_the_table(there, c
         with handle.start_node_dry_run(made.index[room.node]) as trial:
             for victim in room.victims:
                 trial.remove(victim)
-            assert trial.refusal().ok
+            assert trial.run_filters().ok
             for victim in room.victims:
                 trial.add(victim)
-                assert not trial.refusal().ok
+                assert not trial.run_filters().ok
                 trial.remove(victim)
     tried = {room.node for room in search.candidates} | set(search.rejected)
     assert tried == {
@@ -355,7 +355,7 @@ class Unsaid:
     name = "Unsaid"
 
     def filter(self, pod, nodes, state):
-        counts = [len(list(nodes.pods.on(at))) for at in nodes.indexes.tolist()]
+        counts = [len(list(nodes.pods.pods_on(at))) for at in nodes.indexes.tolist()]
         return Verdict.refuse(np.asarray(counts) > 2, "too many", unresolvable=False)
 
 
@@ -369,7 +369,7 @@ class Brittle:
 
     def filter(self, pod, nodes, state):
         for at in nodes.indexes.tolist():
-            if at in self.broken and not list(nodes.pods.on(at)):
+            if at in self.broken and not list(nodes.pods.pods_on(at)):
                 raise KeyError(at)
         return Verdict.accept(len(nodes))
 

@@ -76,7 +76,8 @@ def test_pods_with_equal_signatures_have_equal_results_on_every_node(drawn):
     for kind in SCORES:
         if kind().signature(one) == kind().signature(other):
             answers = [
-                kind().score(class_of(made, each), made.all(), CycleState()).tolist() for each in (one, other)
+                kind().score(class_of(made, each), made.all_nodes_view(), CycleState()).tolist()
+                for each in (one, other)
             ]
             assert answers[0] == answers[1], kind.name
 
@@ -116,7 +117,7 @@ def test_several_pods_are_admitted_exactly_when_each_one_passes_the_filter(drawn
 def test_rows_hold_for_every_placement_that_the_filters_accept(drawn, data):
     made, *wishes = drawn
     batch = CandidateSet([Candidate(at, class_of(made, one), at, 3, False) for at, one in enumerate(wishes)])
-    rows = [row for kind in CONSTRAINING for row in kind().constrain(batch, made.all())]
+    rows = [row for kind in CONSTRAINING for row in kind().constrain(batch, made.all_nodes_view())]
     placed = np.zeros((len(wishes), len(made.nodes)), np.int64)
     for step in range(data.draw(st.integers(0, 6))):
         index = data.draw(st.integers(0, len(wishes) - 1))
@@ -137,7 +138,10 @@ def decides_about(plugin: Any, wish: Any, made: Any) -> bool:
         return False
     if not hasattr(plugin, "prefilter"):
         return True
-    return plugin.prefilter(wish, made.all(), CycleState()).status.code in (Code.SUCCESS, Code.SKIP)
+    return plugin.prefilter(wish, made.all_nodes_view(), CycleState()).status.code in (
+        Code.SUCCESS,
+        Code.SKIP,
+    )
 
 
 def lets_pass(plugin: Any, one: Any, made: Any, at: int) -> bool:

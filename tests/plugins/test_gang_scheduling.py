@@ -46,6 +46,6 @@ def test_the_last_member_allows_the_waiting_members():
 )
 def test_a_gang_with_too_few_pods_is_refused_on_every_node_with_what_it_lacks(count, reason):
     made = table_with(count)
-    answer = PLUGIN.prefilter(class_of(made, pod("p")), made.all(), CycleState())
+    answer = PLUGIN.prefilter(class_of(made, pod("p")), made.all_nodes_view(), CycleState())
     assert answer.status.code is Code.UNRESOLVABLE
     assert reason in answer.status.reasons[0]

@@ -35,7 +35,7 @@ def wanting(affinity):
 
 
 def prefilter(wish, made, plugin=None):
-    return (plugin or NodeAffinity()).prefilter(class_of(made, wish), made.all(), CycleState())
+    return (plugin or NodeAffinity()).prefilter(class_of(made, wish), made.all_nodes_view(), CycleState())
 
 
 ZONES = [

@@ -14,7 +14,7 @@ def batch(made, *pods, count=2):
 
 
 def rows_of(made, *pods, count=2):
-    found = NodePorts().constrain(batch(made, *pods, count=count), made.all())
+    found = NodePorts().constrain(batch(made, *pods, count=count), made.all_nodes_view())
     assert all(row.partition == EVERY_NODE and row.plugin == "NodePorts" for row in found)
     return {tuple(row.classes.tolist()): row.right.tolist() for row in found}
 

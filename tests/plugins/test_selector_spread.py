@@ -33,9 +33,9 @@ def scored(nodes, bound, one=None) -> list[int]:
 
 def asked(table, one) -> list[int]:
     wish, state, plugin = class_of(table, one), CycleState(), SelectorSpread()
-    assert plugin.prescore(wish, table.all(), state).code is Code.SUCCESS
-    raw = plugin.score(wish, table.all(), state)
-    return list(plugin.normalize(raw, wish, table.all(), state).tolist())
+    assert plugin.prescore(wish, table.all_nodes_view(), state).code is Code.SUCCESS
+    raw = plugin.score(wish, table.all_nodes_view(), state)
+    return list(plugin.normalize(raw, wish, table.all_nodes_view(), state).tolist())
 
 
 def plain(*zones: str):

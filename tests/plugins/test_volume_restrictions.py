@@ -25,7 +25,7 @@ def gce(name, read_only=False):
 
 
 def prefilter(plugin, wish, made, state):
-    return plugin.prefilter(class_of(made, wish), made.all(), state).status
+    return plugin.prefilter(class_of(made, wish), made.all_nodes_view(), state).status
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ BETA = "failure-domain.beta.kubernetes.io/zone"
 
 
 def prefilter(one, made):
-    return VolumeZone().prefilter(class_of(made, one), made.all(), CycleState()).status
+    return VolumeZone().prefilter(class_of(made, one), made.all_nodes_view(), CycleState()).status
 
 
 def test_a_zoned_volume_is_mounted_in_one_of_its_zones():

@@ -58,7 +58,7 @@ OWNERS = {
 def test_owner_adds_its_pods_in_gangs(suppose, made, sizes):
     supposed = suppose(made)
     groups = {one.key: one for one in supposed.service.cache.snapshot().pod_groups}
-    assert sorted(groups) == supposed.gangs()
+    assert sorted(groups) == supposed.added_gangs()
     assert (
         sorted(
             one.spec.min_member or sum(sub.min_member for sub in one.spec.sub_groups)
@@ -72,7 +72,7 @@ def test_owner_adds_its_pods_in_gangs(suppose, made, sizes):
 
 def test_single_pod_is_a_gang_of_one(suppose):
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x-"}, **TEMPLATE}
-    assert suppose(made, made).gangs() == ["default/x-0", "default/x-1"]
+    assert suppose(made, made).added_gangs() == ["default/x-0", "default/x-1"]
 
 
 def test_bound_pod_is_added_as_pending(suppose):

@@ -82,7 +82,7 @@ async def test_file_that_is_replaced_as_kubelet_replaces_a_config_map_is_taken_u
 
 async def test_requested_reload_reads_an_unchanged_file(tmp_path):
     async with followed(tmp_path) as one:
-        one.reload.request()
+        one.reload.request_reload()
         await one.settle(1)
         assert (one.applied, one.told) == ([], [True])
 
@@ -124,7 +124,7 @@ async def test_fields_read_only_at_the_start_are_named_and_the_others_applied(tm
         before = one.reload.configuration
         one.file.write_text(PROFILE % 10 + text)
         await one.settle(1)
-        one.reload.request()
+        one.reload.request_reload()
         await one.settle(2)
         found = one.reload.configuration
     assert (one.told, one.applied) == ([True, True], [10])

@@ -247,7 +247,7 @@ def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
     usual = standard_registry()
 
     class Registry:
-        def pipeline(self, chosen: Profile, outside: Any) -> Pipeline:
+        def create_pipeline(self, chosen: Profile, outside: Any) -> Pipeline:
             made = usual.create_pipeline(chosen, outside)
             return Pipeline((*made.plugins, plugin), made.weights)
 

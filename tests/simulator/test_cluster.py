@@ -44,7 +44,7 @@ def usage_of_queue(cluster):
 def test_a_gang_that_loses_a_member_is_killed_whole_and_waits_again():
     cluster = started([(0, 10, 3)])
     assert (cluster.running, cluster.waiting) == (1, 0)
-    cluster.bind(evicting("g0-1"), 4)
+    cluster.apply_decision(evicting("g0-1"), 4)
     gang = cluster.gangs[0]
     assert (cluster.running, cluster.waiting, gang.restarts) == (0, 1, 1)
     assert list(gang.pending) == ["default/g0-0", "default/g0-1", "default/g0-2"]
@@ -56,7 +56,7 @@ def test_a_gang_that_loses_a_member_is_killed_whole_and_waits_again():
 
 def test_a_gang_that_keeps_its_minimum_loses_that_pod_only_and_runs_on():
     cluster = started([(0, 10, 3)], minimum=2)
-    cluster.bind(evicting("g0-1"), 4)
+    cluster.apply_decision(evicting("g0-1"), 4)
     gang = cluster.gangs[0]
     assert (cluster.running, gang.restarts, gang.started) == (1, 0, 0)
     assert list(gang.pending) == ["default/g0-1"]
@@ -67,18 +67,18 @@ def test_a_gang_that_keeps_its_minimum_loses_that_pod_only_and_runs_on():
 
 def test_a_decision_without_evictions_changes_nothing():
     cluster = started([(0, 10, 3)])
-    assert cluster.bind(Decision(), 4) == []
+    assert cluster.apply_decision(Decision(), 4) == []
     assert cluster.running == 1
 
 
 def test_a_nomination_is_written_to_the_pod_and_removed_again():
     cluster = started([(0, 10, 3)])
-    cluster.bind(evicting("g0-1"), 4)
+    cluster.apply_decision(evicting("g0-1"), 4)
     kept = Nomination(namespace="default", pod="g0-1", node="n1")
-    cluster.bind(Decision(nominations=(kept,)), 5)
+    cluster.apply_decision(Decision(nominations=(kept,)), 5)
     gang = cluster.gangs[0]
     assert [pod.status.nominated_node_name for pod in gang.pending.values()] == ["", "n1", ""]
-    cluster.bind(Decision(), 6)
+    cluster.apply_decision(Decision(), 6)
     assert [pod.status.nominated_node_name for pod in gang.pending.values()] == ["", "", ""]
 
 
@@ -94,11 +94,11 @@ def test_a_gang_runs_once_its_minimum_is_bound_and_surplus_joins_later():
 
 def test_a_node_that_fails_twice_fails_once():
     cluster = started([(0, 10, 3)])
-    cluster.fail("node-0", 100)
-    cluster.fail("node-0", 100)
+    cluster.fail_node("node-0", 100)
+    cluster.fail_node("node-0", 100)
     assert cluster.failures == 1
     cluster.repair_node("node-0")
-    cluster.fail("node-0", 100)
+    cluster.fail_node("node-0", 100)
     assert cluster.failures == 2
 
 

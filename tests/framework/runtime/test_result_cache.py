@@ -26,7 +26,7 @@ DEFAULT = standard_registry().create_pipeline(Profile())
 
 def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any:
     """All results of a scan, and the scores of some of the nodes."""
-    scan = pipeline.scan(wish, made, standing)
+    scan = pipeline.run_filters(wish, made, standing)
     everywhere = range(len(made.nodes))
     found = [
         scan.status,
@@ -171,7 +171,7 @@ class Undeclared(Watched):
 
 
 def look(pipeline, made, wish, standing):
-    scan = pipeline.scan(wish, made, standing)
+    scan = pipeline.run_filters(wish, made, standing)
     feasible = standing.feasible_nodes(scan.fits)
     return pipeline.score(wish, feasible, made, scan.state, standing).tolist()
 

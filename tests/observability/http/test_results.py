@@ -21,15 +21,15 @@ class Shown:
         self.problem = None
         self.asked = []
 
-    def report(self):
+    def report_html(self):
         if self.problem is not None:
             raise self.problem
         return "<p>the report"
 
-    def runs(self):
+    def runs_html(self):
         return "<p>the runs"
 
-    def file(self, name):
+    def result_file(self, name):
         self.asked.append(name)
         return self.file_there if name == "a.parquet" else None
 

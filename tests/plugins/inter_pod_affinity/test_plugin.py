@@ -40,10 +40,10 @@ def plain(app: str, name: str = "e", **fields) -> Pod:
 
 def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
     one, state = class_of(table, pod), CycleState()
-    if plugin.prescore(one, table.all(), state).code is Code.SKIP:
+    if plugin.prescore(one, table.all_nodes_view(), state).code is Code.SKIP:
         return None
-    raw = plugin.score(one, table.all(), state)
-    return [int(points) for points in plugin.normalize(raw, one, table.all(), state)]
+    raw = plugin.score(one, table.all_nodes_view(), state)
+    return [int(points) for points in plugin.normalize(raw, one, table.all_nodes_view(), state)]
 
 
 def test_required_anti_affinity_excludes_the_zone_of_a_matching_pod():
@@ -158,7 +158,7 @@ def test_state_updated_for_added_and_removed_pods_equals_a_new_count(world, rand
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)
     for _ in nb.come_and_go(PLUGIN, world, table, one, state, random):
-        kept, afresh = PLUGIN.filter(one, table.all(), state), filtered(PLUGIN, pod, table)
+        kept, afresh = PLUGIN.filter(one, table.all_nodes_view(), state), filtered(PLUGIN, pod, table)
         assert kept.feasible.tolist() == afresh.feasible.tolist()
 
 

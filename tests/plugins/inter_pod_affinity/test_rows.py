@@ -18,7 +18,7 @@ PLUGIN = InterPodAffinity()
 def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, random):
     table = world.table()
     batch = nb.batch_of(world, table)
-    rows = PLUGIN.constrain(batch, table.all())
+    rows = PLUGIN.constrain(batch, table.all_nodes_view())
     anywhere = np.ones(len(world.nodes), np.bool_)
     for _ in range(3):
         placed, taken = nb.walk(PLUGIN, world, random, anywhere)
@@ -26,7 +26,7 @@ def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, 
         for gang, key in batch.gathered.items():
             own = [one.index for one in batch.candidates if one.gang == gang]
             there = placed[own].sum(axis=0) > 0
-            assert len(set(table.label(key)[0][there].tolist())) <= 1
+            assert len(set(table.label_values(key)[0][there].tolist())) <= 1
 
 
 NODES = (

@@ -131,7 +131,7 @@ def test_state_updated_for_added_and_removed_pods_equals_a_new_count(world, rand
     assume(not any(spread.constraint.selection.matches_everything for spread in state.read(SPREADS)))
     staying = replace(world, bound=tuple(place for place in world.bound if not place[0].terminating))
     for _ in nb.come_and_go(PLUGIN, staying, table, one, state, random):
-        kept, afresh = PLUGIN.filter(one, table.all(), state), filtered(PLUGIN, pod, table)
+        kept, afresh = PLUGIN.filter(one, table.all_nodes_view(), state), filtered(PLUGIN, pod, table)
         assert kept.refused.tolist() == afresh.refused.tolist()
 
 

@@ -20,7 +20,7 @@ def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, 
     table = world.table()
     reach = np.asarray([not closed >> at & 1 for at in range(len(world.nodes))])
     batch = nb.batch_of(world, table, reach if known else None)
-    rows = PLUGIN.constrain(batch, table.all())
+    rows = PLUGIN.constrain(batch, table.all_nodes_view())
     for _ in range(3):
         placed, taken = nb.walk(PLUGIN, world, random, reach)
         assert [row for row in rows if nb.broken(row, batch, placed, taken)] == []

@@ -27,7 +27,7 @@ STATIC = storage_class(provisioner="kubernetes.io/no-provisioner")
 
 
 def prefilter(one, made):
-    return VolumeBinding().prefilter(class_of(made, one), made.all(), CycleState()).status
+    return VolumeBinding().prefilter(class_of(made, one), made.all_nodes_view(), CycleState()).status
 
 
 def reserve(one, name, made):

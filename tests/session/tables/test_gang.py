@@ -58,14 +58,14 @@ def alone():
 
 def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():
     counts = alone()
-    counts.of_pod(POD).change_placed(POD, 1)
-    assert counts.of_pod(POD).placed == 1
-    counts.forget("pod/team/one")
-    assert counts.of_pod(POD).placed == 0
+    counts.count_for_pod(POD).change_placed(POD, 1)
+    assert counts.count_for_pod(POD).placed == 1
+    counts.invalidate("pod/team/one")
+    assert counts.count_for_pod(POD).placed == 0
 
 
 def test_representative_pod_of_several_gangs_has_no_count():
-    assert alone().of_gang(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
+    assert alone().find_count(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
 
 
 def test_session_tables_are_freed_without_the_garbage_collector():

@@ -273,7 +273,7 @@ def test_restored_units_leave_the_original_state(problem):
     for terms in split_by_domain(problem):
         ground = VictimState(terms)
         before = ground.fit.copy()
-        left = ground.evict_units(range(problem.units))
+        left = ground.evict_units(range(problem.unit_count))
         while left and ground.evicted.any():
             ground.restore_unit(
                 next(u for u in np.flatnonzero(ground.evicted).tolist() if not ground.is_required(u))
