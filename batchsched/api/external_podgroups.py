@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 from typing_extensions import override
 
-from batchsched.api.core.metadata import ClusterObject, KubernetesValue
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Amounts, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import ObjectKind
@@ -36,7 +36,7 @@ KAI_QUEUE: Final = "kai.scheduler/queue"
 Spec = dict[str, Any]
 
 
-class ExternalPodGroup(ClusterObject, frozen=True, gc=False):
+class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
     """The base of PodGroups of other projects.
 
     To read another kind, add a subclass here, an entry in `EXTERNAL_KINDS`, and a reader of its labels in `_READERS`.

@@ -52,7 +52,7 @@ def replay(
                 outside=recorded.answers.to_external_calls(),
             )
     finally:
-        stopwatch.close()
+        stopwatch.remove_progress_bar()
     replayed = with_timings(replayed, stopwatch)
     changes = compare_decisions(recorded.decision, replayed)
     stream = sys.stdout if output is OutputFormat.TABLE else sys.stderr

@@ -139,7 +139,7 @@ class EventRecorder:
         self.dropped = 0
         """Number of Events that are lost: the queue was full, or the API server rejected them."""
 
-    def record_once(self, event: PendingEvent) -> None:
+    def record_without_series(self, event: PendingEvent) -> None:
         """Queue an Event that does not repeat."""
         self._put(self._new_series(event))
 

@@ -21,7 +21,7 @@ Evicted = Callable[[Pod, str, str], None]
 """Receives each evicted pod with the reason as a word and as a sentence."""
 
 
-def ignore_eviction(pod: Pod, reason: str, message: str) -> None:
+def ignore_evicted_pod(pod: Pod, reason: str, message: str) -> None:
     """Do nothing. This is the default receiver of evicted pods."""
 
 
@@ -44,7 +44,7 @@ class Evictor:
         clock: Clock,
         handle_pod: Callable[[bytes], None],
         changed: Callable[[], None],
-        on_evicted: Evicted = ignore_eviction,
+        on_evicted: Evicted = ignore_evicted_pod,
     ) -> None:
         self._cache = cache
         self._writer = writer

@@ -19,7 +19,7 @@ import msgspec
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import is_single_pod
-from batchsched.controllers.evictor import Evicted, ignore_eviction
+from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
@@ -100,7 +100,7 @@ class StaleGangController:
         connection: Connection,
         writer: Writer,
         busy: Callable[[str], bool],
-        on_evicted: Evicted = ignore_eviction,
+        on_evicted: Evicted = ignore_evicted_pod,
     ) -> None:
         self.leaving: set[str] = set()
         """Identities of the gangs that are being rolled back."""
@@ -113,7 +113,7 @@ class StaleGangController:
         self._first_turn = True
         self._doubtful: set[str] = set()
         """Gangs with bindings in flight, to be checked again: their pods count as placed until a binding fails."""
-        self._since: dict[str, float] = {}
+        self._rollback_times: dict[str, float] = {}
         self._whole: set[str] = set()
         self._tried: dict[str, float] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -124,7 +124,9 @@ class StaleGangController:
         for identity in self._gangs_to_judge():
             self._judge(identity, now, first_turn=first_turn)
         due = [
-            identity for identity, until in self._since.items() if until <= now and not self._busy(identity)
+            identity
+            for identity, until in self._rollback_times.items()
+            if until <= now and not self._busy(identity)
         ]
         for identity in sorted({*due, *self.leaving}):
             if now - self._tried.get(identity, float("-inf")) >= RETRY_SECONDS:
@@ -137,7 +139,7 @@ class StaleGangController:
     @property
     def rollback_times(self) -> dict[str, float]:
         """The time in seconds since 1970 at which each partially bound gang is rolled back, by identity."""
-        return dict(self._since)
+        return dict(self._rollback_times)
 
     # Which gangs are partially bound
 
@@ -165,8 +167,8 @@ class StaleGangController:
         if group is None or not placed:
             self._forget(identity)
         elif missing_pods(group, placed):
-            if identity not in self._since:
-                self._since[identity] = self._given_up(group, now, first_turn=first_turn)
+            if identity not in self._rollback_times:
+                self._rollback_times[identity] = self._given_up(group, now, first_turn=first_turn)
                 _LOG.info("%s is partially bound: %d of %d", identity, len(placed), group.min_member)
         elif self._busy(identity):
             # Its pods are assumed, so they count as placed; a bind may still fail.
@@ -184,7 +186,7 @@ class StaleGangController:
         return now + group.spec.schedule_timeout_seconds
 
     def _forget(self, identity: str) -> None:
-        self._since.pop(identity, None)
+        self._rollback_times.pop(identity, None)
         self._tried.pop(identity, None)
         self._whole.discard(identity)
         self.leaving.discard(identity)
@@ -200,7 +202,7 @@ class StaleGangController:
             # Finished pods count here: a gang that had its minimum once is not rolled back.
             if group is None or not placed or not missing_pods(group, placed):
                 self.leaving.discard(identity)
-                self._since[identity] = float("inf")
+                self._rollback_times[identity] = float("inf")
                 return
             message = (
                 f"only {len(placed)} of the {group.min_member} pods of PodGroup {identity} that minMember asks for are "

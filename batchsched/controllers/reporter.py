@@ -77,11 +77,11 @@ class Reporter:
             self.recorder.record_series(PendingEvent(target, FAILED, "Scheduling", note, warning=True))
         else:
             note = f"Successfully assigned {pod.key} to {node}"
-            self.recorder.record_once(PendingEvent(target, "Scheduled", "Binding", note))
+            self.recorder.record_without_series(PendingEvent(target, "Scheduled", "Binding", note))
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
         """Record an eviction; an `evictor.Evicted`."""
-        self.recorder.record_once(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
+        self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
     def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Record a decision; a `loop.DecisionCallback`."""

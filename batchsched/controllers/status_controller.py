@@ -277,7 +277,9 @@ class StatusController:
             (_, key), uid = change.place
             namespace, _, name = key.partition("/")
             target = object_reference(OUR_POD_GROUPS, namespace, name, uid)
-            self._recorder.record_once(PendingEvent(target, "GangScheduled", "Scheduling", now["message"]))
+            self._recorder.record_without_series(
+                PendingEvent(target, "GangScheduled", "Scheduling", now["message"])
+            )
 
 
 @dataclass(frozen=True, slots=True)

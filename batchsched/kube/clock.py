@@ -23,7 +23,7 @@ class SystemClock:
         """Wait for a number of seconds."""
         await asyncio.sleep(seconds)
 
-    def jitter(self) -> float:
+    def random_fraction(self) -> float:
         """Return a random number in [0, 1)."""
         return random.random()
 
@@ -51,6 +51,6 @@ class Backoff:
         """Wait after a failure, at least `least` seconds (Retry-After)."""
         full = min(self.longest, self.first * 2 ** min(self._failures, 30))
         self._failures += 1
-        draw = self.clock.jitter()
+        draw = self.clock.random_fraction()
         # Many clients receive the same Retry-After at once. The jitter spreads their retries.
         await self.clock.sleep(max(least * (1 + draw / 4), full * (1 - draw / 2)))

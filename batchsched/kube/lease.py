@@ -97,7 +97,7 @@ class LeaseElection:
     async def acquire(self) -> None:
         """Wait until this replica leads."""
         while not await self._try(self._claim):
-            await self._clock.sleep(self._terms.retry * (1 + self._clock.jitter() / 5))
+            await self._clock.sleep(self._terms.retry * (1 + self._clock.random_fraction() / 5))
         _LOG.info("%s leads (%s/%s)", self.identity, self._namespace, self._name)
 
     async def renew_until_lost(self) -> None:

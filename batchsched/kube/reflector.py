@@ -203,7 +203,7 @@ class Reflector:
         """Watch until the server ends the watch, or until `wait_until_up_to_date` is called."""
         try:
             async with asyncio.timeout(None) as self._watching:
-                await self._watch(int(_WATCH_SECONDS * (1 + self._clock.jitter())))
+                await self._watch(int(_WATCH_SECONDS * (1 + self._clock.random_fraction())))
         except TimeoutError:
             _LOG.log(_DETAIL, "%s: the watch is resumed", self.resource.plural)
         finally:

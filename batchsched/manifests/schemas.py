@@ -45,7 +45,7 @@ class PrinterColumn:
     description: str
     wide: bool = False
 
-    def as_manifest(self) -> Json:
+    def as_crd_entry(self) -> Json:
         """Return the column as an entry of `additionalPrinterColumns`."""
         column: Json = {
             "name": self.name,
@@ -102,7 +102,7 @@ class CrdDefinition:
                         "name": "v1alpha1",
                         "served": True,
                         "storage": True,
-                        "additionalPrinterColumns": [column.as_manifest() for column in self.columns],
+                        "additionalPrinterColumns": [column.as_crd_entry() for column in self.columns],
                         **({"subresources": {"status": {}}} if status else {}),
                         "schema": {"openAPIV3Schema": schema},
                     }

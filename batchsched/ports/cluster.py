@@ -27,7 +27,7 @@ class Clock(Protocol):
         """Wait for a number of seconds."""
         ...
 
-    def jitter(self) -> float:
+    def random_fraction(self) -> float:
         """Return a random number in [0, 1) that spreads the retries of many clients."""
         ...
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsched.config.schema import Profile
-from batchsched.controllers.evictor import Evicted, Evictor, ignore_eviction
+from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
@@ -58,7 +58,7 @@ class SchedulerApp:
     on_decision: DecisionCallback | None = None
     telemetry: Callable[[Profile], Telemetry | None] = _no_telemetry
     recording: bool = False
-    on_eviction: Evicted = ignore_eviction
+    on_eviction: Evicted = ignore_evicted_pod
     loop: SchedulerLoop | None = field(init=False, default=None)
     _reporter: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())

@@ -208,7 +208,7 @@ class StickyReservations:
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
 
-    def is_announced(self, gang: PendingGang) -> bool:
+    def should_announce(self, gang: PendingGang) -> bool:
         """Return True if the reserved start of a gang is announced."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
@@ -322,7 +322,7 @@ class ReservedHead:
         available = free_without_nominated(tables, held)
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
-        waiting = [gang for gang in gangs if gang.need and not gang.follows and sticky.is_announced(gang)]
+        waiting = [gang for gang in gangs if gang.need and not gang.follows and sticky.should_announce(gang)]
         for gang in sorted(waiting, key=lambda gang: (gang.tier, not sticky.is_kept(gang.members))):
             if (gang.needs <= free_total).all() and fits_single_gang(
                 problem := lasting_problem(context, gang), free

@@ -119,7 +119,7 @@ class SimulatedCluster:
         self.scheduler = scheduler(workload.cluster)
         self.recorder = UsageRecorder(self._nodes)
         self._permanent_pods = [pod for pod in workload.cluster.pods if pod.node]
-        self.recorder.count_usage(self._permanent_pods)
+        self.recorder.add_usage(self._permanent_pods)
         self.gangs = tuple(
             GangRun(number, arrival, self.recorder.count_gpus(arrival.pods))
             for number, arrival in enumerate(workload.arrivals)
@@ -146,8 +146,8 @@ class SimulatedCluster:
         self._gang_of_pending |= dict.fromkeys(gang.pending, gang)
         groups = () if arrival.group is None else (arrival.group,)
         self.scheduler.apply_changes(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
-        self.recorder.count_queue_usage(arrival.queue, gang.bound.values())
-        self.recorder.count_queue_requests(arrival.queue, arrival.pods)
+        self.recorder.add_queue_usage(arrival.queue, gang.bound.values())
+        self.recorder.add_queue_requests(arrival.queue, arrival.pods)
         self.waiting += 1
         return self._starts(gang, now)
 
@@ -155,8 +155,8 @@ class SimulatedCluster:
         """Finish a gang: remove its pods and its PodGroup."""
         queue, group = gang.arrival.queue, gang.arrival.group
         ended_pods = (*gang.bound.values(), *gang.pending.values())
-        self.recorder.count_queue_usage(queue, gang.bound.values(), -1)
-        self.recorder.count_queue_requests(queue, ended_pods, -1)
+        self.recorder.add_queue_usage(queue, gang.bound.values(), -1)
+        self.recorder.add_queue_requests(queue, ended_pods, -1)
         for key in gang.pending:
             del self._gang_of_pending[key]
         gang.ended = now
@@ -184,7 +184,7 @@ class SimulatedCluster:
             gang.bound[key] = pod
             changed.setdefault(gang.number, (gang, []))[1].append(pod)
         for gang, pods in changed.values():
-            self.recorder.count_queue_usage(gang.arrival.queue, pods)
+            self.recorder.add_queue_usage(gang.arrival.queue, pods)
             self.scheduler.apply_changes(ClusterChanges(bound_pods=pods))
         return [gang for gang, _ in changed.values() if self._starts(gang, now)]
 
@@ -216,7 +216,7 @@ class SimulatedCluster:
                 self.waiting += 1
             gang.record_kill(now)
         removed = [gang.bound.pop(key) for key in list(gang.bound) if key in keys]
-        self.recorder.count_queue_usage(gang.arrival.queue, removed, -1)
+        self.recorder.add_queue_usage(gang.arrival.queue, removed, -1)
         recreated = [self._kubelet.recreated_pod(pod) for pod in removed]
         for pod in recreated:
             gang.pending[pod.key] = pod
@@ -272,7 +272,7 @@ class SimulatedCluster:
             if any(pod.node == node for pod in gang.bound.values()):
                 self._lose(gang, gang.bound.keys(), now)
         lost = [pod for pod in self._permanent_pods if pod.node == node]
-        self.recorder.count_usage(lost, -1)
+        self.recorder.add_usage(lost, -1)
         self._permanent_pods = [pod for pod in self._permanent_pods if pod.node != node]
         self._set_nodes(lost)
 

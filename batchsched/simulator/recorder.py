@@ -63,17 +63,17 @@ class UsageRecorder:
         chosen = devices if any(devices.values()) else counts
         return tuple((node, amount) for node, amount in chosen.items() if amount)
 
-    def count_usage(self, pods: Iterable[Pod], sign: int = 1) -> None:
+    def add_usage(self, pods: Iterable[Pod], sign: int = 1) -> None:
         """Count pods that were bound; with sign -1, pods that were removed."""
         self._add(self._used, pods, sign)
 
-    def count_queue_usage(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+    def add_queue_usage(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
         """Count bound pods for a queue and for the cluster; with sign -1, pods that were removed."""
         bound = tuple(pods)
-        self.count_usage(bound, sign)
+        self.add_usage(bound, sign)
         self._add_to_queue(self._allocated, queue, bound, sign)
 
-    def count_queue_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+    def add_queue_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
         """Count created pods of a queue, pending or bound; with sign -1, deleted pods."""
         self._add_to_queue(self._requested, queue, pods, sign)
 

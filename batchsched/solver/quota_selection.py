@@ -55,7 +55,7 @@ class GangSubset:
     classes: IntArray
     whole: Problem
 
-    def widen_tiers(self, values: FloatArray) -> FloatArray:
+    def pad_to_all_tiers(self, values: FloatArray) -> FloatArray:
         """Return values by tier of this problem [T'], extended by zeros to the tiers of the whole problem [T]."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
@@ -69,8 +69,8 @@ class GangSubset:
             solution,
             classes=self.classes[solution.classes].astype(np.int32),
             taken=taken,
-            objective=self.widen_tiers(solution.objective),
-            bound=self.widen_tiers(solution.bound),
+            objective=self.pad_to_all_tiers(solution.objective),
+            bound=self.pad_to_all_tiers(solution.bound),
         )
 
 

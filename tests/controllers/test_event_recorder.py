@@ -49,7 +49,9 @@ async def recording(
 
 async def test_event_has_the_format_of_kube_scheduler():
     async with recording() as (one, desk):
-        one.record_once(PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0"))
+        one.record_without_series(
+            PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0")
+        )
         await one.drain()
     ((method, path, body),) = desk.sent
     assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/team/events")
@@ -100,7 +102,7 @@ async def test_another_message_is_another_event_and_ends_the_series():
 async def test_events_are_delayed_during_binds_for_a_limited_time_and_sent_in_small_batches():
     async with recording(Desk(slow=0.01), busy=True) as (one, desk):
         for at in range(40):
-            one.record_once(fact(f"{at}"))
+            one.record_without_series(fact(f"{at}"))
         await asyncio.sleep(0.5)
         assert not desk.sent
         await asyncio.sleep(20)
@@ -124,7 +126,7 @@ NO_ANSWER = Unreachable("no answer")
 async def test_event_is_written_after_a_fault_unless_the_server_rejects_it(faults, written):
     async with recording() as (one, desk):
         desk.fail(*faults)
-        one.record_once(fact())
+        one.record_without_series(fact())
         await one.drain()
         assert (one.written, one.dropped) == (written, 1 - written)
     if NO_ANSWER in faults[1:]:
@@ -153,7 +155,7 @@ async def test_full_queue_drops_and_counts(monkeypatch):
 
 async def test_long_notes_are_cut_and_events_of_cluster_objects_are_in_default():
     async with recording() as (one, desk):
-        one.record_once(fact("ä" * 2000, about=object_reference(OUR_QUEUES, "", "ml", "u1")))
+        one.record_without_series(fact("ä" * 2000, about=object_reference(OUR_QUEUES, "", "ml", "u1")))
         await one.drain()
     ((_, path, body),) = desk.sent
     assert path == "/apis/events.k8s.io/v1/namespaces/default/events"

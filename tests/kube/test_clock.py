@@ -13,7 +13,7 @@ async def test_the_clock_returns_the_time_sleeps_and_draws_random_numbers():
     begun = clock.monotonic()
     await clock.sleep(0.02)
     assert clock.monotonic() - begun >= 0.02
-    draws = [clock.jitter() for _ in range(100)]
+    draws = [clock.random_fraction() for _ in range(100)]
     assert 0 <= min(draws) < max(draws) < 1
 
 

@@ -53,7 +53,7 @@ class Skewed:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / self.rate)
 
-    def jitter(self) -> float:
+    def random_fraction(self) -> float:
         return self.draw.random()
 
 

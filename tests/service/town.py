@@ -46,7 +46,7 @@ class Clock:
         self._sleepers.append((self.time + seconds, woken))
         await woken
 
-    def jitter(self) -> float:
+    def random_fraction(self) -> float:
         return 0.0
 
     def turn(self, seconds: float) -> None:

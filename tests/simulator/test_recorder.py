@@ -45,7 +45,7 @@ def test_units_are_pods_if_a_gang_requests_no_device():
 
 def test_the_last_row_of_a_second_replaces_earlier_ones():
     recorder = UsageRecorder(create_nodes(2, GPUS))
-    recorder.count_usage(bound(CPU, "node-0"))
+    recorder.add_usage(bound(CPU, "node-0"))
     recorder.record_sample(5, waiting=3, running=1)
     recorder.record_sample(5, waiting=2, running=2)
     recorder.record_sample(9, waiting=0, running=0)
@@ -58,8 +58,8 @@ def test_the_last_row_of_a_second_replaces_earlier_ones():
 def test_removed_pods_are_subtracted_and_failed_nodes_offer_nothing():
     recorder = UsageRecorder(create_nodes(2, GPUS))
     pods = bound(CPU, "node-0", "node-1")
-    recorder.count_usage(pods)
-    recorder.count_usage(pods[:1], -1)
+    recorder.add_usage(pods)
+    recorder.add_usage(pods[:1], -1)
     recorder.set_nodes(create_nodes(1, GPUS))
     recorder.record_sample(0, 0, 0)
     assert recorder.series().used["cpu"] == (1000,)
@@ -75,13 +75,13 @@ def test_a_recorder_without_samples_has_empty_series():
 
 def test_a_queue_has_a_row_for_each_second_in_which_it_changed():
     recorder = UsageRecorder(create_nodes(4, {"cpu": "1"}))
-    recorder.count_queue_requests("a", bound(CPU, "", ""))
+    recorder.add_queue_requests("a", bound(CPU, "", ""))
     recorder.record_sample(5, 0, 0)
     recorder.record_sample(6, 0, 0)
-    recorder.count_queue_usage("a", bound(CPU, "node-0"))
-    recorder.count_queue_requests("b", bound(CPU, ""))
+    recorder.add_queue_usage("a", bound(CPU, "node-0"))
+    recorder.add_queue_requests("b", bound(CPU, ""))
     recorder.record_sample(7, 0, 0)
-    recorder.count_queue_usage("b", bound(CPU, "node-1"))
+    recorder.add_queue_usage("b", bound(CPU, "node-1"))
     recorder.record_sample(7, 0, 0)
     assert rows(recorder.queue_series()) == [
         (5, "a", (0,), (2000,)),

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, KubernetesValue
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import LabelSelector
 
 
-class PriorityClass(ClusterObject, frozen=True, gc=False):
+class PriorityClass(KubernetesObject, frozen=True, gc=False):
     """A named priority."""
 
     value: int = 0
@@ -28,7 +28,7 @@ class DisruptionBudgetStatus(KubernetesValue, frozen=True, gc=False):
     disrupted_pods: dict[str, str] | None = None
 
 
-class PodDisruptionBudget(ClusterObject, frozen=True, gc=False):
+class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
     """A limit on voluntary disruptions."""
 
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
@@ -59,7 +59,7 @@ class PodDisruptionBudget(ClusterObject, frozen=True, gc=False):
         return msgspec.structs.replace(self, status=status)
 
 
-class Namespace(ClusterObject, frozen=True, gc=False):
+class Namespace(KubernetesObject, frozen=True, gc=False):
     """A Namespace. Scheduling reads only its labels."""
 
 
@@ -69,13 +69,13 @@ class PlainSelectorSpec(KubernetesValue, frozen=True, gc=False):
     selector: dict[str, str] | None = None
 
 
-class Service(ClusterObject, frozen=True, gc=False):
+class Service(KubernetesObject, frozen=True, gc=False):
     """A Service. Scheduling reads only its pod selector."""
 
     spec: PlainSelectorSpec = PlainSelectorSpec()
 
 
-class ReplicationController(ClusterObject, frozen=True, gc=False):
+class ReplicationController(KubernetesObject, frozen=True, gc=False):
     """A ReplicationController. Scheduling reads only its pod selector."""
 
     spec: PlainSelectorSpec = PlainSelectorSpec()
@@ -87,13 +87,13 @@ class LabelSelectorSpec(KubernetesValue, frozen=True, gc=False):
     selector: LabelSelector | None = None
 
 
-class ReplicaSet(ClusterObject, frozen=True, gc=False):
+class ReplicaSet(KubernetesObject, frozen=True, gc=False):
     """A ReplicaSet. Scheduling reads only its pod selector."""
 
     spec: LabelSelectorSpec = LabelSelectorSpec()
 
 
-class StatefulSet(ClusterObject, frozen=True, gc=False):
+class StatefulSet(KubernetesObject, frozen=True, gc=False):
     """A StatefulSet. Scheduling reads only its pod selector."""
 
     spec: LabelSelectorSpec = LabelSelectorSpec()

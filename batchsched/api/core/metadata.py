@@ -51,7 +51,7 @@ class ObjectMeta(KubernetesValue, frozen=True, gc=False):
         return self.annotations.get(key) if self.annotations else None
 
 
-class ClusterObject(KubernetesValue, frozen=True, gc=False):
+class KubernetesObject(KubernetesValue, frozen=True, gc=False):
     """The base of all objects with metadata."""
 
     metadata: ObjectMeta = ObjectMeta()

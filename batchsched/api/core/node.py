@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, KubernetesValue
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.quantity import parse_amount
 
 
@@ -48,7 +48,7 @@ class NodeStatus(KubernetesValue, frozen=True, gc=False):
     declared_features: tuple[str, ...] | None = None
 
 
-class Node(ClusterObject, frozen=True, gc=False):
+class Node(KubernetesObject, frozen=True, gc=False):
     """A node of the cluster."""
 
     spec: NodeSpec = NodeSpec()

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, KubernetesValue
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.node import Taint
 from batchsched.api.core.selector import LabelSelector, NodeSelector, NodeSelectorTerm
 from batchsched.api.core.volume import Volume
@@ -212,7 +212,7 @@ class PodStatus(KubernetesValue, frozen=True, gc=False):
     allocated_resources: Amounts | None = None
 
 
-class Pod(ClusterObject, frozen=True, gc=False):
+class Pod(KubernetesObject, frozen=True, gc=False):
     """A pod."""
 
     spec: PodSpec = PodSpec()

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from batchsched.api.core.metadata import ClusterObject, KubernetesValue
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.selector import LabelSelector, NodeSelector
 
 
@@ -151,7 +151,7 @@ class ClaimStatus(KubernetesValue, frozen=True, gc=False):
     phase: str = ""
 
 
-class PersistentVolumeClaim(ClusterObject, frozen=True, gc=False):
+class PersistentVolumeClaim(KubernetesObject, frozen=True, gc=False):
     """A claim on storage."""
 
     spec: ClaimSpec = ClaimSpec()
@@ -192,7 +192,7 @@ class PersistentVolumeStatus(KubernetesValue, frozen=True, gc=False):
     phase: str = ""
 
 
-class PersistentVolume(ClusterObject, frozen=True, gc=False):
+class PersistentVolume(KubernetesObject, frozen=True, gc=False):
     """A volume of the cluster."""
 
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
@@ -212,7 +212,7 @@ class TopologyTerm(KubernetesValue, frozen=True, gc=False):
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
 
-class StorageClass(ClusterObject, frozen=True, gc=False):
+class StorageClass(KubernetesObject, frozen=True, gc=False):
     """A StorageClass: how volumes of claims are provisioned."""
 
     provisioner: str = ""
@@ -241,7 +241,7 @@ class CSINodeSpec(KubernetesValue, frozen=True, gc=False):
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(ClusterObject, frozen=True, gc=False):
+class CSINode(KubernetesObject, frozen=True, gc=False):
     """The CSI drivers that are installed on the node of the same name."""
 
     spec: CSINodeSpec = CSINodeSpec()
@@ -253,13 +253,13 @@ class CSIDriverSpec(KubernetesValue, frozen=True, gc=False):
     storage_capacity: bool | None = None
 
 
-class CSIDriver(ClusterObject, frozen=True, gc=False):
+class CSIDriver(KubernetesObject, frozen=True, gc=False):
     """A CSI driver of the cluster. StorageClasses name it as their provisioner."""
 
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(ClusterObject, frozen=True, gc=False):
+class CSIStorageCapacity(KubernetesObject, frozen=True, gc=False):
     """The storage that a CSI driver can still provision for a StorageClass in a part of the cluster."""
 
     node_topology: LabelSelector | None = None
@@ -282,7 +282,7 @@ class VolumeAttachmentSpec(KubernetesValue, frozen=True, gc=False):
     source: AttachmentSource = AttachmentSource()
 
 
-class VolumeAttachment(ClusterObject, frozen=True, gc=False):
+class VolumeAttachment(KubernetesObject, frozen=True, gc=False):
     """A volume that is attached to a node, or will be."""
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

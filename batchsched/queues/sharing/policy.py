@@ -222,7 +222,7 @@ class GuaranteePolicy(FairSharePolicy):
         return False
 
 
-class SharedSurplusPolicy(GuaranteePolicy):
+class UndividedSurplusPolicy(GuaranteePolicy):
     """A policy with one surplus for all siblings: the order of their gangs decides which gang uses it.
 
     The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
@@ -251,7 +251,7 @@ class SharedSurplusPolicy(GuaranteePolicy):
         return siblings.head
 
 
-class Fifo(SharedSurplusPolicy):
+class Fifo(UndividedSurplusPolicy):
     """First come, first served over all PodGroups of the subtree, without blocking.
 
     A PodGroup that does not fit does not block later ones.
@@ -300,7 +300,7 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
     if find_gang_order(name) is None:
         names = ", ".join(sorted({*classes, *POLICIES}))
         raise InvalidInput(f"no policy is named {name!r}; registered are {names}", field="policy.name")
-    return SharedSurplusPolicy(make_gang_order(name, arguments))
+    return UndividedSurplusPolicy(make_gang_order(name, arguments))
 
 
 @cache

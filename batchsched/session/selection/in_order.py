@@ -160,7 +160,7 @@ class InOrderProposer:
                 head_reservation,
                 self._now,
                 strict=True,
-                announced=self._sticky.is_announced(gang),
+                announced=self._sticky.should_announce(gang),
             )
         return builder.head
 

@@ -205,7 +205,7 @@ class FreeCapacity:
     def apply_entry(self, entry: TrailEntry, sign: int = 1) -> None:
         """Place the pods of a trail entry, or mark its gang as taken; sign -1 undoes that. The trail stays as it is."""
         if entry.class_index < 0:
-            self.quotas.count_gang(entry.gang, sign)
+            self.quotas.add_gang(entry.gang, sign)
             self.rows.set_gang_taken(entry.gang, sign)
         else:
             for r, amount in self.slots.needs[entry.class_index]:

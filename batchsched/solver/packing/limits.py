@@ -47,20 +47,20 @@ class QuotaLedger:
         """Tell whether any quota may refuse the gang."""
         return bool(self._of_gang[gang])
 
-    def admitted_pods(self, gang: int, required_pods: tuple[tuple[int, int], ...], want: int) -> int:
-        """Return how many of `want` pods with these needs the gang's quotas admit."""
+    def admitted_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], want: int) -> int:
+        """Return how many of `want` pods with this request the gang's quotas admit."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
-            for r, amount in required_pods:
+            for r, amount in pod_request:
                 if r < len(remaining) and remaining[r] < amount * want:
                     want = max(0, remaining[r] // amount)
         return want
 
-    def add_pods(self, gang: int, required_pods: tuple[tuple[int, int], ...], pods: int) -> None:
+    def add_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], pods: int) -> None:
         """Count pods against the gang's quotas; a negative number undoes that."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
-            for r, amount in required_pods:
+            for r, amount in pod_request:
                 if r < len(remaining) and remaining[r] < UNLIMITED:
                     remaining[r] -= amount * pods
 
@@ -76,7 +76,7 @@ class QuotaLedger:
             for amount, available in zip(self._least[gang], self.remaining[q], strict=False)
         )
 
-    def count_gang(self, gang: int, sign: int) -> None:
+    def add_gang(self, gang: int, sign: int) -> None:
         """Count the gang against limits on the number of gangs (sign 1), or undo that (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:

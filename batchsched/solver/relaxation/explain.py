@@ -342,8 +342,8 @@ class RefusalExplainer:
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED
-            and residual.fitted_before(ResidualProblem(self._problem_before(isolated))),
-            need=residual.min_pods,
+            and residual.fitted_in(ResidualProblem(self._problem_before(isolated))),
+            need=residual.pods_needed,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),
             domain=int(counts.domains[counts.best_domain_position]),

@@ -98,7 +98,7 @@ class ResidualProblem:
         self.problem = problem
 
     @cached_property
-    def min_pods(self) -> int:
+    def pods_needed(self) -> int:
         """Pods that the gang still needs."""
         return int(required_pods(self.problem)[0])
 
@@ -107,12 +107,12 @@ class ResidualProblem:
         """Pods of each class [C] that make the gang's minimum, the smallest pods first."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         chosen = np.zeros(len(classes.count), np.int64)
-        if self.min_pods >= int(classes.count.sum()):
+        if self.pods_needed >= int(classes.count.sum()):
             return chosen + classes.count
         order = np.argsort(self._pod_sizes, kind="stable")
         for subgroup, need in enumerate(subgroups.need.tolist()):
             chosen += self._first_pods(order[classes.subgroup[order] == subgroup], need, chosen)
-        return chosen + self._first_pods(order, self.min_pods - int(chosen.sum()), chosen)
+        return chosen + self._first_pods(order, self.pods_needed - int(chosen.sum()), chosen)
 
     def _first_pods(self, order: IntArray, need: int, chosen: IntArray) -> IntArray:
         """Choose `need` pods [C] in this order of classes, of those that are not chosen yet."""
@@ -258,7 +258,7 @@ class ResidualProblem:
             return before.fits_with_nodes(problem_of_added_nodes(before.problem, other_parts[-1]))
         return self.with_changes(other_parts)._is_placeable
 
-    def fitted_before(self, before: "ResidualProblem") -> bool:
+    def fitted_in(self, before: "ResidualProblem") -> bool:
         """Tell whether the gang fitted `before`, when nodes and quotas had more left.
 
         What the nodes take now they took then, so `before` is examined only if the gang does not fit now.
@@ -282,7 +282,7 @@ class ResidualProblem:
         countable, fits = self.counting_suffices, self.fit_counts.fits
         if countable and (fits or self._counting_decides()):
             return fits
-        rigid = self.min_pods == int(self.problem.classes.count.sum())
+        rigid = self.pods_needed == int(self.problem.classes.count.sum())
         # With rows or inner levels it is harder still: what counting excludes stays excluded.
         if not fits and (len(self.problem.classes.count) == 1 or (rigid and not self.may_fit())):
             return False
@@ -307,7 +307,7 @@ class ResidualProblem:
         Quota gaps are computed for the smallest pods.
         """
         pods = self.problem.classes.count
-        return len(pods) > 1 and self.min_pods < int(pods.sum()) and self._is_small()
+        return len(pods) > 1 and self.pods_needed < int(pods.sum()) and self._is_small()
 
     def _fits_exactly(self) -> bool:
         return bool(solve_exact(self.problem, _BUDGET, seed=0).taken[0])
@@ -324,7 +324,7 @@ class ResidualProblem:
             lacking = need - int(classes.count[members].sum())
             if len(members) and lacking > 0:
                 missing[members[0]] += lacking
-        lacking = self.min_pods - int(classes.count.sum()) - int(missing.sum())
+        lacking = self.pods_needed - int(classes.count.sum()) - int(missing.sum())
         if len(missing) and lacking > 0:
             missing[0] += lacking
         return missing
@@ -340,7 +340,7 @@ class ResidualProblem:
         if not len(quotas.gangs):
             return ()
         request = (self.minimum @ self.problem.classes.demand).tolist()
-        counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.min_pods > 0
+        counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.pods_needed > 0
         gaps = []
         # There are few numbers: Python compares its own ints faster than small arrays.
         for quota, (free, gangs_left) in enumerate(

@@ -300,7 +300,7 @@ class TieredModel(LinearModel):
 
     # ------------------------------------------------------------------------------------ rows
 
-    def add_load_row(
+    def add_pod_count_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
         """Add the row lower <= Σ factors · pods of the loads (+ Σ gangs [G] · y) <= upper, in unscaled integers."""
@@ -323,7 +323,7 @@ class TieredModel(LinearModel):
                 if need:
                     minus = np.zeros(len(problem.gangs.need), np.int64)
                     minus[gang] = -need
-                    self.add_load_row(loads, np.ones(len(loads), np.int64), 0, HIGHEST, minus)
+                    self.add_pod_count_row(loads, np.ones(len(loads), np.int64), 0, HIGHEST, minus)
 
     def _quotas(self) -> None:
         problem = self.problem
@@ -333,7 +333,7 @@ class TieredModel(LinearModel):
             for r in np.flatnonzero(problem.quotas.free[q] < UNLIMITED).tolist():
                 unit = self.supply.units[r]
                 limit = max(0, int(problem.quotas.free[q, r])) // unit
-                self.add_load_row(
+                self.add_pod_count_row(
                     loads, problem.classes.demand[self.class_index[loads], r] // unit, -HIGHEST, limit
                 )
             if problem.quotas.gangs[q] < UNLIMITED:
@@ -355,7 +355,7 @@ class TieredModel(LinearModel):
                 np.add.at(gangs, row.gangs, row.gang_coefficients[0])
             loads = np.arange(len(self.class_index))
             lower, upper = (-HIGHEST, right) if row.sense is Sense.AT_MOST else (right, HIGHEST)
-            self.add_load_row(loads, factor[self.class_index], lower, upper, gangs)
+            self.add_pod_count_row(loads, factor[self.class_index], lower, upper, gangs)
 
     def _domain_rows(self) -> None:
         """Add the slot rows of every domain to which a load is restricted."""
@@ -372,7 +372,7 @@ class TieredModel(LinearModel):
         """Add the slot rows of one domain that can be violated at all."""
         pods = self.problem.classes.count[self.class_index[loads]].astype(np.int64)
         for level in self.supply.nonredundant_rows(self.class_index[loads], pods, nodes):
-            self.add_load_row(loads, level.factors, -HIGHEST, level.right)
+            self.add_pod_count_row(loads, level.factors, -HIGHEST, level.right)
 
     # ------------------------------------------------------------------------------------ values
 
