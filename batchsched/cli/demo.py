@@ -152,7 +152,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
                 lambda done, total: stopwatch.report_progress(done, total, contender.name),
             )
     finally:
-        stopwatch.remove_progress_bar()
+        stopwatch.close()
     console().print(
         f"  {contender.name}: {contender.description}\n"
         f"    {result.sessions:,} sessions in {stopwatch.seconds('day'):.1f} s",

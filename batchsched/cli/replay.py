@@ -52,7 +52,7 @@ def replay(
                 outside=recorded.answers.to_external_calls(),
             )
     finally:
-        stopwatch.remove_progress_bar()
+        stopwatch.close()
     replayed = with_timings(replayed, stopwatch)
     changes = compare_decisions(recorded.decision, replayed)
     stream = sys.stdout if output is OutputFormat.TABLE else sys.stderr

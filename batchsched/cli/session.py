@@ -310,7 +310,7 @@ class Stopwatch(Telemetry):
             calls, seconds = self.calls.get((plugin, point), (0, 0.0))
             self.calls[plugin, point] = (calls + 1, seconds + perf_counter() - begun)
 
-    def remove_progress_bar(self) -> None:
+    def close(self) -> None:
         """Remove the progress bar."""
         if self._bar is not None:
             self._bar.stop()

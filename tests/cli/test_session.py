@@ -83,7 +83,7 @@ def test_calls_of_plugins_add_up_by_point():
 def test_progress_is_silent_without_a_terminal(capfd):
     watch = Stopwatch()
     watch.report_progress(1, 2, "work")
-    watch.remove_progress_bar()
+    watch.close()
     assert capfd.readouterr() == ("", "")
 
 
@@ -94,7 +94,7 @@ def test_progress_draws_a_bar_on_standard_error_of_a_terminal(capsys, monkeypatc
     watch = Stopwatch()
     watch.report_progress(1, 0, "objects of [bold]x.yaml")
     watch.report_progress(2, 4, "objects of [bold]x.yaml")
-    watch.remove_progress_bar()
+    watch.close()
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "objects of [bold]x.yaml" in printed.err
