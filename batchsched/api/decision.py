@@ -21,6 +21,7 @@ REASONS: Final = {
     "PermitRejected": "a Permit plugin refused a member",
     "PermitTimeout": "a member waited at Permit longer than scheduleTimeoutSeconds",
     "PluginFailed": "a plugin broke while it looked at a member",
+    "ExplanationFailed": "the gang was not placed, and a defect of batchsched prevents a further explanation",
 }
 """Reasons of refusals with their meanings. The list is closed: a new reason comes with a changelog entry."""
 

@@ -24,7 +24,7 @@ from batchsched.api.core.pod import (
     Toleration,
     TopologySpreadConstraint,
 )
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.selector import LabelSelector, NodeSelector, Requirement
 from batchsched.api.core.volume import StorageClass, Volume
 from batchsched.errors import InvalidInput, InvalidQuantity
@@ -98,23 +98,32 @@ _UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 _TOLERATION_OPERATORS: Final = ("", "Equal", "Exists")
 _EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _HEAVIEST_PREFERENCE: Final = 100
+_MAX_SHOWN_CHARACTERS: Final = 40
+"""Characters of an invalid value that a message quotes."""
 
 
-def check_amounts(amounts: Amounts | None, field: str) -> None:
-    """Check the amounts of several resources.
+MAX_POD_AMOUNT: Final = 2**50
+"""The largest request of one container, in base units: 1 PiB, or 1.1e12 CPUs, so that sums over pods are exact."""
+MAX_NODE_AMOUNT: Final = 2**53
+"""The largest amount of a node, in base units."""
+_MAX_INT64: Final = 2**63 - 1
+
+
+def check_amounts(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -> None:
+    """Check the amounts of several resources; `most` is the largest one in base units.
 
     Raises:
-      InvalidInput: an amount is not a quantity, is negative, or does not fit in 63 bits.
+      InvalidInput: an amount is not a quantity, is negative, or is too large.
     """
     for resource, text in (amounts or {}).items():
-        check_amount(resource, text, f"{field}.{resource}")
+        check_amount(resource, text, f"{field}.{resource}", most)
 
 
-def check_amount(resource: str, text: str | int | float, field: str) -> None:
-    """Check an amount of a resource.
+def check_amount(resource: str, text: str | int | float, field: str, most: int = _MAX_INT64) -> None:
+    """Check an amount of a resource; `most` is the largest one in base units.
 
     Raises:
-      InvalidInput: it is not a quantity, is negative, or does not fit in 63 bits.
+      InvalidInput: it is not a quantity, is negative, or is too large.
     """
     try:
         amount = parse_amount(resource, text)
@@ -124,6 +133,12 @@ def check_amount(resource: str, text: str | int | float, field: str) -> None:
         raise InvalidInput(
             f"{str(text)!r} is negative; expected 0 or more, such as 500m, 4 or 1.5Gi", field=field
         )
+    if amount > most:
+        raise InvalidInput(
+            f"{str(text)[:_MAX_SHOWN_CHARACTERS]!r} is more than any cluster has; expected at most "
+            f"{format_quantity(resource, most)}",
+            field=field,
+        )
 
 
 def check_node(node: Node) -> None:
@@ -132,8 +147,8 @@ def check_node(node: Node) -> None:
     Raises:
       InvalidInput: an amount or a taint is invalid.
     """
-    check_amounts(node.status.allocatable, "status.allocatable")
-    check_amounts(node.status.capacity, "status.capacity")
+    check_amounts(node.status.allocatable, "status.allocatable", MAX_NODE_AMOUNT)
+    check_amounts(node.status.capacity, "status.capacity", MAX_NODE_AMOUNT)
     for index, taint in enumerate(node.taints):
         _one_of(taint.effect, _EFFECTS[1:], f"spec.taints[{index}].effect")
 
@@ -147,7 +162,7 @@ def check_pod_spec(spec: PodSpec) -> None:
     _check_containers(spec.containers, "spec.containers")
     _check_containers(spec.init_containers or (), "spec.initContainers")
     _check_resources(spec.resources, "spec.resources")
-    check_amounts(spec.overhead, "spec.overhead")
+    check_amounts(spec.overhead, "spec.overhead", MAX_POD_AMOUNT)
     if spec.priority is not None:
         check_int32(spec.priority, "spec.priority")
     for index, toleration in enumerate(spec.tolerations or ()):
@@ -167,14 +182,18 @@ def check_pod_status(status: PodStatus) -> None:
       InvalidInput: an amount is invalid.
     """
     _check_resources(status.resources, "status.resources")
-    check_amounts(status.allocated_resources, "status.allocatedResources")
+    check_amounts(status.allocated_resources, "status.allocatedResources", MAX_POD_AMOUNT)
     for name, statuses in (
         ("containerStatuses", status.container_statuses),
         ("initContainerStatuses", status.init_container_statuses),
     ):
         for index, container_status in enumerate(statuses or ()):
             _check_resources(container_status.resources, f"status.{name}[{index}].resources")
-            check_amounts(container_status.allocated_resources, f"status.{name}[{index}].allocatedResources")
+            check_amounts(
+                container_status.allocated_resources,
+                f"status.{name}[{index}].allocatedResources",
+                MAX_POD_AMOUNT,
+            )
 
 
 def check_int32(value: int, field: str) -> None:
@@ -217,7 +236,7 @@ def _check_containers(containers: Iterable[Container], field: str) -> None:
 
 def _check_resources(resources: ResourceRequirements | None, field: str) -> None:
     if resources is not None:
-        check_amounts(resources.requests, f"{field}.requests")
+        check_amounts(resources.requests, f"{field}.requests", MAX_POD_AMOUNT)
         check_amounts(resources.limits, f"{field}.limits")
 
 

@@ -75,8 +75,8 @@ EXTENDERS: Final = "Extenders"
 def refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
     """Return the names of the plugins that may have refused a gang, sorted. The reason may take the place of a name.
 
-    After an error of a plugin there are none: the gang backs off and is retried. The reasons `OutOfTurn` and
-    `OutsideWindow` have no registered events, so every event moves such gangs.
+    After an error of a plugin there are none: the gang backs off and is retried. The reasons `OutOfTurn`,
+    `OutsideWindow` and `ExplanationFailed` have no registered events, so every event moves such gangs.
     """
     if refusal.reason == "PluginFailed":
         return ()

@@ -1,7 +1,8 @@
 """Messages of refusals: sentences with names, made from the numbers of the solver's evidence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -271,8 +272,12 @@ def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
 
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
     """Return the refusal of one gang, while all other gangs stay on their nodes."""
-    formulation = formulate(context, [gang], gang.created)
-    return explain_formulation(context, formulation, solve_greedy(formulation.problem))
+
+    def explain() -> Refusal:
+        formulation = formulate(context, [gang], gang.created)
+        return explain_formulation(context, formulation, solve_greedy(formulation.problem))
+
+    return _explain_safely(gang.key, explain)
 
 
 def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
@@ -280,7 +285,22 @@ def explain_formulation(context: SessionContext, formulation: Formulation, solut
     explainer = RefusalExplainer(
         formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
     )
-    return _refusal(context, formulation, explainer, 0)
+    return _explain_safely(formulation.gangs[0].key, lambda: _refusal(context, formulation, explainer, 0))
+
+
+def _explain_safely(pod_group: str, explain: Callable[[], Refusal]) -> Refusal:
+    """Return the explanation of a refusal, or a refusal that says that there is none.
+
+    An explanation changes no decision. A defect in one of them must neither fail the session, which would keep all
+    other gangs pending, nor hide that the gang was refused.
+    """
+    try:
+        return explain()
+    except PluginError:  # a plugin's failure has its own handling and its own reason
+        raise
+    except Exception as error:  # noqa: BLE001 - any defect, as the docstring says
+        message = f"the gang was not placed; the explanation failed, please report it: {type(error).__name__}: {error}"
+        return Refusal(pod_group=pod_group, reason="ExplanationFailed", message=message)
 
 
 def explain_refused_gangs(
@@ -321,7 +341,9 @@ def explain_refused_gangs(
         # The statement's verdict is the true reason: the solver had found a place.
         refuse_rolled_back(rejected[number], timed_out=False)
         if number in rejected
-        else _refusal(context, formulation, explainer, number)
+        else _explain_safely(
+            formulation.gangs[number].key, partial(_refusal, context, formulation, explainer, number)
+        )
         for number in numbers
     ]
 

@@ -3,7 +3,7 @@
 Shapes: C classes, G gangs, K kinds, L levels, N nodes, Q quotas, R resources.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -13,6 +13,7 @@ from batchsched.solver.problem import (
     EVERY_NODE,
     NONE,
     UNLIMITED,
+    IntArray,
     Problem,
     Row,
     Sense,
@@ -153,7 +154,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
 def problem_of_added_nodes(problem: Problem, change: NodeChange) -> Problem:
     """Return the problem with only the added nodes, and without rows."""
     like, count = change.like, change.count
-    size = problem.nodes.capacity[like] + (np.array(change.extra, np.int64) if change.extra else 0)
+    size = problem.nodes.capacity[like] + (saturate(change.extra) if change.extra else 0)
     mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)
     if change.passing != NONE:
         # Which gangs a new node would admit is unknown; filters seldom tell gangs apart.
@@ -196,9 +197,14 @@ def _grown(row: Row, like: int, count: int) -> Row:
     return replace(row, right=right, gang_coefficients=gangs)
 
 
+def saturate(amounts: Sequence[int]) -> IntArray:
+    """Return amounts [R] as an array. More than UNLIMITED becomes UNLIMITED, because 64 bits do not hold every sum."""
+    return np.array([min(amount, UNLIMITED) for amount in amounts], np.int64)
+
+
 def _quota(problem: Problem, change: QuotaChange) -> Problem:
     free, gangs = problem.quotas.free.copy(), problem.quotas.gangs.copy()
-    more = np.array(change.amounts, np.int64)
+    more = saturate(change.amounts)
     # A quota below zero counts from 0: the change states what is missing beyond the usage.
     free[change.quota] = np.minimum(np.maximum(free[change.quota], 0) + more, UNLIMITED)
     if change.gangs:

@@ -36,6 +36,7 @@ from batchsched.solver.relaxation.changes import (
     RowChange,
     apply_change,
     halve_change,
+    saturate,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
@@ -387,7 +388,7 @@ def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCaus
 def _missing_amounts(residual: ResidualProblem, cause: RefusalCause) -> IntArray:
     """[R] the amounts that are missing, as far as the cause is about amounts."""
     if cause == RefusalCause.QUOTA:
-        return np.array(residual.quota_gaps[0].amounts, np.int64)
+        return saturate(residual.quota_gaps[0].amounts)
     if cause == RefusalCause.CAPACITY:
         return residual.capacity_shortage()
     if cause == RefusalCause.POD_TOO_LARGE:
