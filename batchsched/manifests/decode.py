@@ -30,7 +30,7 @@ from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server
 from batchsched.manifests.api_server import with_binding_mode, with_defaults
-from batchsched.manifests.documents import Document
+from batchsched.manifests.documents import NOT_UTF8, Document
 
 Object = msgspec.Struct | BaseModel
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
@@ -79,6 +79,8 @@ class Decoder:
         except ValidationError as error:
             model = kind.type if issubclass(kind.type, BaseModel) else PodGroup
             raise ObjectDecodeError(field_errors(error, model)) from error
+        except UnicodeDecodeError as error:
+            raise ObjectDecodeError((FieldError("", NOT_UTF8),)) from error
         except (msgspec.DecodeError, RecursionError) as error:
             raise ObjectDecodeError((FieldError("", f"is not JSON: {error}"),)) from error
         if not _NAME.fullmatch(decoded.metadata.name):
@@ -161,6 +163,8 @@ class Decoder:
                 return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
         except msgspec.DecodeError as error:
             raise ObjectDecodeError((_complaint(error, field),)) from error
+        except UnicodeDecodeError as error:  # msgspec raises it for a string inside JSON
+            raise ObjectDecodeError((FieldError(field, NOT_UTF8),)) from error
         except RecursionError as error:
             raise ObjectDecodeError((FieldError(field, "is nested too deeply"),)) from error
 

@@ -124,6 +124,7 @@ def _size(value: Any, size_by_id: dict[int, int]) -> int:
     return size_by_id[id(value)]
 
 
+NOT_UTF8: Final = "contains bytes that are not UTF-8 text"
 EXPECTED: Final = "expected a Kubernetes object: a mapping with apiVersion, kind and metadata"
 _BOM: Final = b"\xef\xbb\xbf"
 LIST: Final = "List"
@@ -224,6 +225,9 @@ def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, 
     except msgspec.ValidationError as error:
         yield InvalidInput(f"{EXPECTED}; {error}", file=file, object=f"({place})")
         return
+    except UnicodeDecodeError:
+        yield InvalidInput(NOT_UTF8, file=file, object=f"({place})")
+        return
     if kind and not envelope.kind:
         envelope = msgspec.structs.replace(envelope, api_version=api_version, kind=kind)
     if not envelope.kind.endswith(LIST):
@@ -238,7 +242,7 @@ def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, 
 def _is_object(line: bytes) -> bool:
     try:
         _ENVELOPE.decode(line)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeDecodeError):
         return line.lstrip()[:1] == b"{"
     except msgspec.DecodeError:
         return False

@@ -4,6 +4,7 @@ Manifests come from files, directories and standard input, optionally gzipped.
 """
 
 import gzip
+import io
 import sys
 import zlib
 from collections import Counter
@@ -34,6 +35,11 @@ from batchsched.ports.external import NoTelemetry, Telemetry
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson")
 STDIN: Final = "-"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+MAX_TEXT_BYTES: Final = 2 * 2**30
+"""The largest content of one file, after decompression."""
+_MAX_GZIP_RATIO: Final = 1100
+"""More than the highest compression ratio of the deflate format, 1032."""
+_CHUNK_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +53,47 @@ class ManifestFile:
         """Return the content of the file, decompressed if it is gzip data.
 
         Raises:
-          InvalidInput: the file cannot be read, or its gzip data is broken.
+          InvalidInput: the file cannot be read, its gzip data is broken, or it has more than `MAX_TEXT_BYTES`.
         """
         try:
+            if self.path and self.path.stat().st_size > MAX_TEXT_BYTES:
+                raise _too_large(self.name)
             data = self.path.read_bytes() if self.path else sys.stdin.buffer.read()
         except OSError as error:
             raise InvalidInput(f"cannot be read: {error.strerror}", file=self.name) from error
+        if len(data) > MAX_TEXT_BYTES:  # a pipe has no size before it is read
+            raise _too_large(self.name)
         if not data.startswith(_GZIP_MAGIC):
             return data
         try:
-            return gzip.decompress(data)
+            return decompress(data, self.name)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise InvalidInput(f"is a broken gzip file: {error}", file=self.name) from error
+
+
+def decompress(data: bytes, file: str) -> bytes:
+    """Return the content of gzip data.
+
+    Data that may exceed the limit is decompressed twice: first in chunks that are counted and dropped, so that a
+    small file with a huge content costs no memory.
+
+    Raises:
+      InvalidInput: the content has more than `MAX_TEXT_BYTES`.
+      gzip.BadGzipFile, EOFError, zlib.error: the data is broken.
+    """
+    if len(data) * _MAX_GZIP_RATIO > MAX_TEXT_BYTES:
+        size = 0
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                size += len(chunk)
+                if size > MAX_TEXT_BYTES:
+                    raise _too_large(file)
+    return gzip.decompress(data)
+
+
+def _too_large(file: str) -> InvalidInput:
+    limit = f"{MAX_TEXT_BYTES / 2**30:g} GiB"
+    return InvalidInput(f"has more than {limit} of text, which is the limit; split the file", file=file)
 
 
 def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
@@ -252,16 +287,23 @@ class _Cluster:
         yield from unknown_sub_group_warnings(snapshot.pods, snapshot.pod_groups)
 
 
+class _ObjectName(msgspec.Struct):
+    """The name of an object; other fields of the metadata are skipped, so they need not be UTF-8."""
+
+    name: Any = ""
+    namespace: Any = ""
+
+
 def _named(kind: ObjectKind, document: Document) -> str:
     """Return the name of an invalid object, as far as its metadata can be read."""
     try:
-        metadata = msgspec.json.decode(document.envelope.metadata)
-    except (msgspec.DecodeError, RecursionError):
-        metadata = None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+        metadata = msgspec.json.decode(document.envelope.metadata, type=_ObjectName)
+    except (ValueError, RecursionError):  # no JSON, not UTF-8, or nested too deeply
+        metadata = _ObjectName()
+    name = metadata.name
     if not isinstance(name, str) or not name:
         return f"{kind.name} ({document.place})"
-    namespace = metadata.get("namespace") or "default"
+    namespace = metadata.namespace or "default"
     return f"{kind.name} {namespace}/{name}" if kind.namespaced else f"{kind.name} {name}"
 
 

@@ -23,6 +23,7 @@ from batchsched.api.decision import to_json as decision_json
 from batchsched.api.snapshot import HeldGang, QueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
+from batchsched.manifests.reader import decompress
 from batchsched.manifests.writer import from_json, to_json
 from batchsched.record.answers import NO_ANSWERS, ExternalAnswers
 
@@ -121,7 +122,10 @@ def read_session_file(path: Path) -> SessionRecord:
     """
     file = str(path)
     sealed = _sealed(path)
-    body = _canonical(sealed.session)
+    try:
+        body = _canonical(sealed.session)
+    except (ValueError, RecursionError) as error:  # not UTF-8, or nested too deeply
+        raise InvalidInput(f"is no session file, or a damaged one: {error}", file=file) from error
     if _digest(body) != sealed.digest:
         raise DigestMismatch(
             f"{file}: the content does not match its digest {sealed.digest[:19]}…: it was changed after it was "
@@ -159,14 +163,14 @@ def read_session_file(path: Path) -> SessionRecord:
 def _sealed(path: Path) -> _Sealed:
     file = str(path)
     try:
-        content = gzip.decompress(path.read_bytes())
+        content = decompress(path.read_bytes(), file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidInput(f"is no session file, or a damaged one: {error}", file=file) from error
     except OSError as error:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=file) from error
     try:
         return msgspec.json.decode(content, type=_Sealed)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # no JSON, or not UTF-8
         raise InvalidInput(f"is no session file: {error}", file=file) from error
 
 

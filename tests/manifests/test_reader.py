@@ -1,11 +1,13 @@
 import gzip
 import json
+import tracemalloc
 
 import pytest
 import yaml
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
-from batchsched.errors import UnusableInput
+from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.manifests import reader
 from batchsched.manifests.reader import format_set_aside, read_manifests
 
 OURS = "scheduling.batchsched.dev/v1alpha1"
@@ -147,6 +149,73 @@ def test_broken_gzip_is_set_aside(reading):
     whole = gzip.compress(json.dumps(node("n1")).encode())
     found = reading(node("n2"), whole[:-12])
     assert "broken gzip" in found.set_aside[0].message
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_file_with_more_text_than_the_limit_is_set_aside(reading, monkeypatch, packed):
+    monkeypatch.setattr(reader, "MAX_TEXT_BYTES", 2**20)
+    blanks = b" " * 2**21
+    found = reading(node("n2"), gzip.compress(blanks) if packed else blanks)
+    assert names(found.snapshot.nodes) == ["n2"]
+    (aside,) = found.set_aside
+    assert "GiB of text, which is the limit" in aside.message
+    assert aside.file
+
+
+def test_gzip_file_beyond_the_limit_is_refused_without_its_content_in_memory(monkeypatch):
+    monkeypatch.setattr(reader, "MAX_TEXT_BYTES", 2**24)
+    packed = gzip.compress(b" " * 2**27)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match=r"bomb\.gz: has more than"):
+            reader.decompress(packed, "bomb.gz")
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".yaml"])
+@pytest.mark.parametrize("field", ["labels", "spec", "name", "kind"])
+def test_object_with_bytes_that_are_not_utf_8_is_set_aside_and_the_others_are_read(reading, suffix, field):
+    bad = {
+        "apiVersion": "v1",
+        "kind": "Pod" if field != "kind" else "Po?d",
+        "metadata": {
+            "name": "a?" if field == "name" else "a",
+            "labels": {"x": "?" if field == "labels" else ""},
+        },
+        "spec": {"containers": [], "nodeSelector": {"x": "?" if field == "spec" else ""}},
+    }
+    lines = [json.dumps(node("n1")).encode(), json.dumps(bad).encode().replace(b"?", b"\xff")]
+    found = reading(
+        b"\n".join(lines) if suffix == ".jsonl" else b"[" + b",".join(lines) + b"]", suffix=suffix
+    )
+    assert names(found.snapshot.nodes) == ["n1"]
+    (aside,) = found.set_aside
+    assert "not UTF-8" in aside.message
+    assert field in ("name", "kind") or aside.object == "Pod default/a"
+
+
+def test_custom_resource_with_bytes_that_are_not_utf_8_is_set_aside(reading):
+    raw = b'{"apiVersion":"scheduling.batchsched.dev/v1alpha1","kind":"Queue","metadata":{"name":"q"},"x":"\xff"}'
+    (aside,) = reading(node("n1"), raw).set_aside
+    assert (aside.object, aside.message) == ("Queue q", "contains bytes that are not UTF-8 text")
+
+
+@pytest.mark.parametrize(
+    "resource, amount", [("cpu", "9e15"), ("memory", "9e18"), ("memory", "5e18"), ("a/b", "2P")]
+)
+def test_pod_that_requests_more_than_any_cluster_has_is_set_aside(reading, resource, amount):
+    resources = {"requests": {resource: amount}}
+    huge = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "resources": resources}]},
+    }
+    (aside,) = reading(node("n1"), huge).set_aside
+    assert aside.field == f"spec.containers[0].resources.requests.{resource}"
+    assert "more than any cluster has" in aside.message
 
 
 def test_directory_is_read_by_name_and_what_is_no_manifest_is_left(tmp_path):

@@ -17,6 +17,7 @@ from batchsched.api.decision import (
 from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
+from batchsched.manifests import reader
 from batchsched.record.file import (
     DecisionDifference,
     SessionRecord,
@@ -99,6 +100,25 @@ def test_session_that_was_changed_is_refused(tmp_path, old, new):
     assert old in content
     path.write_bytes(gzip.compress(content.replace(old, new)))
     with pytest.raises(DigestMismatch, match="does not match its digest"):
+        read_session_file(path)
+
+
+@pytest.mark.parametrize("old", [b'"pod":"p"', b'"digest":"sha256', b'"format":"batch'])
+def test_session_with_bytes_that_are_not_utf_8_is_unusable_input(tmp_path, old):
+    path = tmp_path / "session"
+    write_session_file(path, record())
+    content = gzip.decompress(path.read_bytes())
+    assert old in content
+    path.write_bytes(gzip.compress(content.replace(old, old[:-1] + b"\xff")))
+    with pytest.raises(InvalidInput, match="is no session file"):
+        read_session_file(path)
+
+
+def test_session_that_decompresses_to_more_than_the_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_TEXT_BYTES", 2**20)
+    path = tmp_path / "session"
+    path.write_bytes(gzip.compress(b" " * 2**21))
+    with pytest.raises(InvalidInput, match="of text, which is the limit"):
         read_session_file(path)
 
 
