@@ -96,6 +96,8 @@ _OPENING_SECONDS: Final = 20.0
 """Seconds within which a watch must start. The API server answers immediately, even without events."""
 _CLOSING_SECONDS: Final = 1.0
 """The longest time to wait for connections to close."""
+_MAX_RETRY_AFTER_SECONDS: Final = 300.0
+"""The longest wait that a Retry-After header may request."""
 _MAX_MESSAGE_CHARACTERS: Final = 300
 """Characters that an error message quotes of an answer that is not a Status object, such as a page of a proxy."""
 
@@ -340,8 +342,8 @@ async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds of a Retry-After header. The API server never sends a date."""
-    return float(text) if text.isdigit() else 0.0
+    """Return the seconds of a Retry-After header, within bounds. The API server never sends a date."""
+    return min(float(text), _MAX_RETRY_AFTER_SECONDS) if text.isascii() and text.isdigit() else 0.0
 
 
 def _message_of(error: BaseException) -> str:

@@ -14,10 +14,14 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from batchsched.api.core.pod import QUEUE_LABEL
+from batchsched.api.core.selector import parse_whole_number
+from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
 
 Manifest = Mapping[str, Any]
+_MAX_SHOWN_CHARACTERS: Final = 40
+"""Characters of an invalid value that a message quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,13 @@ def mappings_in(value: object) -> list[Manifest]:
 
 
 def pod_count_or_default(value: object, default: int = 0) -> int:
-    """Return the value as a number of pods, at least 0, if it is an integer; otherwise the default."""
-    return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else default
+    """Return the value as a number of pods if it is an integer, otherwise the default.
+
+    The API stores these numbers in 32 bits; a value out of range becomes the nearest one.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        return default
+    return min(max(0, value), LARGEST_INT32)
 
 
 def text_or_empty(value: object) -> str:
@@ -139,8 +148,9 @@ def _indexes(intervals: str) -> int:
     total = 0
     for part in intervals.split(","):
         first, _, last = part.partition("-")
-        if first.isdigit():
-            total += int(last) - int(first) + 1 if last.isdigit() else 1
+        first_index, last_index = parse_whole_number(first), parse_whole_number(last)
+        if first_index is not None:
+            total += 1 if last_index is None else max(0, last_index - first_index + 1)
     return total
 
 
@@ -364,7 +374,8 @@ def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplat
     if shape.pod_count == 1 and not wishes:
         return None
     minimum = sum(part.minimum for part in shape.parts)
-    minimum = max(1, min(wishes.pop("minMember", minimum), shape.unfinished_count))
+    # A product of two numbers of 32 bits, such as replicas and parallelism, may exceed what minMember can be.
+    minimum = min(max(1, min(wishes.pop("minMember", minimum), shape.unfinished_count)), LARGEST_INT32)
     fields = {"minMember": minimum, **wishes}
     subs = _sub_groups(shape, minimum)
     try:
@@ -403,10 +414,14 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
     if text_or_empty(marks.get(PRIORITY_CLASS)):
         fields["priorityClassName"] = marks[PRIORITY_CLASS]
     least = text_or_empty(marks.get(MIN_MEMBER))
-    if least.isdecimal() and int(least) > 0:
-        fields["minMember"] = int(least)
+    number = parse_whole_number(least)
+    if number is not None and 1 <= number <= LARGEST_INT32:
+        fields["minMember"] = number
     elif least:
-        problem = f"{MIN_MEMBER}: expected a whole number from 1 on, found {least!r}"
+        problem = (
+            f"{MIN_MEMBER}: expected a whole number from 1 to {LARGEST_INT32}, "
+            f"found {least[:_MAX_SHOWN_CHARACTERS]!r}"
+        )
     levels = {
         "required": text_or_empty(marks.get(REQUIRED)),
         "preferred": text_or_empty(marks.get(PREFERRED)),

@@ -6,9 +6,13 @@ selector matches everything and a missing one nothing; a node selector term with
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from batchsched.api.core.metadata import EMPTY_LABELS, KubernetesValue
 from batchsched.errors import InvalidSelector
+
+_MAX_DIGITS: Final = 19
+"""Digits of the largest number of 63 bits."""
 
 
 class Requirement(KubernetesValue, frozen=True, gc=False):
@@ -53,7 +57,10 @@ def parse_whole_number(text: str) -> int | None:
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None
-    number = int(text)
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > _MAX_DIGITS:  # int() raises for thousands of digits
+        return None
+    number = -int(significant) if text.startswith("-") else int(significant)
     return number if -(2**63) <= number < 2**63 else None
 
 
