@@ -122,7 +122,10 @@ class StaleGangController:
         """Check the gangs that changed, and start to roll back the gangs that are stale."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
-            self._judge(identity, now, first_turn=first_turn)
+            try:
+                self._judge(identity, now, first_turn=first_turn)
+            except Exception:  # noqa: BLE001 - one gang must not keep the others from being checked
+                _LOG.exception("%s is not checked for missing pods: a defect", identity)
         due = [
             identity
             for identity, until in self._rollback_times.items()
@@ -211,7 +214,7 @@ class StaleGangController:
             )
             _LOG.warning("%s is rolled back: %s", identity, message)
             await asyncio.gather(*(self._evict(pod, message) for pod in placed))
-        except BatchschedError as error:
+        except (BatchschedError, ValueError) as error:  # ValueError: a pod that cannot be decoded
             # The next turns try again.
             _LOG.warning("%s is not rolled back yet: %s", identity, error)
 

@@ -86,6 +86,8 @@ class StatusController:
         self._allocations: Mapping[str, status.QueueAllocation] = {}
         self._positions: dict[str, int] = {}
         self._positions_at = float("-inf")
+        self._failed: set[ObjectKey] = set()
+        """Objects for which a failure was logged, as long as they exist."""
         self._positions_generation = -1
 
     def enqueue(self, keys: Iterable[str]) -> None:
@@ -129,7 +131,10 @@ class StatusController:
 
             async def send_change(change: "StatusChange") -> None:
                 async with slots:
-                    await self._send(change)
+                    try:
+                        await self._send(change)
+                    except Exception as error:  # noqa: BLE001 - one object must not keep the others from their status
+                        self._report_failure(change.place[0], error)
 
             await asyncio.gather(*(send_change(change) for change in self._next_changes()))
 
@@ -156,6 +161,7 @@ class StatusController:
         outdated = [place for place in self._written if _uid(self._cache.get(*place[0])) != place[1]]
         for place in outdated:
             del self._written[place]
+        self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
         for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
             if not any(gang is not None and gang.has_pods for gang in gangs):
@@ -170,10 +176,20 @@ class StatusController:
                 if len(changes) >= MAX_WRITES_PER_PERIOD:
                     break
                 del queued[key_to_check]
-                change = self._change_of(key_to_check, now)
+                try:
+                    change = self._change_of(key_to_check, now)
+                except Exception as error:  # noqa: BLE001 - one object must not keep the others from their status
+                    self._report_failure(key_to_check, error)
+                    continue
                 if change is not None:
                     changes.append(change)
         return changes
+
+    def _report_failure(self, key: ObjectKey, error: Exception) -> None:
+        """Log, once for each object, that its status cannot be written."""
+        if key not in self._failed:
+            self._failed.add(key)
+            _LOG.error("the status of %s is not written: a defect", " ".join(key), exc_info=error)
 
     def _change_of(self, key_to_check: ObjectKey, now: float) -> "StatusChange | None":
         """Return the change of an object; None if its status is written already."""

@@ -7,19 +7,22 @@ The rules of every reflector:
 - Failures are retried with backoff and jitter. A watch that ends immediately is a failure.
 - The collection is listed again only after 410 Gone.
 - A missing permission is logged once, with the RBAC rule that grants it, and retried like any other failure.
+- Users write the objects. An exception about one object sets this object aside, and all others are handled.
 
 Source: the Reflector of client-go.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from batchsched.api.decision import SetAside
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import ApiResource, Connection
@@ -90,6 +93,7 @@ _GONE: Final = 410
 _FORBIDDEN: Final = 403
 _REFUSALS_UNTIL_FORBIDDEN: Final = 3
 """Consecutive refusals after which a permission counts as missing. A starting API server refuses until it has roles."""
+_MAX_ERROR_CHARACTERS: Final = 200
 _DETAIL: Final = logging.INFO - 2
 """The level of messages that only `-vv` shows."""
 
@@ -173,7 +177,7 @@ class Reflector:
         self._clock = clock
         self._terms = terms or ReflectorSettings()
         self._version = ""
-        self._read = read
+        self._read_object = read
         self._missing = False
         self._refusals = 0
         self._requested = self._served = 0
@@ -181,6 +185,11 @@ class Reflector:
         self._caught_up = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(clock, longest=_MAX_BACKOFF_SECONDS)
+
+    @property
+    def set_aside(self) -> Mapping[str, SetAside]:
+        """The objects that were set aside, by their keys."""
+        return self._sink.set_aside
 
     async def run(self) -> None:
         """List and watch the collection until this task is cancelled."""
@@ -196,7 +205,7 @@ class Reflector:
                     continue
                 self._served = requested
                 self._caught_up.set()
-            except (ApiError, Unreachable, msgspec.DecodeError) as error:
+            except (ApiError, Unreachable, msgspec.DecodeError, RecursionError) as error:
                 await self._recover(error)
 
     async def _follow(self) -> None:
@@ -244,7 +253,7 @@ class Reflector:
         """The kind is not installed: sessions need not wait for it."""
         if not self._missing:
             _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
-            self._sink.on_replace(())
+            self._replace([])
         self._missing = True
         self.synced.set()
 
@@ -276,15 +285,23 @@ class Reflector:
     async def _list(self) -> None:
         """List all objects, page by page."""
         objects: list[Any] = []
+        unreadable: list[tuple[bytes, Exception]] = []
         version = ""
         terms = self._terms
         async with aclosing(
             list_pages(self._connection, self.resource.path(), terms.selector, terms.page)
         ) as all_pages:
             async for items, latest in all_pages:
-                objects += map(self._read, items)
+                for raw in items:
+                    decoded, error = self._read(raw)
+                    if error is not None:
+                        unreadable.append((raw, error))
+                    elif decoded is not None:
+                        objects.append(decoded)
                 version = latest
-        self._sink.on_replace([decoded for decoded in objects if decoded is not None])
+        self._replace(objects)
+        for raw, error in unreadable:  # after the list, which forgets all that was set aside before
+            self._put_aside(raw, error)
         self.lists += 1
         self.last_event_at = self._clock.monotonic()
         self._version = version
@@ -319,7 +336,7 @@ class Reflector:
             async for lines in stream:
                 for line in lines:
                     if line:
-                        self._take(_EVENT.decode(line))
+                        self._take_line(line)
                         seen += 1
                 self.last_event_at = self._clock.monotonic()
                 self._backoff.reset()
@@ -329,6 +346,14 @@ class Reflector:
         ):
             raise Unreachable("the watch ended immediately")
         self._backoff.reset()
+
+    def _take_line(self, line: bytes) -> None:
+        try:
+            event = _EVENT.decode(line)
+        except RecursionError:  # a custom resource with unknown fields may be nested without a bound
+            _LOG.warning("%s: skipped an object that is nested too deeply", self.resource.plural)
+            return
+        self._take(event)
 
     def _take(self, event: _Event) -> None:
         raw = bytes(event.object)
@@ -345,10 +370,72 @@ class Reflector:
             case _:
                 _LOG.warning("%s: skipped an event of the unknown type %r", self.resource.plural, event.type)
                 return
-        self._version = _META.decode(raw).metadata.resource_version or self._version
+        self.events += event.type != "BOOKMARK"
+        try:
+            self._version = _META.decode(raw).metadata.resource_version or self._version
+        except (ValueError, RecursionError):  # the next event has a later version
+            return
+
+    def handle_json(self, raw: bytes) -> None:
+        """Handle an object as added or changed, if another component read it from the API server."""
+        self._deliver(self._sink.on_change, raw)
 
     def _deliver(self, deliver: Callable[[Any], None], raw: bytes) -> None:
-        decoded = self._read(raw)
-        self.events += 1
-        if decoded is not None:
-            deliver(decoded)
+        decoded, error = self._read(raw)
+        if error is None and decoded is not None:
+            error = _failure_of(deliver, decoded)
+        if error is not None:
+            self._put_aside(raw, error)
+
+    def _read(self, raw: bytes) -> tuple[Any, Exception | None]:
+        try:
+            return self._read_object(raw), None
+        except Exception as error:  # noqa: BLE001 - see _failure_of
+            return None, error
+
+    def _replace(self, objects: Sequence[Any]) -> None:
+        """Replace all objects. If that fails, leave out the objects that cause the failure."""
+        if _failure_of(self._sink.on_replace, objects) is None:
+            return
+        usable: list[Any] = []
+        unusable: list[tuple[Any, Exception]] = []
+        for item in objects:
+            error = _failure_of(self._sink.on_change, item)
+            if error is None:
+                usable.append(item)
+            else:
+                unusable.append((item, error))
+        # The second list removes the objects that were deleted, and forgets what was set aside.
+        error = _failure_of(self._sink.on_replace, usable)
+        if error is not None:
+            _LOG.error(
+                "%s: objects that were deleted meanwhile may be missed: %s",
+                self.resource.plural,
+                _name_error(error),
+            )
+        for item, error in unusable:
+            self._put_aside(item, error)
+
+    def _put_aside(self, item: Any, error: Exception) -> None:
+        """Set an object aside. An exception of the sink is logged, because the other objects matter more."""
+        problem = f"batchsched cannot handle this object, please report it: {_name_error(error)}"
+        failed = _failure_of(partial(self._sink.set_object_aside, item), problem)
+        if failed is not None:
+            _LOG.error("%s: %s; and then: %s", self.resource.plural, problem, _name_error(failed))
+
+
+def _failure_of(handle: Callable[[Any], None], item: Any) -> Exception | None:
+    """Handle an object, or a list, and return the exception; None if there was none.
+
+    This is the boundary at which objects of users enter the process. A defect in reading or handling one object must
+    cost this object only: an exception would end the process, and the object would end its successor as well.
+    """
+    try:
+        handle(item)
+    except Exception as error:  # noqa: BLE001 - any exception, as the docstring says
+        return error
+    return None
+
+
+def _name_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:_MAX_ERROR_CHARACTERS]}"

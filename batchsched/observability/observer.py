@@ -146,6 +146,7 @@ class Observer:
         self._lease = lease
         self._timed: dict[str, MetricsTelemetry] = {}
         self._number = 0
+        self._set_aside_by_session = 0
 
     def telemetry(self, profile: Profile) -> MetricsTelemetry:
         """Return the telemetry of a profile, which times the stages of its sessions."""
@@ -163,7 +164,7 @@ class Observer:
         self._number += 1
         self.counting.count_session(profile.scheduler_name, planner.taking_part, begun, decision, took)
         self._remember(planner, decision)
-        self.metrics.set_aside.set(len(decision.set_aside))
+        self._set_aside_by_session = len(decision.set_aside)
         session_input = planner.session_input
         if session_input is not None:
             solver = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
@@ -196,6 +197,8 @@ class Observer:
         """Update the gauges, and return all metrics in the text format of Prometheus."""
         self.metrics.leader.labels(self._lease).set(service.is_leading)
         gauges.update_gauges(service.profile_schedulers, self._clock.monotonic())
+        set_aside = sum(len(reflector.set_aside) for reflector in service.reflectors)
+        self.metrics.set_aside.set(set_aside + self._set_aside_by_session)
         return await asyncio.to_thread(self.metrics.prometheus_text)
 
 

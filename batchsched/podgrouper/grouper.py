@@ -310,6 +310,6 @@ class PodGrouper:
             )
         for owner in OWNERS:
             collection = ApiResource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
-            sink = OwnerSink(self.members.owners, self.changed)
+            sink = OwnerSink(self.members.owners, self.changed, owner.name)
             terms = ReflectorSettings(without="pods that they own wait")
             yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read_owner, owner))

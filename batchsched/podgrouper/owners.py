@@ -10,6 +10,7 @@ import msgspec
 
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
+from batchsched.api.decision import SetAside
 from batchsched.podgrouper.rules import (
     GROUPED,
     LEADER_WORKER_SET,
@@ -17,10 +18,13 @@ from batchsched.podgrouper.rules import (
     PodGroupTemplate,
     derive_pod_group_template,
 )
+from batchsched.runner.event_handlers import read_identity
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_NAME_CHARACTERS: Final = 63
 """The longest name of a PodGroup, because pods carry it in a label."""
+MAX_OWNER_DEPTH: Final = 16
+"""Owners above or below one owner that are followed. Known workload kinds need four at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +92,14 @@ class _Head(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def read_owner(kind: OwnerKind, raw: bytes) -> Owner | None:
-    """Return an owner from its JSON, or None if the JSON is not an object."""
-    try:
-        meta = msgspec.json.decode(raw, type=_Head).metadata
-        manifest = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return None
+def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
+    """Return an owner from its JSON.
+
+    Raises:
+      msgspec.DecodeError: the JSON is not an object of the API.
+    """
+    meta = msgspec.json.decode(raw, type=_Head).metadata
+    manifest = msgspec.json.decode(raw)
     namespace = meta.namespace or "default"
     ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
     needs = derive_pod_group_template(kind.rule, manifest)
@@ -152,25 +157,35 @@ class Owners:
     def find(self, ref: OwnerReferenceKey) -> Owner | None:
         """Return an owner. A reference without uid finds the present owner of that name."""
         if ref.uid:
-            return self._by_uid.get(ref.uid)
+            owner = self._by_uid.get(ref.uid)
+            # A reference reaches into its own namespace only; otherwise users could change gangs of other namespaces.
+            return owner if owner is None or ref.namespace in ("", owner.ref.namespace) else None
         return self._by_name.get((ref.kind, ref.namespace, ref.name))
 
     def with_ancestors(
         self, ref: OwnerReferenceKey | None
     ) -> Iterator[tuple[OwnerReferenceKey, Owner | None]]:
-        """Yield an owner and the owners above it, as long as they are known and their pods form gangs."""
+        """Yield an owner and the owners above it, as long as they are known and their pods form gangs.
+
+        Users write ownerReferences: they may form cycles or long chains. Each owner is yielded once, and at most
+        `MAX_OWNER_DEPTH` owners are.
+        """
         seen: set[OwnerReferenceKey] = set()
-        while ref is not None and ref.forms_gangs and ref not in seen:
+        while ref is not None and ref.forms_gangs and ref not in seen and len(seen) < MAX_OWNER_DEPTH:
             seen.add(ref)
             owner = self.find(ref)
             yield (ref if owner is None else owner.ref), owner
             ref = owner.above if owner is not None else None
 
     def descendants(self, uid: str) -> Iterator[str]:
-        """Yield the uid of an owner and of all owners below it."""
-        yield uid
-        for child in sorted(self._below.get(uid, ())):
-            yield from self.descendants(child)
+        """Yield the uid of an owner and of the owners below it, each once, down to `MAX_OWNER_DEPTH` levels."""
+        seen = {uid}
+        level = [uid]
+        for _ in range(MAX_OWNER_DEPTH):
+            yield from level
+            children = {child for parent in level for child in self._below.get(parent, ())}
+            level = sorted(children - seen)
+            seen.update(level)
 
     def put(self, owner: Owner) -> None:
         """Add or update an owner."""
@@ -208,15 +223,20 @@ class OwnerSink:
     Args:
       owners: receives them.
       changed: is called after each change.
+      kind: the name of the kind, for messages.
     """
 
-    def __init__(self, owners: Owners, changed: Callable[[], None]) -> None:
+    def __init__(self, owners: Owners, changed: Callable[[], None], kind: str = "") -> None:
         self._owners = owners
         self._changed = changed
+        self._kind = kind
         self._uids: set[str] = set()
+        self.set_aside: dict[str, SetAside] = {}
+        """The owners that could not be read or handled, by `namespace/name`."""
 
     def on_replace(self, objects: Sequence[Owner]) -> None:
         """Replace all owners."""
+        self.set_aside.clear()
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
             self._owners.remove(uid)
@@ -229,10 +249,23 @@ class OwnerSink:
         """Add or update an owner."""
         self._uids.add(item.ref.uid)
         self._owners.put(item)
+        self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._changed()
 
     def on_delete(self, item: Owner) -> None:
         """Remove an owner."""
+        self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._uids.discard(item.ref.uid)
         self._owners.remove(item.ref.uid)
+        self._changed()
+
+    def set_object_aside(self, item: bytes | Owner, problem: str) -> None:
+        """Remove an owner that cannot be read or handled; its pods then wait like those of an unknown owner."""
+        meta = item.ref if isinstance(item, Owner) else read_identity(item)
+        key = f"{meta.namespace}/{meta.name}"
+        if key not in self.set_aside:
+            _LOG.warning("%s %s is set aside: %s", self._kind, key, problem)
+        self.set_aside[key] = SetAside("", f"{self._kind} {key}", "", problem)
+        self._uids.discard(meta.uid)
+        self._owners.remove(meta.uid)
         self._changed()

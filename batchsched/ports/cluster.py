@@ -8,7 +8,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.decision import Decision
+from batchsched.api.decision import Decision, SetAside
 from batchsched.api.snapshot import HeldGang, Snapshot
 
 
@@ -36,7 +36,13 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class ObjectSink(Protocol[T_contra]):
-    """Receives the objects of a reflector, as JSON of the API or decoded. An invalid object must not raise."""
+    """Receives the objects of a reflector, as JSON of the API or decoded.
+
+    An invalid object must not raise. If one does, the reflector calls `set_object_aside` and continues with the others.
+    """
+
+    set_aside: dict[str, SetAside]
+    """The objects that were set aside, by their keys."""
 
     def on_replace(self, objects: Sequence[T_contra]) -> None:
         """Replace all objects. An object that is not in the list was deleted."""
@@ -48,6 +54,15 @@ class ObjectSink(Protocol[T_contra]):
 
     def on_delete(self, item: T_contra) -> None:
         """Remove an object; its last known state is the argument."""
+        ...
+
+    def set_object_aside(self, item: bytes | T_contra, problem: str) -> None:
+        """Remove an object that cannot be read or handled, and remember it by name.
+
+        Args:
+          item: the object as JSON if reading it failed, otherwise the decoded object.
+          problem: what is wrong, as a sentence.
+        """
         ...
 
 

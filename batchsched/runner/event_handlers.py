@@ -39,7 +39,9 @@ OPTIONAL_KINDS: Final = {
 """The consequence of denied access to an optional kind, by its field of Snapshot."""
 
 
-class _Meta(msgspec.Struct):
+class ObjectIdentity(msgspec.Struct):
+    """The part of the metadata that identifies an object."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -72,7 +74,7 @@ class InvalidObject:
     """
 
     key: str
-    meta: _Meta
+    meta: ObjectIdentity
     why: SetAside
 
 
@@ -102,9 +104,9 @@ class EventHandler:
             document = Document("", "", raw, _ENVELOPE.decode(raw))
             return self._decoder.decode(document, self._kind)
         except ObjectDecodeError as refused:
-            return self._unusable(raw, refused.complaints[0].field, str(refused))
-        except msgspec.DecodeError as error:
-            return self._unusable(raw, "", str(error))
+            return self._unusable(read_identity(raw), refused.complaints[0].field, str(refused))
+        except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, or nested too deeply
+            return self._unusable(read_identity(raw), "", str(error))
 
     def handle_json(self, raw: bytes) -> None:
         """Decode an object from the JSON of the API server, and handle it as added or changed."""
@@ -130,8 +132,8 @@ class EventHandler:
             # be valid.
             self._cache.remove(_bare(self._kind, changed_object.meta, uid=""))
         else:
-            self._put_back(self._kind.key(changed_object.metadata))
             self._cache.put(changed_object)
+            self._put_back(self._kind.key(changed_object.metadata))
         self._changed()
 
     def on_delete(self, deleted_object: Any) -> None:
@@ -145,8 +147,17 @@ class EventHandler:
         self._cache.remove(last)
         self._changed()
 
-    def _unusable(self, raw: bytes, field: str, message: str) -> InvalidObject:
-        meta = _meta(raw)
+    def set_object_aside(self, item: Any, problem: str) -> None:
+        """Remove an object that cannot be read or handled, and set it aside."""
+        if isinstance(item, InvalidObject):
+            meta = item.meta
+        elif isinstance(item, bytes):
+            meta = read_identity(item)
+        else:
+            meta = ObjectIdentity(item.metadata.name, item.metadata.namespace, item.metadata.uid)
+        self.on_change(self._unusable(meta, "", problem))
+
+    def _unusable(self, meta: ObjectIdentity, field: str, message: str) -> InvalidObject:
         key = self._kind.key(ObjectMeta(name=meta.name, namespace=meta.namespace))
         why = SetAside(file="", object=f"{self._kind.name} {key}", field=field, message=message)
         return InvalidObject(key, meta, why)
@@ -161,18 +172,28 @@ class EventHandler:
             self.set_aside.pop(key, None)
 
 
+class _UncheckedIdentity(msgspec.Struct):
+    name: Any = ""
+    namespace: Any = ""
+    uid: Any = ""
+
+
 class _Named(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    metadata: _UncheckedIdentity = msgspec.field(default_factory=_UncheckedIdentity)
 
 
-def _meta(raw: bytes) -> _Meta:
+def read_identity(raw: bytes) -> ObjectIdentity:
+    """Return the identity of an object from its JSON, as far as it can be read; unreadable fields are ""."""
     try:
-        return msgspec.json.decode(raw, type=_Named).metadata
-    except msgspec.DecodeError:
-        return _Meta()
+        meta = msgspec.json.decode(raw, type=_Named).metadata
+    except (ValueError, RecursionError):  # no JSON, not UTF-8, or nested too deeply
+        return ObjectIdentity()
+    return ObjectIdentity(
+        *(value if isinstance(value, str) else "" for value in (meta.name, meta.namespace, meta.uid))
+    )
 
 
-def _bare(kind: ObjectKind, meta: _Meta, uid: str) -> Any:
+def _bare(kind: ObjectKind, meta: ObjectIdentity, uid: str) -> Any:
     """Return an object that has only metadata; PodGroups of other APIs become PodGroups."""
     if issubclass(kind.type, BaseModel) or issubclass(kind.type, ExternalPodGroup):
         custom = kind.type if issubclass(kind.type, BaseModel) else PodGroup

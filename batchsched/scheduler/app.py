@@ -100,6 +100,10 @@ class SchedulerApp:
             sampling.cancel()
             await asyncio.wait([sampling])
 
+    @property
+    def _pod_reflector(self) -> Reflector:
+        return next(reflector for reflector in self.reflectors if reflector.resource == POD_RESOURCE)
+
     async def wait_until_synced(self) -> None:
         """Wait until the objects of every kind were listed once."""
         for reflector in self.reflectors:
@@ -111,9 +115,7 @@ class SchedulerApp:
         A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
         would see free room on nodes to which the previous leader bound pods.
         """
-        await next(
-            reflector for reflector in self.reflectors if reflector.resource == POD_RESOURCE
-        ).wait_until_up_to_date()
+        await self._pod_reflector.wait_until_up_to_date()
 
     async def run_as_leader(self) -> None:
         """Schedule until cancelled; then finish the bindings in flight. `flush_events` writes the remaining Events."""
@@ -130,12 +132,12 @@ class SchedulerApp:
         stale_gangs = StaleGangController(
             self.cache, self.connection, self.writer, cycles.is_binding, on_eviction
         )
-        assumed_pods = AssumedPodExpiry(self.cache, self._read, self.intakes["pods"].handle_json)
+        assumed_pods = AssumedPodExpiry(self.cache, self._read, self._pod_reflector.handle_json)
         evictor = Evictor(
             self.cache,
             self.writer,
             self.clock,
-            self.intakes["pods"].handle_json,
+            self._pod_reflector.handle_json,
             self.alarm.signal,
             on_eviction,
         )

@@ -87,7 +87,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
     """Return the entries of all invalid objects that the scheduler set aside, ordered by kind and name."""
     return tuple(
-        intake.set_aside[key] for intake in service.intakes.values() for key in sorted(intake.set_aside)
+        reflector.set_aside[key] for reflector in service.reflectors for key in sorted(reflector.set_aside)
     )
 
 
@@ -146,7 +146,7 @@ class WhatIf:
         manifest = msgspec.json.decode(document.raw)
         owner, kind = _OWNERS.get(name), KIND_BY_GROUP_AND_NAME.get(name)
         if owner is not None:
-            self._put_owner(owner, manifest)
+            self._put_owner(owner, manifest, document.file)
         elif kind is not None:
             self._put_object(kind, manifest, document.file)
         else:
@@ -167,12 +167,15 @@ class WhatIf:
         elif kind.type is PodGroup:
             self.groups.add(key)
 
-    def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any]) -> None:
+    def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any], file: str) -> None:
         meta = self._born(manifest, namespaced=True)
         manifest.pop("status", None)
-        owner = read_owner(kind, msgspec.json.encode(manifest))
+        try:
+            owner = read_owner(kind, msgspec.json.encode(manifest))
+        except msgspec.DecodeError as error:
+            raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
         shape = kind.rule(manifest)
-        if owner is None or shape is None:
+        if shape is None:
             self.warnings.append(
                 f"{kind.name} {meta['name']} makes no gang of pods (suspended, or one by one)"
             )

@@ -21,6 +21,7 @@ import msgspec
 from pydantic import BaseModel
 
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec
+from batchsched.api.core.selector import parse_whole_number
 from batchsched.api.crd.validation import misplaced_queues
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
@@ -179,10 +180,15 @@ class ClusterState:
         status = getattr(changed, "status", None)
         if isinstance(status, BaseModel):
             self._statuses[field, key] = (changed.metadata.uid, status)
-        if field == PODS:
-            self._put_pod(key, present, changed)
-        elif present is None or not equal_for_scheduling(present, changed):
-            self._show(field, key, changed)
+        try:
+            if field == PODS:
+                self._put_pod(key, present, changed)
+            elif present is None or not equal_for_scheduling(present, changed):
+                self._show(field, key, changed)
+        except Exception:
+            # This version was not handled: if it comes again, it is not late.
+            self._versions.pop((field, key), None)
+            raise
 
     def _is_late(self, field: str, key: str, changed: Any, version: int) -> bool:
         if changed.metadata.uid in self._tombstones:
@@ -408,7 +414,7 @@ def _without_misplaced_queues(snapshot: Snapshot) -> Snapshot:
 def _version(changed: Any, version: str | None) -> int:
     """Return the resourceVersion of an object as a number, which grows within a kind; 0 without one."""
     text = getattr(changed.metadata, "resource_version", "") if version is None else version
-    return int(text) if text.isdecimal() else 0
+    return max(0, parse_whole_number(text) or 0)
 
 
 def _is_other_object(present: Any, changed: Any) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 import psutil
 
 from batchsched.api.crd.base import API_VERSION
+from batchsched.api.decision import SetAside
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
@@ -82,6 +83,7 @@ class _Watch:
     """Resolves the futures of bound pods; implements `ports.cluster.Sink`."""
 
     bound: dict[str, asyncio.Future[float]] = field(default_factory=dict)
+    set_aside: dict[str, SetAside] = field(default_factory=dict)
 
     def wanted(self, name: str) -> asyncio.Future[float]:
         if name not in self.bound:
@@ -100,6 +102,9 @@ class _Watch:
 
     def on_delete(self, raw: bytes) -> None:
         """No future waits for a deletion."""
+
+    def set_object_aside(self, item: bytes, problem: str) -> None:
+        self.set_aside[problem] = SetAside("", "Pod", "", problem)
 
 
 async def _populate(writer: Writer, nodes: int, row: Row) -> None:

@@ -15,6 +15,7 @@ import psutil
 import yaml
 
 import batchsched
+from batchsched.api.decision import SetAside
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import EVENTS, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
@@ -135,6 +136,7 @@ class _Watch:
     wanted: int
     bound: dict[str, float] = field(default_factory=dict)
     done: asyncio.Event = field(default_factory=asyncio.Event)
+    set_aside: dict[str, SetAside] = field(default_factory=dict)
 
     def on_replace(self, objects: Sequence[bytes]) -> None:
         for raw in objects:
@@ -149,6 +151,9 @@ class _Watch:
 
     def on_delete(self, raw: bytes) -> None:
         """A pod that goes was bound or was not."""
+
+    def set_object_aside(self, item: bytes, problem: str) -> None:
+        self.set_aside[problem] = SetAside("", "Pod", "", problem)
 
 
 def run(scheduler: str, row: Row, nodes: int, *, live: bool = False, longest: float = 600.0) -> Outcome:

@@ -244,3 +244,24 @@ async def test_kubernetes_pod_group_has_a_scheduled_condition_and_those_of_other
             assert body["metadata"] == {"uid": "of-another"}
             (condition,) = body["status"]["conditions"]
             assert (condition["type"], condition["status"]) == ("PodGroupInitiallyScheduled", "True")
+
+
+async def test_gang_of_which_the_status_cannot_be_computed_or_sent_keeps_no_other_from_its_status(
+    monkeypatch, caplog
+):
+    others = gang("other", 1, requests={"cpu": 1})
+    office = office_with(*bert(), others.pods, others.pod_groups)
+    compute = office.controller._numbers
+
+    def fail_for_bert(key: str) -> Any:
+        if key == "team/bert":
+            raise ZeroDivisionError("a defect")
+        return compute(key)
+
+    monkeypatch.setattr(office.controller, "_numbers", fail_for_bert)
+    for _ in range(3):
+        office.refuse("team/bert", "team/other")
+        await office.controller.run_once()
+    assert office.desk.of(GROUP) == []
+    assert len(office.desk.of("/podgroups/other/status")) == 1
+    assert caplog.text.count("the status of pod_groups team/bert is not written") == 1

@@ -37,6 +37,10 @@ class Mirror:
         self.there: dict[str, str] = {}
         self.lists = 0
         self.wrong: list[str] = []
+        self.set_aside = {}
+
+    def set_object_aside(self, item, problem):
+        self.wrong.append(problem)
 
     def on_replace(self, objects):
         self.there = dict(map(self._read, objects))
