@@ -22,6 +22,14 @@ CONDITION_REASONS: Final = {
     "Held": ("False", "a Permit plugin holds it; the message says which, and until when"),
 }
 """Reasons of the condition `Scheduled` other than those of a refusal, with its status and the meaning."""
+PRIORITY_CAPPED: Final = "PriorityCapped"
+CAP_REASONS: Final = {
+    "ClassAbovePods": (
+        "True",
+        "its PriorityClass is higher than the priority of all its pods and has no effect; the pods need the class",
+    ),
+}
+"""Reasons of the condition `PriorityCapped`, with its status and the meaning. Other PodGroups lack the condition."""
 QUEUE_REASONS: Final = {
     ACTIVE: ("True", "it has its place in the tree"),
     "Misplaced": (
@@ -99,7 +107,12 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Refu
 
 
 def desired_group_status(
-    group: PodGroup, counts: PodCounts, verdict: RefusalRecord, written: Mapping[str, Any], now: float
+    group: PodGroup,
+    counts: PodCounts,
+    verdict: RefusalRecord,
+    written: Mapping[str, Any],
+    now: float,
+    capped: str = "",
 ) -> Json:
     """Return the status to be written to a PodGroup.
 
@@ -112,6 +125,7 @@ def desired_group_status(
       verdict: What the last session decided about it.
       written: Its status so far, {} without one.
       now: Seconds since 1970.
+      capped: Why its PriorityClass has no effect; "" if it has one.
 
     Raises:
       IllegalMove: The pods show a phase that cannot follow the one of the status so far.
@@ -133,7 +147,7 @@ def desired_group_status(
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": _with(scheduled, before),
+        "conditions": _with_cap(group, _with(scheduled, before), capped, now),
         "queuePosition": counts.position if waits else None,
         "estimatedStartTime": (verdict.start or None) if waits else None,
     }
@@ -250,6 +264,15 @@ def _condition(
         "lastTransitionTime": since,
         "observedGeneration": generation,
     }
+
+
+def _with_cap(group: PodGroup, conditions: list[Json], capped: str, now: float) -> list[Json]:
+    """Return the conditions with PriorityCapped if the PodGroup's PriorityClass has no effect, else without it."""
+    if not capped:
+        return [present for present in conditions if present["type"] != PRIORITY_CAPPED]
+    (reason,) = CAP_REASONS
+    cap = _condition((True, reason, capped), conditions, group.metadata.generation, now, PRIORITY_CAPPED)
+    return _with(cap, conditions)
 
 
 def _with(condition: Json, before: Conditions) -> list[Json]:

@@ -11,6 +11,7 @@ from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import misplaced_queues
+from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
@@ -110,15 +111,11 @@ def _queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, st
 
 def _columns(state: ClusterState, pending: Sequence[PendingGroup]) -> GangColumns:
     """Return what gang policies may read. All pods of a gang are taken to request what its first pod requests."""
-    classes = {
-        priority_class.metadata.name: priority_class.value
-        for priority_class in state.list_objects("priority_classes")
-    }
+    priorities = PriorityTable(state.list_objects("priority_classes"))
     pods_of = [gang.schedulable_pods() for _, gang in pending]
     first_pods = [min(pods, key=lambda pod: pod.key) for pods in pods_of]
     priority = [
-        classes.get(group.spec.priority_class_name, pod.spec.priority or 0)
-        for (group, _), pod in zip(pending, first_pods, strict=True)
+        priorities.gang_priority(group, pods) for (group, _), pods in zip(pending, pods_of, strict=True)
     ]
     created = np.array([group.creation_time for group, _ in pending], np.float64)
     estimates = [group.spec.expected_runtime_seconds for group, _ in pending]

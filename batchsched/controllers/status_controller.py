@@ -17,6 +17,7 @@ from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, external_source, is_external
 from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity, gang_key
+from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
@@ -215,7 +216,9 @@ class StatusController:
             return None
         verdict = self._refusals.get(key)
         try:
-            desired = status.desired_group_status(checked_object, self._numbers(key), verdict, present, now)
+            desired = status.desired_group_status(
+                checked_object, self._numbers(key), verdict, present, now, self._capped(checked_object)
+            )
         except IllegalMove as error:
             # A defect of this controller. The status in the API server stays as it is.
             _LOG.error("the status of %s is not written: %s", key, error)
@@ -250,6 +253,14 @@ class StatusController:
             failed=failed,
             position=self._positions.get(key),
         )
+
+    def _capped(self, group: PodGroup) -> str:
+        """Return why the PriorityClass of a PodGroup has no effect; "" if it has one."""
+        gang = self._cache.gangs.get(group.key)
+        if gang is None or not group.spec.priority_class_name:
+            return ""
+        priorities = PriorityTable(self._cache.list_objects("priority_classes"))
+        return priorities.explain_cap(group, [*gang.pending.values(), *gang.bound.values()])
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
         message = self._refusals.get(gang_identity(pod).removeprefix(SINGLE_POD_PREFIX)).message

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.decision import REASONS
-from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
+from batchsched.controllers.desired_status import CAP_REASONS, CONDITION_REASONS, QUEUE_REASONS
 from batchsched.controllers.event_recorder import REFRESH_SECONDS, SERIES_END_SECONDS
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, MAX_KEEP_SECONDS
 from batchsched.controllers.status_controller import MAX_WRITES_PER_PERIOD, PERIOD_SECONDS
@@ -141,6 +141,8 @@ def events() -> str:
     ]
     refused = [f"| False | `{reason}` | {meaning} |" for reason, meaning in REASONS.items()]
     queues = [f"| {said} | `{reason}` | {meaning} |" for reason, (said, meaning) in QUEUE_REASONS.items()]
+    capped = [f"| {said} | `{reason}` | {meaning} |" for reason, (said, meaning) in CAP_REASONS.items()]
+    cap = "\n### `PriorityCapped`\n\n| status | reason | meaning |\n|---|---|---|\n"
     active = "\n### `Active`\n\n| status | reason | meaning |\n|---|---|---|\n"
     return (
         _INTRODUCTION
@@ -148,6 +150,9 @@ def events() -> str:
         + "\n"
         + _SENTENCES
         + "\n".join(scheduled + refused)
+        + "\n"
+        + cap
+        + "\n".join(capped)
         + "\n"
         + active
         + "\n".join(queues)

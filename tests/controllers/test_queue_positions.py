@@ -2,7 +2,7 @@
 
 from batchsched.controllers.queue_positions import queue_allocations, queue_positions
 from tests.controllers.office import observed
-from tests.session.scenario import gang, group, profile, queue
+from tests.session.scenario import gang, group, priority_class, profile, queue
 from tests.state.objects import node, pod
 
 
@@ -22,6 +22,19 @@ def test_position_follows_priority_then_age():
     )
     found = queue_positions(cache)
     assert found == {"team/high": 1, "team/old": 2, "team/young": 3, "team/other": 1}
+
+
+def test_class_of_a_podgroup_above_its_pods_does_not_change_its_position():
+    old = gang("old", 1, age=100)
+    young = [pod("young-0", group="young", priority=0)]
+    cache = observed(
+        [priority_class("high", 100)],
+        old.pods,
+        old.pod_groups,
+        young,
+        [group("young", 1, age=10, priorityClassName="high")],
+    )
+    assert queue_positions(cache) == {"team/old": 1, "team/young": 2}
 
 
 def test_order_is_that_of_the_profile_and_of_a_queue_that_states_one():

@@ -18,7 +18,7 @@ from batchsched.errors import ApiError, NotLeading, Unreachable
 from batchsched.state.cluster_state import ClusterState
 from tests.controllers.office import Desk, known, observed
 from tests.kube.virtual import Skewed
-from tests.session.scenario import gang, group, queue
+from tests.session.scenario import gang, group, priority_class, queue
 from tests.state.objects import ended, node, pod
 
 pytestmark = pytest.mark.virtual_time
@@ -91,6 +91,19 @@ async def test_status_follows_a_gang_from_pending_to_succeeded():
         office.cache.put(ended(pod(name, 100, f"uid-{name}", group="bert", on="n0")))
     await office.controller.run_once()
     assert (office.status["phase"], office.status["succeeded"]) == ("Succeeded", 2)
+
+
+async def test_podgroup_with_a_class_above_its_pods_has_a_condition_that_says_what_to_change():
+    above = group("bert", 2, priorityClassName="high")
+    above = above.model_copy(update={"metadata": bert()[1][0].metadata})
+    office = office_with([priority_class("high", 100)], bert()[0], [above])
+    await office.controller.run_once()
+    capped = next(one for one in office.status["conditions"] if one["type"] == "PriorityCapped")
+    assert (capped["status"], capped["reason"]) == ("True", "ClassAbovePods")
+    assert capped["message"] == (
+        "priorityClassName high has the value 100, but the highest priority of the pods is 0, which the gang has; "
+        "set priorityClassName: high in the pod template as well"
+    )
 
 
 async def test_confirmed_binding_is_a_separate_status_change():

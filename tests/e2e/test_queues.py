@@ -44,16 +44,18 @@ def full(namespace: Namespace, **spec: Any) -> dict[str, str]:
 @pytest.mark.parametrize("reason", ["Preempted", "Reclaimed"])
 def test_a_rigid_gang_is_evicted_completely_for_a_gang_entitled_to_its_capacity(namespace, reason):
     ours, theirs = f"{namespace.name}-ours", f"{namespace.name}-theirs"
+    template = {}
     if reason == "Preempted":
         namespace.priority_class(ours, 1000)
         places = full(namespace)
-        group(namespace, "mine", 2, priorityClassName=ours)
+        template = {"priorityClassName": ours}
+        group(namespace, "mine", 2)
     else:
         namespace.queue(ours, guarantee={"cpu": "8"})
         namespace.queue(theirs)
         places = full(namespace, queue=theirs)
         group(namespace, "mine", 2, queue=ours)
-    namespace.pods(2, prefix="mine", gang="mine")
+    namespace.pods(2, prefix="mine", gang="mine", spec=template)
     assert set(all_bound(namespace, "mine", 2, SOON).values()) == set(places.values())
     assert bound(namespace, "low") == {}
     eventually(lambda: all(reason in events(namespace, one) for one in places), SOON)

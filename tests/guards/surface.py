@@ -30,7 +30,7 @@ from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
 from batchsched.cli import ExitCode, run_command
 from batchsched.cli.app import app
 from batchsched.cli.schema import SchemaKind, schema_of
-from batchsched.controllers.desired_status import CONDITION_REASONS, QUEUE_REASONS
+from batchsched.controllers.desired_status import CAP_REASONS, CONDITION_REASONS, QUEUE_REASONS
 from batchsched.framework import interface, per_node, traits
 from batchsched.framework.runtime.registry import load_plugin_classes
 from batchsched.framework.runtime.result_validation import POINTS
@@ -345,7 +345,7 @@ def reasons() -> Iterator[str]:
     yield from (f"refusal {reason}" for reason in sorted(REASONS))
     for reason, event in sorted(EVENTS.items()):
         yield f"Event {reason}: {event.about}, {event.type}, {event.action}"
-    for kind, table in (("PodGroup", CONDITION_REASONS), ("Queue", QUEUE_REASONS)):
+    for kind, table in (("PodGroup", CONDITION_REASONS), ("PodGroup", CAP_REASONS), ("Queue", QUEUE_REASONS)):
         yield from (
             f"condition of {kind}: {reason} {stated}" for reason, (stated, _) in sorted(table.items())
         )

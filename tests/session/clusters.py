@@ -62,6 +62,10 @@ def random_cluster(seed: int, shape: Shape = EVERYTHING) -> Snapshot:
     return _Draw(random.Random(seed), shape).cluster()
 
 
+def with_priority_class(one: Pod, name: str) -> Pod:
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, priority_class_name=name))
+
+
 class _Draw:
     """One cluster in the making."""
 
@@ -146,6 +150,7 @@ class _Draw:
                     one = self.pod(f"{name}-{len(pods)}", group=name, sub=sub, age=age, **template)
                     pods.append(leaving(one) if self.shape.faults and self.chance(0.03) else one)
         made = self.group(name, pods, subs, queues, age)
+        pods = [with_priority_class(one, made.spec.priority_class_name) for one in pods]
         if self.shape.faults and self.chance(0.05):
             return pods, []
         return pods, [made]

@@ -99,8 +99,10 @@ def gang(
     **spec: Any,
 ) -> Snapshot:
     """A PodGroup of equal pods, `minimum` of them (all by default) together."""
+    template = {"priority_class_name": spec.get("priorityClassName", "")}
     members = tuple(
-        pod(f"{name}-{at}", group=name, age=age, **(requests or {"gpu": 1})) for at in range(count)
+        pod(f"{name}-{at}", group=name, age=age, spec=template, **(requests or {"gpu": 1}))
+        for at in range(count)
     )
     return Snapshot(pods=members, pod_groups=(group(name, minimum or count, age=age, **spec),))
 

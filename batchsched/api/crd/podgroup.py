@@ -90,7 +90,7 @@ class PodGroupSpec(StrictModel):
     queue: str = Field(default=DEFAULT_QUEUE, min_length=1, max_length=LONGEST_NAME)
     """Name of the Queue. It cannot be changed while pods of the gang have nodes."""
     priority_class_name: Name = ""
-    """PriorityClass of the gang. Default: the priority of its pods."""
+    """PriorityClass that lowers the priority of the gang. Default, and maximum: the highest priority of its pods."""
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     """With `Never`, the gang does not preempt other gangs."""
     preemptible: bool = Field(default=True, strict=True)

@@ -1,6 +1,7 @@
 """Eligibility: which gangs may be evicted, at what cost, and which pending gang may evict which of them.
 
-A gang that is not preemptible, or has not run for its minimum run time, is never evicted. A gang evicts gangs of lower
+A gang that is not preemptible, or has not run for its minimum run time, is never evicted. A gang with system-critical
+pods is never evicted for a gang of a lower priority than theirs. A gang evicts gangs of lower
 priority in its own queue, and gangs of other queues that use more than their entitlement. Both variants of preemption,
 with and without the solver, follow these rules.
 
@@ -19,6 +20,7 @@ import numpy as np
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import LAST_CHECKPOINT, Pod
 from batchsched.api.decision import Eviction
+from batchsched.api.priority import SYSTEM_CRITICAL_PRIORITY
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.preemption import PREEMPT_NEVER, may_preempt
 from batchsched.framework.status import IntArray
@@ -70,6 +72,14 @@ def may_be_evicted(members: PodGroupState, now: float) -> bool:
     )
 
 
+def is_too_critical(highest_pod_priority: int, priority: int) -> bool:
+    """Return True if a gang may not be evicted for a gang of a priority because of its system-critical pods.
+
+    Its own priority does not say so if its PodGroup lowers that, and reclaim does not compare priorities.
+    """
+    return highest_pod_priority >= SYSTEM_CRITICAL_PRIORITY and highest_pod_priority > priority
+
+
 def list_non_preempting_classes(snapshot: Snapshot) -> frozenset[str]:
     """Return the names of the PriorityClasses with preemptionPolicy Never."""
     return frozenset(
@@ -119,6 +129,7 @@ class VictimCandidate:
       members: the gang.
       queue: name of its queue.
       priority: the gang's priority.
+      highest_pod_priority: the highest priority of its pods.
       started: seconds since 1970 at which the gang began to run.
       make_units: returns the gang's units.
     """
@@ -126,6 +137,7 @@ class VictimCandidate:
     members: PodGroupState
     queue: str
     priority: int
+    highest_pod_priority: int
     started: float
     make_units: Callable[[], tuple[EvictionUnit, ...]]
 
@@ -134,6 +146,10 @@ class VictimCandidate:
         """The gang's pods in units that are evicted together: each elastic pod, and last all pods of the minimum."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units()
+
+    def is_too_critical_for(self, gang: PendingGang) -> bool:
+        """Return True if a pod is system-critical and has a higher priority than the pending gang."""
+        return is_too_critical(self.highest_pod_priority, gang.priority)
 
 
 class VictimCandidates:
@@ -168,7 +184,7 @@ class VictimCandidates:
             and any(_stays(pod, node) for pod, node in members.bound.values())
         ]
         priorities = {
-            members.identity: tables.classes.gang_priority(members, _bound_pods(members))
+            members.identity: tables.classes.priorities.gang_priority(members.group, _bound_pods(members))
             for members in running
         }
         # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.
@@ -178,6 +194,7 @@ class VictimCandidates:
                 members,
                 members.queue,
                 priorities[members.identity],
+                tables.classes.priorities.highest_pod_priority(_bound_pods(members)),
                 start_of_first_pod(members),
                 partial(
                     self._units,
@@ -336,6 +353,8 @@ class EvictionEligibility:
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
         """Return the eviction reason if a gang may evict a candidate, otherwise ""."""
+        if candidate.is_too_critical_for(gang):
+            return ""
         if gang.queue == candidate.queue:
             return PREEMPTED if candidate.priority < gang.priority else ""
         if not self.may_reclaim(gang) or not self.is_reclaimable(candidate):

@@ -7,6 +7,7 @@ evicted as a whole.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
@@ -28,6 +29,7 @@ from batchsched.framework.status import BoolArray, PostFilterAnswer
 from batchsched.session.preemption.eligibility import (
     PREEMPTED,
     build_eviction,
+    is_too_critical,
     list_non_preempting_classes,
     may_be_evicted,
     may_pod_preempt,
@@ -49,6 +51,8 @@ class PodPreemption:
         self._now = now
         self._priorities: dict[str, int] = {}
         """Priority of each gang, by identity; computed on demand."""
+        self._highest_pod_priorities: dict[str, int] = {}
+        """Highest priority of the pods of each gang, by identity; computed on demand."""
         self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
         """Disruption budgets, less the evictions of this session."""
         self._never_preempting = list_non_preempting_classes(tables.snapshot)
@@ -79,10 +83,11 @@ class PodPreemption:
         priority = self._priorities.get(identity)
         if priority is None:
             members = self._tables.gangs.get(identity)
+            priorities = self._tables.classes.priorities
             priority = (
-                self._tables.classes.priority_of(pod)
+                priorities.pod_priority(pod)
                 if members is None
-                else self._tables.classes.gang_priority(members, _all_pods(members))
+                else priorities.gang_priority(members.group, _all_pods(members))
             )
             self._priorities[identity] = priority
         return priority
@@ -123,7 +128,7 @@ class PodPreemption:
             tables.node_table,
             scan if allowed is None else scan.restricted_to(allowed),
             self.nominations,
-            EvictionLimits(self._is_protected, self._budgets),
+            EvictionLimits(partial(self._is_protected, pod_class.priority), self._budgets),
         )
         answer = run_postfilters(handle)
         # An empty name is an answer too: the plugin clears the pod's nomination. None leaves it as it is.
@@ -171,8 +176,11 @@ class PodPreemption:
         if self._nominated.pop(key, None) is not None:
             self._nominations = None
 
-    def _is_protected(self, pod: Pod) -> bool:
-        """Return True for a pod that no plugin may evict: this session placed it, or its PodGroup protects it."""
+    def _is_protected(self, priority: int, pod: Pod) -> bool:
+        """Return True for a pod that no plugin may evict for a pod of a priority.
+
+        This session placed it, its PodGroup protects it, or its gang has system-critical pods of a higher priority.
+        """
         members = self._tables.gangs.get(gang_identity(pod))
         if members is None:
             return False
@@ -180,7 +188,17 @@ class PodPreemption:
         # eviction would contradict the binding that the decision contains.
         if pod.key in members.pending:
             return self._tables.node_table.waiting.get(pod.key) is None
-        return not may_be_evicted(members, self._now)
+        if not may_be_evicted(members, self._now):
+            return True
+        return is_too_critical(self._highest_pod_priority(members), priority)
+
+    def _highest_pod_priority(self, members: PodGroupState) -> int:
+        """Return the highest priority of a gang's pods on all nodes, since the gang may be evicted as a whole."""
+        highest = self._highest_pod_priorities.get(members.identity)
+        if highest is None:
+            highest = self._tables.classes.priorities.highest_pod_priority(_all_pods(members))
+            self._highest_pod_priorities[members.identity] = highest
+        return highest
 
     def _remove_victims(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
         """Evict the victims that run, and reject those that wait at Permit."""

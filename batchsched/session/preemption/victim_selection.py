@@ -415,13 +415,15 @@ def _planned(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
 def list_move_options(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
     """Return the gangs that consolidation may move for a pending gang, as eviction options.
 
-    A gang may be moved if it counts against a queue, has no higher priority, and is disrupted as a whole.
+    A gang may be moved if it counts against a queue, has no higher priority, is disrupted as a whole, and has no
+    system-critical pods of a higher priority.
     """
     return [
         EvictionOption(candidate.units[0], CONSOLIDATED)
         for candidate in candidates
         if len(candidate.units) == 1
         and candidate.priority <= gang.priority
+        and not candidate.is_too_critical_for(gang)
         and candidate.units[0].total.any()
     ]
 

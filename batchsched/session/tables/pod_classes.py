@@ -1,6 +1,6 @@
 """Pod classes of a session: which pods the plugins cannot tell apart, and what each of them requests."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec
 from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_requests
 from batchsched.api.gang import gang_identity
+from batchsched.api.priority import PriorityTable
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.default_selectors import controller_of
@@ -158,10 +159,8 @@ class PodClassTable:
         self._specs = specs
         self._columns = columns
         self._counts = counts
-        self._priorities = {entry.metadata.name: entry.value for entry in snapshot.priority_classes}
-        self._default_priority = next(
-            (entry.value for entry in snapshot.priority_classes if entry.global_default), 0
-        )
+        self.priorities = PriorityTable(snapshot.priority_classes)
+        """Gives pods and gangs their priority."""
         self._reads_all_labels = label_keys is None
         self._label_keys = label_keys or frozenset()
         self._sorted_label_keys = sorted(self._label_keys)
@@ -201,19 +200,6 @@ class PodClassTable:
         if not may_be_resized(pod):
             self._request_vectors[id(info.spec)] = vectors
         return vectors
-
-    def priority_of(self, pod: Pod) -> int:
-        """Return a pod's own priority, by its value, its PriorityClass or the global default."""
-        if pod.spec.priority is not None:
-            return pod.spec.priority
-        return self._priorities.get(pod.spec.priority_class_name, self._default_priority)
-
-    def gang_priority(self, members: PodGroupState, pods: Iterable[Pod]) -> int:
-        """Return a gang's priority: that of the PodGroup's PriorityClass, else the highest priority of these pods."""
-        group = members.group
-        if group is not None and group.spec.priority_class_name in self._priorities:
-            return self._priorities[group.spec.priority_class_name]
-        return max((self.priority_of(pod) for pod in pods), default=self._default_priority)
 
     def class_of(self, pod: Pod, priority: int) -> PodClass:
         """Return the class of a pod; pods that no plugin can tell apart share it."""

@@ -303,7 +303,7 @@ class SessionTables:
             return members.cache.pending
         group = members.group
         pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=creation_sort_key)
-        priority = self.classes.gang_priority(members, pods)
+        priority = self.classes.priorities.gang_priority(group, pods)
         parts = self.classes.parts_of(members, pods, priority)
         if len(parts) > 1:
             # Largest requests first: they have the fewest nodes to choose from.
@@ -332,7 +332,9 @@ class SessionTables:
                 [node for _, node in bound],
                 [self.request_vectors(pod)[0] for pod, _ in bound],
                 len(self.node_table.resources),
-                priority=self.classes.gang_priority(members, (pod for pod, _ in members.bound.values())),
+                priority=self.classes.priorities.gang_priority(
+                    members.group, (pod for pod, _ in members.bound.values())
+                ),
                 terminating=any(pod.terminating for pod, _ in bound),
             )
         return members.cache.running

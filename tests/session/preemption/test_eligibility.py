@@ -4,10 +4,12 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.preemption.eligibility import VictimCandidates
@@ -25,7 +27,18 @@ from tests.session.preemption.running import (
     started_now,
     wanting,
 )
-from tests.session.scenario import NOW, cluster, group, nodes, placed, pod, profile, queue, schedule
+from tests.session.scenario import (
+    NOW,
+    cluster,
+    group,
+    nodes,
+    placed,
+    pod,
+    priority_class,
+    profile,
+    queue,
+    schedule,
+)
 
 GPU = "nvidia.com/gpu"
 WHOLE: dict[str, Any] = {"requests": {"gpu": 8}}
@@ -249,3 +262,62 @@ def test_gang_below_its_minimum_has_the_least_cost():
 def test_gang_not_preemptible_or_below_its_minimum_runtime_is_not_a_candidate():
     young = running("young", ["n0"], minRuntimeSeconds=9999, **HALF)
     assert tenants(young, running("firm", ["n1"], preemptible=False, **HALF)) == {}
+
+
+WAYS = {"solver": profile(), "pod by pod": profile(solver={"enabled": False})}
+CRITICAL = 2_000_000_000
+NAMED = (priority_class("system-node-critical", CRITICAL + 1000), priority_class("low", -5))
+
+
+def one_node(*parts: Snapshot) -> Snapshot:
+    return cluster(nodes(1, gpu=8), *parts, priority_classes=NAMED)
+
+
+@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("victim", [0, CRITICAL])
+def test_class_of_a_podgroup_above_its_pods_evicts_no_pod(settings, victim):
+    made = wanting("w", 1, priority=0, priorityClassName="system-node-critical", **WHOLE)
+    snapshot = one_node(running("v", ["n0"], priority=victim, **WHOLE), made)
+    assert schedule(snapshot, settings).evictions == ()
+
+
+@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
+def test_system_critical_pods_are_not_evicted_for_lower_pods_if_their_podgroup_lowers_their_priority(
+    settings,
+):
+    lowered = running("v", ["n0"], priority=CRITICAL, priorityClassName="low", **WHOLE)
+    assert schedule(one_node(lowered, wanting("w", 1, priority=1000, **WHOLE)), settings).evictions == ()
+    above = wanting("w", 1, priority=CRITICAL + 1000, **WHOLE)
+    assert len(schedule(one_node(lowered, above), settings).evictions) == 1
+
+
+def test_system_critical_pods_of_another_scheduler_are_not_reclaimed():
+    held = [lone(f"v{at}", f"n{at}", CRITICAL, gpu=8) for at in range(2)]
+    wants = wanting("a0", 1, priority=1000, queue="a", **WHOLE)
+    for own in (True, False):
+        pods = [one if own else of_other_scheduler(one) for one in held]
+        full = Snapshot(pods=tuple(in_queue(one, "b") for one in pods))
+        assert schedule(teams(2, full, wants, a={"guarantee": {GPU: "16"}})).evictions == (), own
+
+
+def test_gang_with_system_critical_pods_is_not_moved_for_a_lower_gang():
+    lowered = running("v", ["n0"], priority=CRITICAL, priorityClassName="low", requests={"gpu": 4})
+    free = cluster(
+        nodes(2, gpu=8), lowered, running("u", ["n1"], requests={"gpu": 4}), priority_classes=NAMED
+    )
+    wants = wanting("w", 1, priority=1, **WHOLE)
+    decision = schedule(
+        replace(free, pods=(*free.pods, *wants.pods), pod_groups=(*free.pod_groups, *wants.pod_groups))
+    )
+    assert all(name.startswith("u") for name in evicted(decision))
+
+
+def of_other_scheduler(one: Pod) -> Pod:
+    return msgspec.structs.replace(
+        one, spec=msgspec.structs.replace(one.spec, scheduler_name="default-scheduler")
+    )
+
+
+def in_queue(one: Pod, name: str) -> Pod:
+    labels = {**one.labels, "scheduling.batchsched.dev/queue": name}
+    return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, labels=labels))

@@ -237,11 +237,12 @@ def test_gang_not_preemptible_or_below_its_minimum_runtime_is_not_evicted(spec, 
 
 
 def test_priority_of_a_member_is_that_of_its_gang():
-    classes = (priority_class("high", 100),)
-    pods = (lone("g0", "n0", 0, group="g", gpu=1), pod("wish", priority=10, gpu=1))
-    groups = (group("g", 1, priorityClassName="high"),)
-    snapshot = replace(holding(*pods, some=nodes(1, gpu=1)), pod_groups=groups, priority_classes=classes)
-    assert schedule(snapshot, ALONE).evictions == ()
+    classes = (priority_class("low", 5),)
+    pods = (lone("g0", "n0", 100, group="g", gpu=1), pod("wish", priority=10, gpu=1))
+    for name, gone in (("", 0), ("low", 1)):
+        groups = (group("g", 1, priorityClassName=name),)
+        snapshot = replace(holding(*pods, some=nodes(1, gpu=1)), pod_groups=groups, priority_classes=classes)
+        assert len(schedule(snapshot, ALONE).evictions) == gone
 
 
 def test_a_gang_that_lacks_more_than_one_pod_evicts_no_pod():
@@ -253,12 +254,8 @@ def test_a_gang_that_lacks_more_than_one_pod_evicts_no_pod():
 
 def test_the_last_member_of_a_gang_preempts():
     there = [lone("x", "n1", 0, **FULL), lone("g0", "n0", 0, group="g", gpu=1)]
-    pods = (*there, pod("g1", group="g", gpu=1))
-    snapshot = replace(
-        holding(*pods),
-        pod_groups=(group("g", 2, priorityClassName="high"),),
-        priority_classes=(priority_class("high", 9),),
-    )
+    pods = (*there, pod("g1", group="g", priority=9, gpu=1))
+    snapshot = replace(holding(*pods), pod_groups=(group("g", 2),))
     decision = schedule(snapshot, ALONE)
     assert evicted(decision) == {"x": "team/g"}
     assert kept(decision) == {"g1": "n1"}
@@ -272,9 +269,8 @@ def test_victims_are_in_the_required_domain_of_the_gang_only():
         lone("y", "n1", 1, gpu=1),
     ]
     snapshot = replace(
-        holding(*there, pod("g1", group="g", gpu=1), some=some, topologies=(topology("rack"),)),
-        pod_groups=(group("g", 2, priorityClassName="high", topology={"required": "rack"}),),
-        priority_classes=(priority_class("high", 9),),
+        holding(*there, pod("g1", group="g", priority=9, gpu=1), some=some, topologies=(topology("rack"),)),
+        pod_groups=(group("g", 2, topology={"required": "rack"}),),
     )
     assert evicted(schedule(snapshot, ALONE)) == {"y": "team/g"}
 

@@ -1,0 +1,75 @@
+"""Priorities of pods and gangs.
+
+Admission of the API server judges the priority of each pod: it resolves the PriorityClass, and a ResourceQuota may
+forbid a class in a namespace. Nothing judges the PriorityClass that a PodGroup or the annotation of an owner names.
+So the PriorityClass of a PodGroup can only lower the priority of a gang.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from batchsched.api.core.cluster_objects import PriorityClass
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
+
+SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
+"""The lowest priority of system-critical pods. The API server lets users create only PriorityClasses below it."""
+SYSTEM_PRIORITIES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "system-cluster-critical": SYSTEM_CRITICAL_PRIORITY,
+        "system-node-critical": SYSTEM_CRITICAL_PRIORITY + 1000,
+    }
+)
+"""The PriorityClasses that every cluster has, also where manifests lack them."""
+
+
+class PriorityTable:
+    """The values of the PriorityClasses, which give pods and gangs their priority.
+
+    Args:
+      priority_classes: the PriorityClasses of the cluster.
+    """
+
+    def __init__(self, priority_classes: Iterable[PriorityClass]) -> None:
+        listed = tuple(priority_classes)
+        self._values = {**SYSTEM_PRIORITIES, **{entry.metadata.name: entry.value for entry in listed}}
+        self._default = next((entry.value for entry in listed if entry.global_default), 0)
+
+    def pod_priority(self, pod: Pod) -> int:
+        """Return a pod's own priority: `spec.priority`, else the value of its PriorityClass or the global default."""
+        if pod.spec.priority is not None:
+            return pod.spec.priority
+        return self._values.get(pod.spec.priority_class_name, self._default)
+
+    def highest_pod_priority(self, pods: Iterable[Pod]) -> int:
+        """Return the highest priority of pods; the global default without pods."""
+        return max((self.pod_priority(pod) for pod in pods), default=self._default)
+
+    def gang_priority(self, group: PodGroup | None, pods: Iterable[Pod]) -> int:
+        """Return a gang's priority: the highest of its pods, or that of the PodGroup's PriorityClass if it is lower.
+
+        Without pods, the PriorityClass of the PodGroup has no effect.
+        """
+        members = tuple(pods)
+        highest = self.highest_pod_priority(members)
+        return highest if not members else min(highest, self._class_value(group, highest))
+
+    def explain_cap(self, group: PodGroup, pods: Iterable[Pod]) -> str:
+        """Return why the PriorityClass of a PodGroup has no effect and what to change; "" if it has one."""
+        members = tuple(pods)
+        if not members or not group.spec.priority_class_name:
+            return ""
+        highest = self.highest_pod_priority(members)
+        value = self._class_value(group, highest)
+        if value <= highest:
+            return ""
+        name = group.spec.priority_class_name
+        return (
+            f"priorityClassName {name} has the value {value}, but the highest priority of the pods is {highest}, "
+            f"which the gang has; set priorityClassName: {name} in the pod template as well"
+        )
+
+    def _class_value(self, group: PodGroup | None, default: int) -> int:
+        """Return the value of a PodGroup's PriorityClass; the default if it names none that exists."""
+        return default if group is None else self._values.get(group.spec.priority_class_name, default)
