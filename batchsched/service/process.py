@@ -30,6 +30,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.lease import LeaseElection, LeaseTimes
+from batchsched.observability.http.connections import raise_descriptor_limit
 from batchsched.observability.http.server import reload_on_change
 from batchsched.observability.http.site import build_server, configured_key_pair
 from batchsched.observability.logs import Format, log_warning, set_up_logging
@@ -184,6 +185,7 @@ def run_scheduler(options: SchedulerOptions) -> int:
       UnusableInput: No cluster can be reached, or the port is in use.
     """
     set_up_logging(options.log_format, options.verbosity)
+    raise_descriptor_limit()
     configuration = BatchSchedulerConfiguration()
     if options.config is not None:
         configuration, warnings = load_with_warnings(options.config)

@@ -102,7 +102,8 @@ class DelegatedAccess:
         if not authorization:
             return ANONYMOUS
         token = token_of(authorization)
-        if not token:
+        # The API server issues ASCII tokens only, and no review can carry other bytes.
+        if not token.isascii() or not token:
             return None
         digest = hashlib.sha256(token.encode()).digest()  # tokens are secret: the cache keeps digests only
         review = await self._cached_review(("token", digest), TOKEN_REVIEWS, {"token": token})

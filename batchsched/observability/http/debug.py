@@ -21,6 +21,8 @@ from batchsched.state.debugger import OVERDUE_SECONDS, compare_snapshots, dump_s
 _LOG: Final = logging.getLogger(__name__)
 _MAX_VERBOSITY: Final = 10
 """Highest verbosity that klog defines."""
+_MAX_DIGITS: Final = 18
+"""Maximum number of digits that are read as a number; Python refuses to read numbers of more than 4,300."""
 _INDEX: Final = """/debug/cache          nodes, their pods and pending pods, as in the scheduler's cache
 /debug/cache/drift    differences between the cache and a fresh list of the API
 /debug/queue          pending gangs and pods: part of the queue, reason and time
@@ -86,8 +88,9 @@ class DebugHandlers:
         return _json(entities)
 
     async def _verbosity(self, request: web.Request) -> web.Response:
-        verbosity = (await request.text()).strip()
-        if not (verbosity.isdecimal() and int(verbosity) <= _MAX_VERBOSITY):
+        verbosity = (await request.read()).decode("ascii", "replace").strip()
+        short = len(verbosity) <= _MAX_DIGITS
+        if not (short and verbosity.isdecimal() and int(verbosity) <= _MAX_VERBOSITY):
             return web.Response(
                 status=400,
                 text=f"expected a number from 0 to {_MAX_VERBOSITY}, found {verbosity[:_MAX_VERBOSITY]!r}\n",
@@ -101,10 +104,12 @@ class DebugHandlers:
 
     async def _session(self, request: web.Request) -> web.Response:
         number = request.match_info["id"]
-        session = self._sessions.get(int(number)) if number.isdecimal() else None
+        is_number = number.isdecimal() and len(number) <= _MAX_DIGITS
+        session = self._sessions.get(int(number)) if is_number else None
         if session is None:
             return web.Response(
-                status=404, text=f"there is no session {number!r}; /debug/sessions lists them\n"
+                status=404,
+                text=f"there is no session {number[:_MAX_DIGITS]!r}; /debug/sessions lists them\n",
             )
         content = await asyncio.to_thread(session.to_session_file)
         name = f'attachment; filename="session-{session.number}.json.gz"'

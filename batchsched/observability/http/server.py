@@ -24,6 +24,13 @@ from cryptography.x509.oid import NameOID
 
 from batchsched.errors import UnusableInput
 from batchsched.observability.http.access import Handler
+from batchsched.observability.http.connections import (
+    BACKLOG,
+    SECURITY_HEADERS,
+    ConnectionHandler,
+    ConnectionLimits,
+    ConnectionPool,
+)
 from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
@@ -46,6 +53,7 @@ class Server:
       address: The address to listen on.
       port: The port to listen on; 0 selects a free port.
       tls: The TLS context; None serves plain HTTP.
+      limits: The limits of connections.
     """
 
     access: RequestGuard
@@ -53,7 +61,10 @@ class Server:
     address: str
     port: int
     tls: ssl.SSLContext | None
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     _runner: web.AppRunner | None = field(init=False, default=None)
+    _pool: ConnectionPool | None = field(init=False, default=None)
+    _accepting: asyncio.Task[None] | None = field(init=False, default=None)
 
     async def start(self) -> None:
         """Listen on the address and port.
@@ -64,19 +75,34 @@ class Server:
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self.access.middleware(request, handler)
+            connection = request.protocol
+            if not isinstance(connection, ConnectionHandler):
+                return await self.access.middleware(request, handler)
+            connection.set_busy(True)
+            try:
+                return await self.access.middleware(request, handler)
+            finally:
+                connection.set_busy(False)
 
         app = web.Application(middlewares=[guard])
         app.add_routes(self.routes)
+        app.on_response_prepare.append(_add_security_headers)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self.address, self.port, ssl_context=self.tls)
         try:
-            await site.start()
+            listening = socket.create_server(
+                (self.address, self.port),
+                family=socket.AF_INET6 if ":" in self.address else socket.AF_INET,
+                backlog=BACKLOG,
+            )
         except OSError as error:
             await self.stop()
             raise UnusableInput(f"cannot listen on {self.address}:{self.port}: {error.strerror}") from error
-        self.port = self._runner.addresses[0][1]
+        self.port = listening.getsockname()[1]
+        server = self._runner.server
+        assert server is not None  # since `setup`
+        self._pool = ConnectionPool(listening, server, self.tls, self.limits)
+        self._accepting = asyncio.create_task(self._pool.accept_connections(), name="accept")
         _LOG.info("serving on %s", self.url)
 
     @property
@@ -87,8 +113,17 @@ class Server:
 
     async def stop(self) -> None:
         """Close the port and all connections."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        if self._pool is not None:
+            self._pool.close()
         if self._runner is not None:
             await self._runner.cleanup()
+
+
+async def _add_security_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(SECURITY_HEADERS)
 
 
 _VALIDITY: Final = dt.timedelta(days=365)
