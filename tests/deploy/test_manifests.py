@@ -65,13 +65,41 @@ def test_monitoring_objects_are_rendered_only_if_enabled(value, kind):
 
 
 @pytest.mark.parametrize(
-    "wrong", ["replicas=0", "imge.tag=x", "image.pullPolicy=Sometimes", "rules.enabled=maybe"]
+    "wrong",
+    [
+        "replicas=0",
+        "imge.tag=x",
+        "image.pullPolicy=Sometimes",
+        "rules.enabled=maybe",
+        "networkPolicy.from=everywhere",
+    ],
 )
 @pytest.mark.usefixtures("plane")
 def test_invalid_value_is_refused(wrong):
     with pytest.raises(subprocess.CalledProcessError) as refused:
         charted("--set", wrong)
     assert "values don't meet the specifications of the schema" in refused.value.stderr
+
+
+def ingress(found: list[Manifest]) -> list[Manifest]:
+    policies = [one for one in found if one["kind"] == "NetworkPolicy"]
+    assert policies
+    return [rule for policy in policies for rule in policy["spec"].get("ingress") or ()]
+
+
+@pytest.mark.usefixtures("plane")
+@pytest.mark.parametrize("way", [manifests, charted], ids=["kustomize", "helm"])
+def test_only_named_peers_may_connect_to_the_server(way):
+    rules = ingress(list(way()))
+    assert rules
+    # A rule without `from`, or an empty peer, allows every client.
+    assert all(rule.get("from") and all(rule["from"]) for rule in rules)
+    assert {"namespaceSelector": {}} not in [peer for rule in rules for peer in rule["from"]]
+
+
+@pytest.mark.usefixtures("plane")
+def test_chart_without_peers_lets_no_client_connect():
+    assert ingress(charted("--set", "networkPolicy.from=null")) == []
 
 
 def test_every_metric_that_is_watched_exists():
