@@ -4,6 +4,7 @@ Source: Extender of k8s.io/kube-scheduler/config/v1, and ValidateKubeSchedulerCo
 apis/config/validation.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Self
@@ -27,7 +28,7 @@ def parse_duration(duration: str) -> float:
     if not _DURATION.fullmatch(duration):
         raise ValueError(f"expected a duration such as 15s or 1m30s, found {duration!r}")
     parts = re.findall(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", duration)
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    total = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
     return -total if duration.startswith("-") else total
 
 

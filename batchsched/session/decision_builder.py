@@ -1,5 +1,6 @@
 """The decision builder: collects placements, evictions, refusals and the solver's account during a session."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -107,8 +108,8 @@ class DecisionBuilder:
             )
             for tier in sorted(self.bound, key=lambda tier: (tier[0], -tier[1]))
         )
-        total = sum(self.bound.values())
-        self.gap = max(0.0, 1.0 - sum(self.objective.values()) / total) if total > 0 else 0.0
+        total = math.fsum(self.bound.values())
+        self.gap = max(0.0, 1.0 - math.fsum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimSelection) -> None:
         """Add the evictions and nominations of preemption, and mention the evictions in the refusals of its gangs."""

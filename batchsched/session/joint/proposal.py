@@ -4,6 +4,7 @@ A rejected placement becomes a cut, and the problem is solved again. After a bou
 counts; gangs that the statement still rejects are refused as a whole.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -210,7 +211,8 @@ def _weight_by_class(formulation: Formulation) -> dict[tuple[int, int], float]:
 
 
 def _weight_of(weights: Mapping[tuple[int, int], float], number: int, placement: GangPlacement) -> float:
-    return sum(weights[number, id(placed.pod_class)] for placed in placement.placed)
+    # Not `sum`: since Python 3.12 it rounds floats differently, and a replay compares decisions byte for byte.
+    return math.fsum(weights[number, id(placed.pod_class)] for placed in placement.placed)
 
 
 def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:

@@ -318,7 +318,7 @@ class SessionTables:
             estimate=math.nan if estimate is None else float(estimate),
             need=need,
             parts=parts,
-            share=sum(self.dominant_share(part.pod_class.requests) * len(part.pods) for part in parts),
+            share=math.fsum(self.dominant_share(part.pod_class.requests) * len(part.pods) for part in parts),
             needs=least_requests(parts, need, len(self.node_table.resources)),
         )
         return members.cache.pending
