@@ -86,6 +86,15 @@ class QueueTree:
             current = queue.spec.parent if queue else None
         return tuple(chain)
 
+    def find_user_limits(self, name: str) -> str:
+        """Return the lowest queue, from a queue to the root, that limits each user; "" if none does."""
+        limiting = (
+            one
+            for one in self.queue_and_ancestors(name)
+            if one in self._queues and self._queues[one].spec.user_limits
+        )
+        return next(limiting, "")
+
     def limits(self, users: Iterable[tuple[str, str]] = ()) -> tuple[QueueLimit, ...]:
         """Return all limits that queues impose, by name.
 

@@ -34,6 +34,12 @@ HELPS: Final[Mapping[str, tuple[ClusterEventWithHint, ...]]] = {
     "PodGroupNotFound": (),
     "NotEnoughPods": (ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),),
     "QueueNotFound": (ClusterEventWithHint.for_events(EventResource.QUEUE, _CAME_OR_CHANGED),),
+    "SeveralUsers": (
+        ClusterEventWithHint.for_events(EventResource.QUEUE, Action.ALL),
+        ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),
+        # A pod of another user that ends or is deleted may leave pods of one user only.
+        ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_LABEL),
+    ),
     "UnknownTopologyLevel": (ClusterEventWithHint.for_events(EventResource.TOPOLOGY, _CAME_OR_CHANGED),),
     "Gated": (
         ClusterEventWithHint.for_events(

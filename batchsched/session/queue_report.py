@@ -3,7 +3,6 @@
 report_queues(snapshot, profile, now) -> QueueTreeReport    the tree, as the next session finds it
 """
 
-from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -20,7 +19,7 @@ from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
 from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrders, total_requests
 from batchsched.session.gangs.order import QueuePolicies, measure_queues
-from batchsched.session.gangs.queue_limits import list_counted_pods
+from batchsched.session.gangs.queue_limits import gangs_by_queue, list_counted_pods
 from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 
@@ -135,9 +134,8 @@ class _Tree:
         # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
         self._turns = [gang for gang in turns if not gang.follows]
         self._entitles = tables.queues.has_entitlements or profile.queue_policy is not None
-        self._running: Counter[str] = Counter()
-        for (queue, _), running in list_counted_pods(tables, profile.scheduler_name).items():
-            self._running[queue] += len(running)
+        counted = list_counted_pods(tables, profile.scheduler_name)
+        self._running = {queue: len(gangs) for queue, gangs in gangs_by_queue(counted).items()}
 
     def _waiting(self) -> Iterable[PodGroupState]:
         queues = self._tables.queues

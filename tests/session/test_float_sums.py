@@ -32,7 +32,9 @@ def sum_of_integers_only(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    "way", [profile(), profile(selection="ordered"), profile(backfill="easy")], ids=["joint", "ordered", "easy"]
+    "way",
+    [profile(), profile(selection="ordered"), profile(backfill="easy")],
+    ids=["joint", "ordered", "easy"],
 )
 @pytest.mark.usefixtures("sum_of_integers_only")
 def test_no_float_of_a_decision_depends_on_how_a_python_version_adds(way: Profile):

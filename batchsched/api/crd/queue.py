@@ -69,7 +69,10 @@ class QueueSpec(StrictModel):
     borrowing_limit: Resources | None = None
     """Resources that the queue may use above its guarantee. Default: no limit."""
     user_limits: Resources | None = None
-    """Maximum resources of each user, that is, of each value of the label `scheduling.batchsched.dev/user`."""
+    """Maximum resources of each user, that is, of each value of the label `scheduling.batchsched.dev/user`.
+
+    The label of a PodGroup applies to all its pods. Otherwise all pods of a gang must have the same value.
+    """
     reclaim_min_runtime_seconds: Count = 0
     """Time in seconds after their start during which pods of the queue are not evicted for a reclaim."""
     policy: PolicyChoice | None = None

@@ -1,6 +1,7 @@
 """Admission: checks of a gang that need no nodes.
 
-A gang is refused for references to objects that do not exist, for scheduling gates, and for too few pods. Refused
+A gang is refused for references to objects that do not exist, for scheduling gates, for too few
+pods, and for pods of several users in a queue that limits each user. Refused
 gangs do not reach the solver.
 """
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from batchsched.api.core.metadata import parse_timestamp
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
@@ -73,6 +74,10 @@ class Admission:
                 reason="QueueNotFound",
                 message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
             )
+        # The gang is charged to one user as a whole, so that pods of another user would evade the limit of theirs.
+        limiting = self.tables.queues.find_user_limits(members.queue)
+        if limiting and len(users := members.users) > 1:
+            return Refusal(pod_group=key, reason="SeveralUsers", message=_several_users(limiting, users))
         try:
             self.levels.levels_of_gang(members.group)
             self.levels.levels_of_subgroups(members.group)
@@ -155,6 +160,14 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
 def refuse_incomplete(members: PodGroupState) -> Refusal:
     """Return the refusal of a PodGroup with fewer pods than its minimum and without pending pods."""
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
+
+
+def _several_users(queue: str, users: Iterable[str]) -> str:
+    named = ", ".join(user or "none" for user in sorted(users))
+    return (
+        f"queue {queue} sets spec.userLimits, and the pods have more than one value of the label {USER_LABEL} "
+        f"({named}); set the label on the PodGroup, or the same value on all pods"
+    )
 
 
 def _not_enough(members: PodGroupState) -> str:

@@ -1,14 +1,14 @@
 """Queue limits: what each limit still allows, after the usage of running pods, for a queue and its ancestors."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Self
 
 import numpy as np
 
-from batchsched.api.core.pod import USER_LABEL, Pod
+from batchsched.api.core.pod import Pod
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.session_tables import SessionTables
@@ -117,7 +117,9 @@ def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
       tables: the tables.
       scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
     """
-    limits = tables.queues.limits(members.queue_and_user for members in tables.gangs.values())
+    limits = tables.queues.limits(
+        (members.queue, user) for members in tables.gangs.values() for user in members.users
+    )
     free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
     finder = LimitIndex(limits)
@@ -142,10 +144,14 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
     """Return [Q, R] the usage and [Q] the number of running gangs that each limit measures."""
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
-    for owner, gangs in list_counted_pods(tables, scheduler_name).items():
-        above = finder.usage_limit_indexes(tables, owner)
-        running[above] += len(gangs)
-        used[above] += sum_requests(tables, chain.from_iterable(gangs.values()))
+    counted = list_counted_pods(tables, scheduler_name)
+    for owner, gangs in counted.items():
+        used[finder.usage_limit_indexes(tables, owner)] += sum_requests(
+            tables, chain.from_iterable(gangs.values())
+        )
+    for queue, identities in gangs_by_queue(counted).items():
+        # Only limits of all users together restrict the number of gangs.
+        running[finder.usage_limit_indexes(tables, (queue, ""))] += len(identities)
     return used, running
 
 
@@ -159,9 +165,18 @@ def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner,
         for pod, _ in members.bound.values():
             if counts_against_queue(pod, (scheduler_name,)):
                 # Without a PodGroup, each pod counts for the queue that its own label names.
-                owner = members.queue_and_user if members.group is not None else _owner_without_group(pod)
+                queue = members.queue if members.group is not None else queue_of(pod, None)
+                owner = queue, members.user_of_pod(pod)
                 by_owner.setdefault(owner, {}).setdefault(identity, []).append(pod)
     return by_owner
+
+
+def gangs_by_queue(counted: Mapping[Owner, Mapping[str, Sequence[Pod]]]) -> dict[str, set[str]]:
+    """Return the identities of the gangs of each queue; a gang with pods of several users counts once."""
+    by_queue: dict[str, set[str]] = {}
+    for (queue, _), gangs in counted.items():
+        by_queue.setdefault(queue, set()).update(gangs)
+    return by_queue
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
@@ -192,11 +207,6 @@ def _available_to_others(
     available = [free_total - sum(unused[name] for name in limits[row].kept) for row in kept]
     limited = remaining[kept] < UNLIMITED
     return np.where(limited, np.maximum(0, available), UNLIMITED)
-
-
-def _owner_without_group(pod: Pod) -> Owner:
-    """Return the queue and the user against which a pod without a PodGroup counts."""
-    return queue_of(pod, None), pod.labels.get(USER_LABEL, "")
 
 
 class LimitIndex:

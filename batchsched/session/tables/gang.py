@@ -1,9 +1,10 @@
 """Gangs of a session: their pods, what they still need before they may start, and what running ones use."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import chain
 
 import numpy as np
 
@@ -97,21 +98,27 @@ class PodGroupState:
         """The queue to which the gang belongs."""
         if self.group is not None:
             return self.group.spec.queue
-        return self._first_pod_label(QUEUE_LABEL, DEFAULT_QUEUE)
+        return next((pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE) for pod in self._pods), DEFAULT_QUEUE)
 
     @property
     def user(self) -> str:
-        """The user label of the PodGroup, else of a pod; "" if neither has one."""
+        """The user of the gang's first pod, "" for none; where users are limited, a pending gang has only one."""
+        return next(map(self.user_of_pod, self._pods), "")
+
+    @property
+    def users(self) -> frozenset[str]:
+        """All users of the gang's pods; "" is a value too, for pods without a user."""
+        return frozenset(map(self.user_of_pod, self._pods))
+
+    def user_of_pod(self, pod: Pod) -> str:
+        """Return the user that one of the gang's pods counts for: the PodGroup's label, else the pod's own, else ""."""
         if self.group is not None and USER_LABEL in (self.group.metadata.labels or {}):
             return self.group.metadata.labels[USER_LABEL]
-        return self._first_pod_label(USER_LABEL, "")
+        return pod.labels.get(USER_LABEL, "")
 
-    def _first_pod_label(self, label: str, default: str) -> str:
-        for pod in self.pending.values():
-            return pod.labels.get(label, default)
-        for pod, _ in self.bound.values():
-            return pod.labels.get(label, default)
-        return default
+    @property
+    def _pods(self) -> Iterator[Pod]:
+        return chain(self.pending.values(), (pod for pod, _ in self.bound.values()))
 
     @property
     def queue_and_user(self) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.solver.problem import UNLIMITED
 from tests.session.clusters import on
-from tests.session.scenario import GPU, cluster, gang, group, nodes, pod, queue, schedule
+from tests.session.scenario import GPU, cluster, gang, group, nodes, pod, profile, queue, schedule
 from tests.session.scenes import Inside, inside
 
 TREE = (
@@ -129,3 +129,55 @@ def test_each_user_has_a_limit_of_its_own_in_a_queue_and_below():
     assert sorted(one.pod[:3] for one in decision.assignments) == ["ann", "ann", "bob", "bob"]
     assert {one.reason for one in decision.refusals} == {"QueueLimit"}
     assert "a for user ann" in next(one.message for one in decision.refusals if "ann" in one.pod_group)
+
+
+USER_LIMIT = (queue("a", userLimits={GPU: "2"}),)
+
+
+def gang_of_users(*users: str, **labels: str) -> Snapshot:
+    """A gang in queue a with a pod for each user, "" for a pod without the label; the PodGroup has `labels`."""
+    pods = tuple(
+        pod(f"g-{at}", group="g", gpu=1, labels={USER_LABEL: user} if user else None)
+        for at, user in enumerate(users)
+    )
+    made = group("g", len(users), queue="a")
+    labelled = made.model_copy(
+        update={"metadata": made.metadata.model_copy(update={"labels": labels or None})}
+    )
+    return Snapshot(pods=pods, pod_groups=(labelled,))
+
+
+@pytest.mark.parametrize("users", [("", "u", "u", "u"), ("u", "", "", ""), ("v", "u")])
+@pytest.mark.parametrize("settings", [{}, {"selection": "ordered"}, {"solver": {"enabled": False}}])
+def test_gang_with_pods_of_several_users_is_refused_where_users_are_limited(users, settings):
+    decision = schedule(
+        cluster(nodes(1, gpu=8), gang_of_users(*users), queues=USER_LIMIT), profile(**settings)
+    )
+    (refusal,) = decision.refusals
+    assert refusal.reason == "SeveralUsers"
+    assert USER_LABEL in refusal.message
+    assert "queue a sets spec.userLimits" in refusal.message
+
+
+def test_label_of_the_podgroup_is_the_user_of_all_its_pods():
+    for count, placed in ((2, 2), (3, 0)):
+        users = gang_of_users(*["", "v", "w"][:count], **{USER_LABEL: "u"})
+        decision = schedule(cluster(nodes(1, gpu=8), users, queues=USER_LIMIT))
+        assert len(decision.assignments) == placed
+        assert [one.reason for one in decision.refusals] == ["QueueLimit"] * (not placed)
+
+
+def test_gang_with_pods_of_several_users_is_placed_where_users_are_not_limited():
+    some = cluster(nodes(1, gpu=8), gang_of_users("", "u", "v"), queues=(queue("a", limit={GPU: "3"}),))
+    assert len(schedule(some).assignments) == 3
+
+
+def test_running_pods_count_for_their_own_users_and_their_gang_once():
+    mixed = gang_of_users("", "u", "u", "v")
+    running_pods = tuple(on(one, "n0") for one in mixed.pods)
+    limited = (queue("a", userLimits={GPU: "2"}, maxRunningPodGroups=2),)
+    there = inside(cluster(nodes(1, gpu=8), replace(mixed, pods=running_pods), queues=limited))
+    found, column = there.context.quotas, there.context.tables.node_table.column[GPU]
+    free_by_user = {limit.user: int(found.free[at, column]) for at, limit in enumerate(found.limits)}
+    assert free_by_user == {"": UNLIMITED, "u": 0, "v": 1}
+    assert int(found.gangs_left[[limit.user for limit in found.limits].index("")]) == 1
