@@ -7,7 +7,7 @@ slot each, this is the rule of EASY backfill for the extra nodes.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import numpy as np
@@ -16,10 +16,11 @@ from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.config.schema import Profile
+from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.queues.gang_order import DEFAULT_RUNTIME_SECONDS, SLOWDOWN_BOUND_SECONDS
 from batchsched.session.joint.formulation import Formulation, SessionContext, lasting_problem
-from batchsched.session.statement import GangPlacement
+from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import PendingGang, PodGroupState, RunningGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
@@ -115,6 +116,7 @@ def compute_reservation(
     started: Iterable[GangPlacement],
     now: float,
     held: Sequence[tuple[Pod, int]] = (),
+    presumed: Iterable[GangPlacement] = (),
 ) -> HeadReservation | None:
     """Return the earliest start of a gang that does not fit now; None if no known end of running gangs makes it fit.
 
@@ -124,13 +126,18 @@ def compute_reservation(
       started: gangs that this session has placed so far; their ends count too.
       now: seconds since 1970.
       held: nominated pods that are not in the node table, with their node indexes; they go before the head.
+      presumed: gangs that will probably start now, on these nodes; they are not in the node table.
     """
     tables = context.tables
     runs = [tables.running_gang(members) for members in tables.running.values()]
     runs += [_run_of(tables, placement, now) for placement in started]
+    starting = [_run_of(tables, placement, now) for placement in presumed]
+    runs += starting
     # Gangs without a known end never free their room, so that a start announced from the others is never too early.
     runs = sorted((run for run in runs if math.isfinite(run.end)), key=lambda run: run.end)
     free = free_without_nominated(tables, held)
+    for run in starting:
+        np.subtract.at(free, run.nodes, run.requests)
     problem = lasting_problem(context, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:
@@ -140,6 +147,49 @@ def compute_reservation(
     while first + 1 < len(runs) and max(now, runs[first + 1].end) <= start:
         first += 1
     return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
+
+
+def presume_starts(
+    context: SessionContext, gangs: Iterable[PendingGang], available: IntArray
+) -> list[GangPlacement]:
+    """Return where gangs would start now if each took the first nodes that it fits, in order; none is reserved.
+
+    Args:
+      context: the tables of the session.
+      gangs: gangs that fit now, each by itself, in the order of turns.
+      available: [N, R] free resources.
+    """
+    free = np.maximum(0, available)
+    free_total = free.sum(axis=0)
+    presumed = []
+    for gang in gangs:
+        if not (gang.needs <= free_total).all():
+            continue
+        problem = lasting_problem(context, gang)
+        solution = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=free)))
+        pods = [iter(part.pods) for part in gang.parts]
+        placement = GangPlacement(
+            gang,
+            [
+                PlacedPod(next(pods[number]), node, gang.parts[number].pod_class, CycleState())
+                for number, node, count in zip(
+                    solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True
+                )
+                for _ in range(count)
+            ],
+        )
+        if not placement.placed:
+            continue
+        demand = problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
+        np.subtract.at(free, solution.nodes, demand)
+        free_total = free_total - demand.sum(axis=0)
+        context = context.after_placements([placement])
+        presumed.append(placement)
+    return presumed
+
+
+def _identities(gangs: Iterable[PendingGang]) -> frozenset[str]:
+    return frozenset(gang.members.identity for gang in gangs)
 
 
 def _run_of(tables: SessionTables, placement: GangPlacement, now: float) -> RunningGang:
@@ -285,6 +335,8 @@ class ReservedHead:
       strict: True if no gang may delay the start. Otherwise gangs of higher tiers may, so the start is computed again
         when all gangs are placed.
       announced: True if the decision states the start.
+      ahead: identities of the gangs ahead of the head in the order; the reservation does not restrict them.
+      presumed: by identity, gangs of `ahead` that `reservation` counts as started on these nodes.
     """
 
     gang: PendingGang
@@ -294,6 +346,8 @@ class ReservedHead:
     held: Sequence[tuple[Pod, int]] = ()
     strict: bool = False
     announced: bool = True
+    ahead: frozenset[str] = frozenset()
+    presumed: dict[str, GangPlacement] = field(default_factory=dict)
 
     @classmethod
     def find_head(
@@ -322,30 +376,46 @@ class ReservedHead:
         available = free_without_nominated(tables, held)
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
-        waiting = [gang for gang in gangs if gang.need and not gang.follows and sticky.should_announce(gang)]
-        for gang in sorted(waiting, key=lambda gang: (gang.tier, not sticky.is_kept(gang.members))):
+        waiting = [gang for gang in gangs if gang.need and not gang.follows]
+        waiting.sort(key=lambda gang: (gang.tier, not sticky.is_kept(gang.members)))
+        fitting: list[PendingGang] = []
+        for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
                 problem := lasting_problem(context, gang), free
             ):
-                if gang.key in sticky.before:  # it can start now: no gang may displace it by weight
-                    return cls(gang, context, HeadReservation(now, available, problem, gang.needs), now, held)
+                if gang.key in sticky.before:  # it can start now: no gang behind it may displace it by weight
+                    reservation = HeadReservation(now, available, problem, gang.needs)
+                    return cls(gang, context, reservation, now, held, ahead=_identities(waiting[:position]))
+                fitting.append(gang)
+                continue
+            if not sticky.should_announce(gang):
                 continue
             # Each candidate costs a bisection of solves; gangs far behind would hardly start before the first ones.
             if candidates == MAX_HEAD_CANDIDATES:
                 break
             candidates += 1
-            reservation = (
-                compute_reservation(context, gang, started, now, held)
-                if fits_empty_cluster(context, gang)
-                else None
-            )
-            if reservation is not None:
-                return cls(gang, context, reservation, now, held)
+            if not fits_empty_cluster(context, gang):
+                continue
+            presumed = presume_starts(context, fitting, available)
+            later = compute_reservation(context, gang, started, now, held, presumed)
+            if later is not None:
+                return cls(
+                    gang,
+                    context,
+                    later,
+                    now,
+                    held,
+                    ahead=_identities(waiting[:position]),
+                    presumed={placement.gang.members.identity: placement for placement in presumed},
+                )
         return None
 
     def restricts(self, gang: PendingGang) -> bool:
         """Return True if a gang may use only what the head leaves free."""
         if gang.members is self.gang.members or (not self.strict and gang.tier < self.gang.tier):
+            return False
+        # Surplus of a gang ahead of the head is not ahead itself: it may wait.
+        if gang.need and not gang.follows and gang.members.identity in self.ahead:
             return False
         # Not `>`: an unknown end is NaN, and counts as later than the start.
         return not self._end(gang) <= self.reservation.start
@@ -379,6 +449,10 @@ class ReservedHead:
     def deduct_placements(self, placements: Iterable[GangPlacement]) -> None:
         """Deduct placed gangs that run beyond the reserved start from the resources that are free then."""
         for placement in placements:
+            expected = self.presumed.pop(placement.gang.members.identity, None)
+            if expected is not None and not self._end(expected.gang) <= self.reservation.start:
+                nodes, requests = self._places((placed.pod, placed.node) for placed in expected.placed)
+                np.add.at(self.reservation.free, nodes, requests)
             # Not `>`: an unknown end is NaN, and counts as later than the start.
             if not self._end(placement.gang) <= self.reservation.start:
                 nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)

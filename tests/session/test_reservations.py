@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.session.reservations import ReservedHead, StickyReservations, compute_reservation
 from tests.session.clusters import on
 from tests.session.preemption.running import evicted, wanting
@@ -409,3 +411,76 @@ def typed(snapshot: Snapshot) -> Snapshot:
     specs = [msgspec.structs.replace(one.spec, node_selector={"type": "a"}) for one in snapshot.pods]
     pods = (msgspec.structs.replace(one, spec=spec) for one, spec in zip(snapshot.pods, specs, strict=True))
     return replace(snapshot, pods=tuple(pods))
+
+
+WEIGHT_KEPT = profile(backfill="kept", promiseSlowdown=1)
+
+
+@pytest.mark.parametrize("settings", [WEIGHT_EASY, WEIGHT_KEPT, EASY], ids=["easy", "kept", "ordered"])
+def test_gang_ahead_of_the_head_starts_on_nodes_that_are_free_now(settings: Profile):
+    """The head behind it needs capacity that other gangs release before the gang ahead ends."""
+    snapshot = cluster(
+        nodes(3, gpu=4),
+        running("a", 300, *["n1"] * 4, *["n2"] * 4),
+        gang("first", 1, age=50, requests={"gpu": 4}, expectedRuntimeSeconds=500),
+        gang("second", 3, age=40, requests={"gpu": 2}, expectedRuntimeSeconds=3000),
+    )
+    decision = schedule(snapshot, settings)
+    assert placed(decision) == {"first-0": "n0"}
+    assert [(one.pod_group, one.start) for one in decision.reservations] == [
+        ("team/second", format_timestamp(BEGUN + 300))
+    ]
+
+
+@pytest.mark.parametrize("settings", [WEIGHT_EASY, EASY], ids=["weight", "ordered"])
+def test_gang_behind_the_head_leaves_room_for_the_head_next_to_the_gang_ahead(settings: Profile):
+    snapshot = cluster(
+        nodes(5, gpu=1),
+        running("a", 300, "n0", "n1"),
+        gang("first", 1, age=50, expectedRuntimeSeconds=5000),
+        gang("head", 4, age=40, expectedRuntimeSeconds=3000),
+        gang("long", 1, age=30, expectedRuntimeSeconds=5000),
+    )
+    decision = schedule(snapshot, settings)
+    assert set(placed(decision)) == {"first-0"}
+    assert reasons(decision)["team/long"] == "OutOfTurn"
+
+
+def test_gangs_ahead_that_a_queue_limit_holds_back_take_no_room_from_the_head():
+    limited = tuple(
+        gang(f"ahead-{at}", 1, age=90 - at, queue="q", expectedRuntimeSeconds=5000) for at in range(3)
+    )
+    snapshot = cluster(
+        nodes(6, gpu=1),
+        running("a", 300, "n0", "n1"),
+        *limited,
+        gang("head", 5, age=40, expectedRuntimeSeconds=3000),
+        queues=(queue("q", limit={GPU: "1"}),),
+    )
+    decision = schedule(snapshot, WEIGHT_EASY)
+    assert len(placed(decision)) == 1
+    assert [(one.pod_group, one.start) for one in decision.reservations] == [
+        ("team/head", format_timestamp(BEGUN + 300))
+    ]
+
+
+@pytest.mark.parametrize("settings", [WEIGHT_EASY, WEIGHT_KEPT], ids=["easy", "kept"])
+@given(
+    sizes=st.lists(
+        st.tuples(st.integers(1, 5), st.sampled_from([None, 20, 100, 400])), min_size=2, max_size=5
+    ),
+    ends=st.lists(st.integers(61, 500), min_size=1, max_size=4),
+)
+def test_no_gang_is_refused_for_a_reservation_of_a_gang_behind_it(
+    settings: Profile, sizes: list[tuple[int, int | None]], ends: list[int]
+):
+    busy = [running(f"run{at}", end, f"n{at}") for at, end in enumerate(ends)]
+    line = [
+        gang(f"g{at}", size, age=50 - at, expectedRuntimeSeconds=seconds)
+        for at, (size, seconds) in enumerate(sizes)
+    ]
+    decision = schedule(cluster(nodes(5, gpu=1), *busy, *line), settings)
+    for refusal in decision.refusals:
+        if refusal.reason == "OutOfTurn":
+            (head,) = [one.pod_group for one in decision.reservations]
+            assert int(refusal.pod_group[-1]) > int(head[-1])
