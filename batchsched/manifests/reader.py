@@ -259,6 +259,8 @@ class _Cluster:
         self._set_queues_aside()
         if not self.usable:
             raise UnusableInput(_nothing_usable(self.sought, self.set_aside, self.skipped))
+        # As in the running scheduler: the order of nodes decides between nodes that are equally good.
+        self.objects["nodes"].sort(key=lambda node: node.name)
         snapshot = Snapshot(
             **{name: tuple(objects) for name, objects in self.objects.items()},
             set_aside=tuple(self.set_aside),
