@@ -89,9 +89,9 @@ class QueueTree:
     def find_user_limits(self, name: str) -> str:
         """Return the lowest queue, from a queue to the root, that limits each user; "" if none does."""
         limiting = (
-            one
-            for one in self.queue_and_ancestors(name)
-            if one in self._queues and self._queues[one].spec.user_limits
+            queue
+            for queue in self.queue_and_ancestors(name)
+            if queue in self._queues and self._queues[queue].spec.user_limits
         )
         return next(limiting, "")
 
