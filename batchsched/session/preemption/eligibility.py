@@ -10,7 +10,7 @@ the pods of its minimum.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -121,6 +121,22 @@ class EvictionUnit:
     total: IntArray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SurplusPreference:
+    """Which pods of an elastic gang are its surplus: those of the lowest rank, and of these the youngest.
+
+    Args:
+      rank: returns the rank of a pod on a node, by its index.
+      evicted: keys of pods that this session has evicted already; they count for no minimum.
+    """
+
+    rank: Callable[[Pod, int], int]
+    evicted: Container[str] = ()
+
+
+YOUNGEST_FIRST: Final = SurplusPreference(lambda _pod, _node: 0)
+
+
 @dataclass(frozen=True, eq=False)
 class VictimCandidate:
     """A running gang that may be evicted.
@@ -131,7 +147,7 @@ class VictimCandidate:
       priority: the gang's priority.
       highest_pod_priority: the highest priority of its pods.
       started: seconds since 1970 at which the gang began to run.
-      make_units: returns the gang's units.
+      make_units: returns the gang's units, with its surplus chosen by a preference.
     """
 
     members: PodGroupState
@@ -139,13 +155,13 @@ class VictimCandidate:
     priority: int
     highest_pod_priority: int
     started: float
-    make_units: Callable[[], tuple[EvictionUnit, ...]]
+    make_units: Callable[[SurplusPreference], tuple[EvictionUnit, ...]]
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
         """The gang's pods in units that are evicted together: each elastic pod, and last all pods of the minimum."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
-        return self.make_units()
+        return self.make_units(YOUNGEST_FIRST)
 
     def is_too_critical_for(self, gang: PendingGang) -> bool:
         """Return True if a pod is system-critical and has a higher priority than the pending gang."""
@@ -224,15 +240,22 @@ class VictimCandidates:
             return None
         return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
-    def _units(self, members: PodGroupState, factor: int) -> tuple[EvictionUnit, ...]:
+    def _units(
+        self, members: PodGroupState, factor: int, preference: SurplusPreference
+    ) -> tuple[EvictionUnit, ...]:
         """Return the units of a gang: its elastic pods and then its minimum.
 
         Args:
           members: the gang.
           factor: factor of its priority on the costs.
+          preference: chooses the surplus among its pods.
         """
-        staying = [(pod, node) for _, (pod, node) in sorted(members.bound.items()) if _stays(pod, node)]
-        surplus = self._surplus(members, [pod for pod, _ in staying])
+        staying = [
+            (pod, node)
+            for _, (pod, node) in sorted(members.bound.items())
+            if _stays(pod, node) and pod.key not in preference.evicted
+        ]
+        surplus = self._surplus(members, staying, preference)
         # An incomplete gang makes no progress, so that its eviction is nearly free: it goes before any complete gang.
         if not members.count_pods().complete:
             factor = 0
@@ -244,16 +267,23 @@ class VictimCandidates:
         units.append(self._unit(members, minimum, MINIMUM_COST_FACTOR * factor, True))
         return tuple(units)
 
-    def _surplus(self, members: PodGroupState, staying: Iterable[Pod]) -> frozenset[str]:
-        """Return the keys of the pods without which an elastic gang is still complete, the latest started first."""
+    def _surplus(
+        self, members: PodGroupState, staying: Iterable[tuple[Pod, int]], preference: SurplusPreference
+    ) -> frozenset[str]:
+        """Return the keys of the pods without which an elastic gang is still complete, the preferred ones first."""
         group = members.group
         if group is None or group.spec.disruption_mode != "Elastic":
             return frozenset()
         surplus = set()
         count = members.count_pods()
-        for pod in sorted(
-            staying, key=lambda pod: (-parse_timestamp(pod.status.start_time, math.inf), pod.key)
-        ):
+        for pod in members.nonterminating_bound_pods:
+            if pod.key in preference.evicted:
+                count.change_placed(pod, -1)
+        ranked = sorted(
+            (preference.rank(pod, node), -parse_timestamp(pod.status.start_time, math.inf), pod.key, pod)
+            for pod, node in staying
+        )
+        for *_, pod in ranked:
             # A pod of a subGroup at its minimum is no surplus, although a pod after it, of another subGroup, may be.
             count.change_placed(pod, -1)
             if count.complete:

@@ -11,7 +11,7 @@ that they make room for. Rules that are not rows of the problem are checked by t
 pending again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
@@ -26,13 +26,20 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.gangs.queue_limits import QueueLimits
-from batchsched.session.joint.formulation import FeasibilityByClass, Formulation, SessionContext, formulate
+from batchsched.session.joint.formulation import (
+    FeasibilityByClass,
+    Formulation,
+    SessionContext,
+    formulate,
+    lasting_problem,
+)
 from batchsched.session.joint.proposal import JointProposer
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
 from batchsched.session.preemption.eligibility import (
     CONSOLIDATED,
     EvictionEligibility,
     EvictionUnit,
+    SurplusPreference,
     VictimCandidate,
     VictimCandidates,
     build_eviction,
@@ -194,6 +201,7 @@ class VictimSelection:
         options = []
         own_queue = self._candidates.list_in_queue(gang.queue)
         other_queues = self._reclaimable if self._eligibility.may_reclaim(gang) else []
+        preference: SurplusPreference | None = None
         for candidate in sorted(
             {*own_queue, *other_queues}, key=lambda candidate: candidate.members.identity
         ):
@@ -201,9 +209,31 @@ class VictimSelection:
             if candidate.members is gang.members:
                 continue
             reason = self._eligibility.eviction_reason(gang, candidate)
-            if reason:
-                options += [EvictionOption(unit, reason) for unit in candidate.units]
+            if not reason:
+                continue
+            units = candidate.units
+            if len(units) > 1:  # an elastic gang with surplus
+                preference = preference or SurplusPreference(self._rank_surplus(gang), self._removed.keys())
+                units = candidate.make_units(preference)
+            options += [EvictionOption(unit, reason) for unit in units]
         return self._still_running(options)
+
+    def _rank_surplus(self, gang: PendingGang) -> Callable[[Pod, int], int]:
+        """Return a rank of running pods: 0 if a pod of the gang fits on the node without this pod.
+
+        1 stands for a node that the gang may use, and on which more than this pod has to be evicted; 2 for all others.
+        """
+        problem = lasting_problem(self._context, gang)
+        mask, demand = problem.kinds.mask[problem.classes.kind], problem.classes.demand
+        free = self._tables.free_resources()
+
+        def rank(pod: Pod, node: int) -> int:
+            classes = demand[mask[:, node]]
+            available = free[node] + self._tables.request_vectors(pod)[0]
+            fits = ((classes <= available) | (classes == 0)).all(axis=1)
+            return 0 if fits.any() else 1 + (not len(classes))
+
+        return rank
 
     @cached_property
     def _reclaimable(self) -> list[VictimCandidate]:

@@ -114,6 +114,38 @@ def test_surplus_of_an_elastic_gang_is_evicted_pod_by_pod_before_its_minimum(wan
     assert len(schedule(full(3, low, wanting("high", wanted, **WHOLE))).evictions) == leaving
 
 
+@pytest.mark.parametrize("place", ["n0", "n1", "n2"])
+def test_surplus_pod_on_the_node_that_the_gang_needs_is_evicted_alone(place):
+    low = running("low", ["n0", "n1", "n2"], minimum=2, disruptionMode="Elastic", **WHOLE)
+    want = wanting("want", 1, **WHOLE)
+    (waiting,) = want.pods
+    chosen = msgspec.structs.replace(waiting.spec, node_selector={"kubernetes.io/hostname": place})
+    want = replace(want, pods=(msgspec.structs.replace(waiting, spec=chosen),))
+    decision = schedule(cluster(nodes(3, gpu=8), low, want))
+    assert evicted(decision).keys() == {f"low-{place[1:]}"}
+
+
+def test_two_gangs_evict_no_more_of_an_elastic_gang_than_its_surplus_and_then_its_minimum():
+    """The first gang takes the surplus on its node, so that the second one can only evict the whole gang."""
+    low = running("low", ["n0", "n1"], minimum=1, disruptionMode="Elastic", **WHOLE)
+    wants = [wanting(f"want{at}", 1, age=9 - at, **WHOLE) for at in range(2)]
+    pinned = tuple(
+        msgspec.structs.replace(
+            one.pods[0],
+            spec=msgspec.structs.replace(
+                one.pods[0].spec, node_selector={"kubernetes.io/hostname": f"n{1 - at}"}
+            ),
+        )
+        for at, one in enumerate(wants)
+    )
+    parts = [replace(one, pods=(each,)) for one, each in zip(wants, pinned, strict=True)]
+    decision = schedule(cluster(nodes(2, gpu=8), low, *parts))
+    assert evicted(decision) == {
+        "low-1": ("team/want0", "Preempted"),
+        "low-0": ("team/want1", "Preempted"),
+    }
+
+
 def test_minimum_of_an_elastic_gang_is_evicted_completely_or_not_at_all():
     low = running("low", ["n0", "n1", "n2"], minimum=2, disruptionMode="Elastic", **WHOLE)
     assert [len(schedule(full(3, low, wanting("high", n, **WHOLE))).evictions) for n in (1, 2, 3)] == [
