@@ -42,7 +42,7 @@ QUEUE_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The number of pods of a gang by state, and the position of the gang in its queue.
+    """The number of pods of a gang by state, its position in its queue, and what a later leader must know of it.
 
     Args:
       pending: Pods without a node.
@@ -51,6 +51,7 @@ class PodCounts:
       running: Placed pods with the phase Running.
       succeeded, failed: Finished pods that still exist.
       position: Position in the queue; None if the gang is not pending.
+      was_whole, partially_bound_since: As in `GangPods`.
     """
 
     pending: int = 0
@@ -60,6 +61,8 @@ class PodCounts:
     succeeded: int = 0
     failed: int = 0
     position: int | None = None
+    was_whole: bool = False
+    partially_bound_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,12 @@ def desired_group_status(
         "conditions": _with_cap(group, _with(scheduled, before), capped, now),
         "queuePosition": counts.position if waits else None,
         "estimatedStartTime": (verdict.start or None) if waits else None,
+        "wholeSince": (written.get("wholeSince") or format_timestamp(now)) if counts.was_whole else None,
+        "partiallyBoundSince": (
+            format_timestamp(counts.partially_bound_since)
+            if counts.partially_bound_since is not None
+            else None
+        ),
     }
 
 
@@ -181,7 +190,8 @@ def desired_upstream_condition(
 ) -> Json | None:
     """Return the condition to be written to a PodGroup of Kubernetes; None if the condition does not change.
 
-    A condition that is True stays True. A PodGroup that no session has tried has no condition.
+    A condition that is True stays True. A PodGroup that no session has tried has no condition. The condition becomes
+    True when the minimum is bound.
 
     Source: updatePodGroupCondition of kube-scheduler 1.36.
 
@@ -197,6 +207,9 @@ def desired_upstream_condition(
     true, reason, message = _scheduled(group, gang_phase, counts, verdict)
     present = next((condition for condition in before if condition["type"] == kind), {})
     if not true and (verdict.refusal is None or present.get("status") == "True"):
+        return None
+    if true and not counts.was_whole:
+        # A later leader takes the condition for a gang that was whole, but these bindings may still fail.
         return None
     if not true:
         reason = "SchedulerError" if reason == "PluginFailed" else "Unschedulable"

@@ -6,7 +6,10 @@ A gang is partially bound if some pods are bound, but fewer than minMember or th
 killed during the bindings, a binding failed, or a node was lost. Sessions complete such gangs before all others. A
 gang that is still partially bound after its scheduleTimeoutSeconds is rolled back: its pods are evicted. With
 `strandedPolicy: Rollback`, a new leader rolls back at once the partially bound gangs that it finds. A gang that had its
-minimum once is never rolled back: a finished pod or a lost node is no reason to stop the others.
+minimum once is never rolled back: a finished pod, a lost node or a raised minMember is no reason to stop the others.
+
+Both facts survive a leader. Each replica that follows the cluster knows which gangs were whole, and the status of the
+PodGroup has `wholeSince` and `partiallyBoundSince` for a process that starts later.
 """
 
 import asyncio
@@ -16,14 +19,16 @@ from typing import Final
 
 import msgspec
 
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, external_source, is_external
 from batchsched.api.gang import is_single_pod
 from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
-from batchsched.state.cluster_state import PODS, AssumedPod, ClusterState
+from batchsched.state.cluster_state import POD_GROUPS, PODS, AssumedPod, ClusterState
 from batchsched.state.podgroup_state import GangPods, missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
@@ -86,8 +91,11 @@ class _Pods(msgspec.Struct, frozen=True):
 class StaleGangController:
     """Detects partially bound gangs and rolls back stale ones; a `loop.PeriodicTask`.
 
+    It reads what the leader before recorded in the status of PodGroups when it is created, and only then: a status
+    that is changed later has no effect on this leader.
+
     Args:
-      cache: The state of the cluster.
+      cache: The state of the cluster, complete and up to date.
       connection: Reads the pods of a gang before it is rolled back.
       writer: Evicts pods.
       busy: Returns whether pods of a gang are being bound.
@@ -114,9 +122,34 @@ class StaleGangController:
         self._doubtful: set[str] = set()
         """Gangs with bindings in flight, to be checked again: their pods count as placed until a binding fails."""
         self._rollback_times: dict[str, float] = {}
-        self._whole: set[str] = set()
+        self._at_once: set[str] = set()
+        """Partially bound gangs that the leader before left, and that have `strandedPolicy: Rollback`."""
         self._tried: dict[str, float] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._restore()
+
+    def _restore(self) -> None:
+        """Adopt the recorded state of gangs."""
+        for gang in list(self._cache.gangs):
+            if gang.group is None:
+                continue
+            recorded = self._cache.status(POD_GROUPS, gang.identity, gang.group.metadata.uid)
+            since = parse_timestamp(recorded.get("partiallyBoundSince"), default=-1.0)
+            if since >= 0:
+                self._cache.gangs.record_partially_bound(gang.identity, since)
+            if recorded.get("wholeSince"):
+                self._cache.gangs.record_whole(gang.identity)
+
+    def _was_whole(self, gang: GangPods, group: PodGroup) -> bool:
+        """Whether a gang had its minimum once. A PodGroup of Kubernetes has a condition that stays True."""
+        if gang.was_whole or not is_external(group):
+            return gang.was_whole
+        condition = UPSTREAM_CONDITIONS.get(external_source(group)[0])
+        recorded = self._cache.status(POD_GROUPS, gang.identity, group.metadata.uid)
+        return any(
+            present["type"] == condition and present["status"] == "True"
+            for present in recorded.get("conditions", ())
+        )
 
     def run_once(self, now: float) -> None:
         """Check the gangs that changed, and start to roll back the gangs that are stale."""
@@ -167,31 +200,41 @@ class StaleGangController:
         gang = self._cache.gangs.get(identity)
         group = gang.group if gang is not None else None
         placed = self._placed(gang)
-        if group is None or not placed:
+        if gang is None or group is None or not placed:
             self._forget(identity)
         elif missing_pods(group, placed):
-            if identity not in self._rollback_times:
-                self._rollback_times[identity] = self._given_up(group, now, first_turn=first_turn)
-                _LOG.info("%s is partially bound: %d of %d", identity, len(placed), group.min_member)
+            self._set_rollback_time(gang, group, now, first_turn=first_turn)
         elif self._busy(identity):
             # Its pods are assumed, so they count as placed; a bind may still fail.
             self._doubtful.add(identity)
         else:
             self._forget(identity)
-            self._whole.add(identity)
 
-    def _given_up(self, group: PodGroup, now: float, *, first_turn: bool) -> float:
-        """Return the time at which a gang is rolled back that is partially bound from now on."""
-        if group.key in self._whole:
-            return float("inf")
+    def _set_rollback_time(self, gang: GangPods, group: PodGroup, now: float, *, first_turn: bool) -> None:
+        """Set the time at which a partially bound gang is rolled back."""
+        identity = gang.identity
+        if identity not in self._rollback_times:
+            _LOG.info("%s is partially bound: %d of %d", identity, len(self._placed(gang)), group.min_member)
+        if self._was_whole(gang, group):
+            self._cache.gangs.record_partially_bound(identity, None)
+            self._rollback_times[identity] = float("inf")
+            return
+        # Whole seconds, as in the status: a leader that reads it computes the same time.
+        since = (
+            float(int(now)) if gang.partially_bound_since is None else min(now, gang.partially_bound_since)
+        )
+        self._cache.gangs.record_partially_bound(identity, since)
         if first_turn and group.spec.stranded_policy == "Rollback":
-            return now
-        return now + group.spec.schedule_timeout_seconds
+            self._at_once.add(identity)
+        self._rollback_times[identity] = (
+            since if identity in self._at_once else since + group.spec.schedule_timeout_seconds
+        )
 
     def _forget(self, identity: str) -> None:
+        self._cache.gangs.record_partially_bound(identity, None)
         self._rollback_times.pop(identity, None)
+        self._at_once.discard(identity)
         self._tried.pop(identity, None)
-        self._whole.discard(identity)
         self.leaving.discard(identity)
 
     # Rolling back
@@ -205,7 +248,9 @@ class StaleGangController:
             # Finished pods count here: a gang that had its minimum once is not rolled back.
             if group is None or not placed or not missing_pods(group, placed):
                 self.leaving.discard(identity)
-                self._rollback_times[identity] = float("inf")
+                self._rollback_times.pop(identity, None)
+                if placed:
+                    self._cache.gangs.record_whole(identity)
                 return
             message = (
                 f"only {len(placed)} of the {group.min_member} pods of PodGroup {identity} that minMember asks for are "

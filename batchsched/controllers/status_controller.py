@@ -252,6 +252,8 @@ class StatusController:
             succeeded=succeeded,
             failed=failed,
             position=self._positions.get(key),
+            was_whole=gang.was_whole,
+            partially_bound_since=gang.partially_bound_since,
         )
 
     def _capped(self, group: PodGroup) -> str:

@@ -98,7 +98,7 @@ class ClusterState:
     ) -> None:
         self.scheduler_names = frozenset(scheduler_names)
         self.queue_usage = QueueUsageTally(self.scheduler_names)
-        self.gangs = GangIndex(self.queue_usage)
+        self.gangs = GangIndex(self.queue_usage, self.scheduler_names)
         self.capacity: Counter[str] = Counter()
         """Allocatable resources of all nodes, in base units."""
         self._ttl = ttl_seconds
@@ -274,7 +274,11 @@ class ClusterState:
     def finish_binding(self, key: str, now: float) -> None:
         """Record that the API server accepted the binding of an assumed pod; the confirmation timeout starts."""
         assumption = self._assumed.get(key)
-        if assumption is not None and self._ttl > 0:
+        shown: Pod | None = self._stores[PODS].get(key)
+        if assumption is None or shown is None:
+            return
+        self.gangs.accept_binding(shown)
+        if self._ttl > 0:
             self._assumed[key] = Assumption(assumption.node, assumption.since, now + self._ttl)
 
     def unassume(self, key: str, node: str) -> bool:

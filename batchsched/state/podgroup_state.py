@@ -6,12 +6,13 @@ none of them keeps another one.
 Source: `podgroupstate.go` in `pkg/scheduler/backend/cache` of kube-scheduler, 1.36.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import ReferenceType, ref
 
-from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
+from batchsched.api.core.pod import SCHEDULER_NAME, SUB_GROUP_LABEL, Pod
 from batchsched.api.core.requests import may_be_resized
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.gang import gang_identity, is_single_pod
@@ -33,6 +34,12 @@ class GangPods:
       assumed: Keys of the pods in `bound` with a binding that no watch event has confirmed.
       finished: Finished pods: True for those that succeeded, False for those that failed. A pod stays here after it is
         deleted, as long as the PodGroup exists. Empty for single pods.
+      in_flight: Keys of the pods in `assumed` with a binding that the API server has not accepted yet.
+      accepted: The number of pods by subGroup that count for `was_whole`: bound by a profile of this process, neither
+        in flight nor terminating. The key "" has the pods without a subGroup.
+      was_whole: Whether the gang once had its minimum, and each subGroup its own. True until no accepted pod is left or
+        the PodGroup is deleted; a PodGroup that is changed later changes nothing.
+      partially_bound_since: Seconds since 1970 since which the gang, never whole, is partially bound; None otherwise.
     """
 
     identity: str
@@ -41,6 +48,10 @@ class GangPods:
     bound: dict[str, Pod] = field(default_factory=dict)
     assumed: set[str] = field(default_factory=set)
     finished: dict[str, bool] = field(default_factory=dict)
+    in_flight: set[str] = field(default_factory=set)
+    accepted: Counter[str] = field(default_factory=Counter)
+    was_whole: bool = False
+    partially_bound_since: float | None = None
 
     @property
     def has_pods(self) -> bool:
@@ -86,17 +97,16 @@ def missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
       group: The PodGroup; None for a gang that needs one pod.
       placed: The pods of the gang that have a node and do not terminate.
     """
-    placed = list(placed)
-    missing = max(0, (group.min_member if group is not None else 1) - len(placed))
+    return _missing_members(group, Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in placed))
+
+
+def _missing_members(group: PodGroup | None, placed: Mapping[str, int]) -> int:
+    """As `missing_pods`, for the number of placed pods by subGroup."""
+    missing = max(0, (group.min_member if group is not None else 1) - sum(placed.values()))
     if group is None or not group.spec.sub_groups:
         return missing
-    counts = {sub_group.name: 0 for sub_group in group.spec.sub_groups}
-    for pod in placed:
-        name = pod.labels.get(SUB_GROUP_LABEL, "")
-        if name in counts:
-            counts[name] += 1
     by_sub_group = sum(
-        max(0, sub_group.min_member - counts[sub_group.name]) for sub_group in group.spec.sub_groups
+        max(0, sub_group.min_member - placed.get(sub_group.name, 0)) for sub_group in group.spec.sub_groups
     )
     return max(missing, by_sub_group)
 
@@ -141,10 +151,12 @@ class GangIndex:
 
     Args:
       usage: The tally of queues, which needs the PodGroup of each pod.
+      scheduler_names: The scheduler names of the profiles; only their pods count for `GangPods.was_whole`.
     """
 
-    def __init__(self, usage: QueueUsageTally) -> None:
+    def __init__(self, usage: QueueUsageTally, scheduler_names: Container[str] = (SCHEDULER_NAME,)) -> None:
         self._usage = usage
+        self._scheduler_names = scheduler_names
         self._gangs: dict[str, GangPods] = {}
         self._gang_of_finished: dict[str, str] = {}
         """Identity of the gang of each finished pod that exists: a delete event may lack the labels of the pod."""
@@ -217,8 +229,13 @@ class GangIndex:
 
     def _replace_in_gang(self, gang: GangPods, key: str, after: Pod | None, *, assumed: bool) -> None:
         gang.pending.pop(key, None)
-        gang.bound.pop(key, None)
+        before = gang.bound.pop(key, None)
         gang.assumed.discard(key)
+        # An update of an assumed pod does not make its accepted binding one in flight again.
+        in_flight = assumed and (before is None or key in gang.in_flight)
+        if before is not None and key not in gang.in_flight:
+            self._count_accepted(gang, before, -1)
+        gang.in_flight.discard(key)
         if after is not None and not (after.node and is_single_pod(gang.identity)):
             (gang.bound if after.node else gang.pending)[key] = after
             # Another pod of the same name takes the place of the finished one.
@@ -226,13 +243,47 @@ class GangIndex:
             self._gang_of_finished.pop(key, None)
             if assumed:
                 gang.assumed.add(key)
+            if in_flight:
+                gang.in_flight.add(key)
+            elif after.node:
+                self._count_accepted(gang, after, 1)
         self._changed(gang)
+
+    def _count_accepted(self, gang: GangPods, pod: Pod, change: int) -> None:
+        if pod.spec.scheduler_name in self._scheduler_names and not pod.terminating:
+            sub_group = pod.labels.get(SUB_GROUP_LABEL, "")
+            gang.accepted[sub_group] += change
+            if not gang.accepted[sub_group]:
+                del gang.accepted[sub_group]
 
     def confirm_binding(self, pod: Pod) -> None:
         """Record that a watch event confirmed the binding of an assumed pod."""
+        self.accept_binding(pod)
         gang = self._gangs.get(gang_identity(pod))
         if gang is not None:
             gang.assumed.discard(pod.key)
+            self._changed(gang)
+
+    def accept_binding(self, pod: Pod) -> None:
+        """Record that the API server accepted the binding of an assumed pod, which a watch event may confirm later."""
+        gang = self._gangs.get(gang_identity(pod))
+        if gang is not None and pod.key in gang.in_flight:
+            gang.in_flight.discard(pod.key)
+            self._count_accepted(gang, pod, 1)
+            self._changed(gang)
+
+    def record_whole(self, identity: str) -> None:
+        """Record that a gang had its minimum, as its status or its finished pods show."""
+        gang = self._gangs.get(identity)
+        if gang is not None and not gang.was_whole:
+            gang.was_whole = True
+            self._changed(gang)
+
+    def record_partially_bound(self, identity: str, since: float | None) -> None:
+        """Record since when a gang is partially bound, in seconds since 1970; None if it is not."""
+        gang = self._gangs.get(identity)
+        if gang is not None and gang.partially_bound_since != since:
+            gang.partially_bound_since = since
             self._changed(gang)
 
     def record_finished_pod(self, pod: Pod) -> None:
@@ -272,6 +323,11 @@ class GangIndex:
         return gang
 
     def _changed(self, gang: GangPods) -> None:
+        # Each event is judged by the PodGroup as it was then: a minimum that is raised later finds the gang whole.
+        if gang.group is None or not gang.accepted:
+            gang.was_whole = False
+        elif not gang.was_whole:
+            gang.was_whole = not _missing_members(gang.group, gang.accepted)
         for reference in self._readers:
             reader = reference()
             if reader is not None:

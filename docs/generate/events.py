@@ -125,6 +125,8 @@ _NUMBERS: Final = """
 | `running`, `succeeded`, `failed` | PodGroup | pods by phase |
 | `queuePosition` | PodGroup | position while the PodGroup is pending: 1 is first in the order of the queue's policy; updated every 5 s |
 | `estimatedStartTime` | PodGroup | time at which the reserved capacity becomes free, while the PodGroup is pending and has a reservation |
+| `wholeSince` | PodGroup | time at which the minimum was bound, until all pods of the gang are gone: the gang is not rolled back |
+| `partiallyBoundSince` | PodGroup | time since which the gang is partially bound: it is rolled back after `scheduleTimeoutSeconds` |
 | `allocated`, `pending` | Queue | resources of its pods, and the number of pending gangs, including the queues below it |
 | `fairShare` | Queue | the current entitlement, given the current demand; absent for policies that depend on past usage |
 """

@@ -182,13 +182,14 @@ def test_pod_group_of_kubernetes_is_unschedulable_and_then_scheduled_in_the_word
     assert (refused["status"], refused["reason"]) == ("False", "Unschedulable")
     assert refused["message"] == "2 over the limit; would help: a limit of 8"
     assert upstream(PodCounts(pending=3), REFUSED, [refused]) is None
-    placed = upstream(PodCounts(placed=3), NOTHING, [refused])
+    assert upstream(PodCounts(placed=3), NOTHING, [refused]) is None
+    placed = upstream(PodCounts(placed=3, bound=3, was_whole=True), NOTHING, [refused])
     assert (placed["type"], placed["status"], placed["reason"]) == ("PodGroupScheduled", "True", "Scheduled")
-    assert upstream(PodCounts(placed=3, bound=3), NOTHING, [placed]) is None
+    assert upstream(PodCounts(placed=3, bound=3, running=3, was_whole=True), NOTHING, [placed]) is None
 
 
 def test_pod_group_of_kubernetes_stays_scheduled_whatever_comes_later():
-    placed = upstream(PodCounts(placed=3))
+    placed = upstream(PodCounts(placed=3, was_whole=True))
     assert upstream(PodCounts(placed=1, pending=2), REFUSED, [placed]) is None
 
 

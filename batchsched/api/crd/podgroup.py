@@ -139,7 +139,10 @@ class PodGroupSpec(StrictModel):
 
 
 class PodGroupStatus(StrictModel):
-    """The state of a gang, written by the status controller. The scheduler does not read it."""
+    """The state of a gang, written by the status controller.
+
+    A leader reads `wholeSince` and `partiallyBoundSince` when it starts. The scheduler reads no other field.
+    """
 
     phase: Phase = "Pending"
     """Phase of the gang."""
@@ -157,6 +160,10 @@ class PodGroupStatus(StrictModel):
     """Position of a pending gang in its queue; 1 is next."""
     estimated_start_time: str | None = None
     """Time at which the capacity that is reserved for the gang becomes free."""
+    whole_since: str | None = None
+    """Time at which the minimum of the gang was bound. The gang is not rolled back until all its pods are gone."""
+    partially_bound_since: str | None = None
+    """Time since which the gang is partially bound. It is rolled back after scheduleTimeoutSeconds."""
 
 
 class PodGroup(StrictModel):
