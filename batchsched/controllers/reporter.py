@@ -19,7 +19,8 @@ from batchsched.controllers.event_recorder import (
     object_reference,
 )
 from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, refusal_text
-from batchsched.controllers.status_controller import OUR_POD_GROUPS, StatusController
+from batchsched.controllers.status_controller import StatusController
+from batchsched.kube.connection import POD_GROUP_RESOURCE
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
@@ -116,7 +117,7 @@ class Reporter:
                 self.recorder.record_series(PendingEvent(target, FAILED, "Scheduling", note, warning=True))
         group = self._cache.get(POD_GROUPS, key)
         if group is not None and not is_external(group) and refusal.reason != SURPLUS:
-            target = object_reference(OUR_POD_GROUPS, group.namespace, group.name, group.metadata.uid)
+            target = object_reference(POD_GROUP_RESOURCE, group.namespace, group.name, group.metadata.uid)
             note = f"{refusal.reason}: {refusal_text(refusal)}"
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
 

@@ -24,7 +24,7 @@ from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, W
 from batchsched.controllers.queue_positions import QUEUES, queue_allocations, queue_positions
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
-from batchsched.kube.connection import MERGE_PATCH, POD_RESOURCE, ApiResource
+from batchsched.kube.connection import MERGE_PATCH, POD_GROUP_RESOURCE, POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
 from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
@@ -39,7 +39,6 @@ MAX_CHECKS_PER_PERIOD: Final = 5_000
 """Maximum number of objects that are checked in one period."""
 POSITIONS_SECONDS: Final = 5.0
 """Seconds between two computations of all queue positions: a gang that starts moves all behind it."""
-OUR_POD_GROUPS: Final = ApiResource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
 OUR_QUEUES: Final = ApiResource(API_VERSION, "queues", "Queue", namespaced=False)
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 ObjectKey = tuple[str, str]
@@ -223,7 +222,7 @@ class StatusController:
             # A defect of this controller. The status in the API server stays as it is.
             _LOG.error("the status of %s is not written: %s", key, error)
             return None
-        return _change(place, OUR_POD_GROUPS, present, desired)
+        return _change(place, POD_GROUP_RESOURCE, present, desired)
 
     def _upstream(
         self, place: ObjectWithUid, group: PodGroup, before: status.Conditions, now: float
@@ -305,7 +304,7 @@ class StatusController:
         if now.get("status") == "True" and before.get("status") != "True":
             (_, key), uid = change.place
             namespace, _, name = key.partition("/")
-            target = object_reference(OUR_POD_GROUPS, namespace, name, uid)
+            target = object_reference(POD_GROUP_RESOURCE, namespace, name, uid)
             self._recorder.record_without_series(
                 PendingEvent(target, "GangScheduled", "Scheduling", now["message"])
             )

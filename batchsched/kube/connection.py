@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import AddrInfoType
 from yarl import URL
 
+from batchsched.api.crd.base import API_VERSION
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind
 from batchsched.errors import ApiError, Unreachable, UnusableInput
 from batchsched.kube.credentials import ClientConfig, Credentials
@@ -77,6 +78,7 @@ def api_resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
 
 
 POD_RESOURCE: Final = ApiResource("v1", "pods", "Pod", namespaced=True)
+POD_GROUP_RESOURCE: Final = ApiResource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
 EVENTS: Final = ApiResource("events.k8s.io/v1", "events", "Event", namespaced=True)
 LEASES: Final = ApiResource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
 

@@ -5,7 +5,9 @@ The rules of every reflector:
 - It requests bookmarks, so that a watch without events can be resumed.
 - Every watch has a time limit.
 - Failures are retried with backoff and jitter. A watch that ends immediately is a failure.
-- The collection is listed again only after 410 Gone.
+- The collection is listed again only after 410 Gone, or if its resourceVersion goes back: then the API server was
+  restored from a backup, and a watch from a version of the future delivers nothing. After each failure, and before a
+  replica leads, a consistent read tells.
 - A missing permission is logged once, with the RBAC rule that grants it, and retried like any other failure.
 - Users write the objects. An exception about one object sets this object aside, and all others are handled.
 
@@ -90,6 +92,10 @@ _NO_OBJECT: Final = "no-object.batchsched.dev"
 """A name that no object has."""
 _DEADLINE_SECONDS: Final = 10.0
 _GONE: Final = 410
+_TOO_LARGE: Final = "too large resource version"
+"""Part of the message of an API server that was asked for a resourceVersion of the future."""
+_MAX_CHECKS: Final = 3
+"""Attempts to compare versions before a replica leads."""
 _FORBIDDEN: Final = 403
 _REFUSALS_UNTIL_FORBIDDEN: Final = 3
 """Consecutive refusals after which a permission counts as missing. A starting API server refuses until it has roles."""
@@ -140,6 +146,10 @@ class ReflectorSettings:
     without: str = ""
 
 
+class _Rewound(Exception):
+    """The resourceVersion of a collection went back."""
+
+
 class Reflector:
     """Lists and watches a collection, and passes every object and every change to a sink.
 
@@ -179,6 +189,8 @@ class Reflector:
         self._version = ""
         self._read_object = read
         self._missing = False
+        self._in_doubt = False
+        """Whether a failure came after the last event, so that the API server may have been restored meanwhile."""
         self._refusals = 0
         self._requested = self._served = 0
         """The number of calls of `wait_until_up_to_date`, and how many of them were served."""
@@ -198,6 +210,9 @@ class Reflector:
             try:
                 if not self._version:
                     await self._list()
+                elif self._in_doubt:
+                    await self._check_version()
+                    continue
                 elif requested > self._served:
                     await self._catch_up()
                 else:
@@ -205,6 +220,10 @@ class Reflector:
                     continue
                 self._served = requested
                 self._caught_up.set()
+            except _Rewound as error:
+                _LOG.warning("%s: %s; listing again", self.resource.plural, error)
+                self._version = ""
+                await self._backoff.wait()
             except (ApiError, Unreachable, msgspec.DecodeError, RecursionError) as error:
                 await self._recover(error)
 
@@ -218,11 +237,42 @@ class Reflector:
         finally:
             self._watching = None
 
+    async def wait_until_verified(self) -> None:
+        """Compare the resourceVersion with that of the API server; if it went back, wait for a new list.
+
+        The known objects are kept if the API server does not answer, or if the kind is not installed.
+        """
+        if not self._version:
+            # It is being listed anew. Sessions need not wait for an optional kind.
+            if self.is_required and not self.forbidden:
+                await self.wait_until_up_to_date()
+            return
+        backoff = Backoff(self._clock)
+        for _ in range(_MAX_CHECKS):
+            try:
+                await self._check_version()
+            except _Rewound:
+                # The run loop makes the same comparison, and lists again.
+                self._in_doubt = True
+                await self.wait_until_up_to_date()
+            except ApiError as error:
+                if error.status not in (404, _FORBIDDEN):
+                    await backoff.wait(error.retry_after)
+                    continue
+            except (Unreachable, msgspec.DecodeError):
+                await backoff.wait()
+                continue
+            return
+        _LOG.warning("%s: its resourceVersion could not be verified", self.resource.plural)
+
     async def wait_until_up_to_date(self) -> None:
         """Wait until the sink has received every change that was written before this call.
 
-        A watch delivers all events but does not show its delay, and a lost connection delivers none for a while.
+        A watch delivers all events but does not show its delay, and a lost connection delivers none for a while. If the
+        kind is not installed, there is nothing to wait for.
         """
+        if self._missing:
+            return
         self._requested += 1
         number = self._requested
         if self._watching is not None and not self._watching.expired():
@@ -245,17 +295,21 @@ class Reflector:
             self._refused(error)
         else:
             _LOG.warning("%s: %s; retrying", self.resource.plural, error)
-        if status in (404, _GONE):
-            self._version = ""  # too old to resume from
+        if status in (404, _GONE) or _TOO_LARGE in str(error).lower():
+            self._version = ""  # too old to resume from, or of the future
+        # A refused check must not keep the watch from being resumed.
+        self._in_doubt = bool(self._version) and status != _FORBIDDEN
         await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
 
     def _absent(self) -> None:
-        """The kind is not installed: sessions need not wait for it."""
+        """The kind is not installed: sessions and a new leader need not wait for it."""
         if not self._missing:
             _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
             self._replace([])
         self._missing = True
         self.synced.set()
+        self._served = self._requested
+        self._caught_up.set()
 
     def _refused(self, error: Exception) -> None:
         """Log once which permission is missing. The objects that are known already are kept."""
@@ -305,6 +359,7 @@ class Reflector:
         self.lists += 1
         self.last_event_at = self._clock.monotonic()
         self._version = version
+        self._in_doubt = False
         # No reset of the backoff: lists may succeed although watches fail.
         self._missing = False
         self._allowed()
@@ -316,9 +371,22 @@ class Reflector:
         The API server serves watches from a cache. A consistent list without results comes first, because the server
         (1.31 and later) answers it only when that cache is up to date.
         """
-        nothing = {"fieldSelector": f"metadata.name={_NO_OBJECT}"}
-        await list_page(self._connection, self.resource.path(), nothing, _DEADLINE_SECONDS)
+        await self._check_version()
         await self._watch(_CATCH_UP_SECONDS)
+
+    async def _check_version(self) -> None:
+        """Read the resourceVersion of the collection consistently, by a list without results.
+
+        Source: KEP-5504, which allows clients to compare resourceVersions of one kind as numbers.
+
+        Raises:
+          _Rewound: it is lower than the version of an earlier answer.
+        """
+        before = self._version
+        nothing = {"fieldSelector": f"metadata.name={_NO_OBJECT}"}
+        listed = await list_page(self._connection, self.resource.path(), nothing, _DEADLINE_SECONDS)
+        self._in_doubt = False
+        _compare_versions(before, listed.metadata.resource_version)
 
     async def _watch(self, seconds: int) -> None:
         """Watch changes until the server ends the watch after a number of seconds."""
@@ -357,6 +425,8 @@ class Reflector:
 
     def _take(self, event: _Event) -> None:
         raw = bytes(event.object)
+        version = "" if event.type == "ERROR" else _resource_version(raw)
+        _compare_versions(self._version, version)
         match event.type:
             case "ADDED" | "MODIFIED":
                 self._deliver(self._sink.on_change, raw)
@@ -371,10 +441,7 @@ class Reflector:
                 _LOG.warning("%s: skipped an event of the unknown type %r", self.resource.plural, event.type)
                 return
         self.events += event.type != "BOOKMARK"
-        try:
-            self._version = _META.decode(raw).metadata.resource_version or self._version
-        except (ValueError, RecursionError):  # the next event has a later version
-            return
+        self._version = version or self._version
 
     def handle_json(self, raw: bytes) -> None:
         """Handle an object as added or changed, if another component read it from the API server."""
@@ -439,3 +506,20 @@ def _failure_of(handle: Callable[[Any], None], item: Any) -> Exception | None:
 
 def _name_error(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error)[:_MAX_ERROR_CHARACTERS]}"
+
+
+def _resource_version(raw: bytes) -> str:
+    try:
+        return _META.decode(raw).metadata.resource_version
+    except (ValueError, RecursionError):  # the next event has a later version
+        return ""
+
+
+def _compare_versions(before: str, after: str) -> None:
+    """Compare two resourceVersions of one kind, if both are numbers.
+
+    Raises:
+      _Rewound: the version after is lower.
+    """
+    if before.isdecimal() and after.isdecimal() and int(after) < int(before):
+        raise _Rewound(f"the API server went back from resourceVersion {before} to {after}")

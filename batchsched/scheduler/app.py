@@ -10,7 +10,7 @@ from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
-from batchsched.kube.connection import POD_RESOURCE, Connection, api_resources
+from batchsched.kube.connection import POD_GROUP_RESOURCE, POD_RESOURCE, Connection, api_resources
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.kube.writer import ApiBinder, WriteFence, Writer
 from batchsched.manifests.decode import Decoder
@@ -110,12 +110,20 @@ class SchedulerApp:
             await reflector.synced.wait()
 
     async def wait_until_up_to_date(self) -> None:
-        """Wait until the cache contains the last bindings of the previous leader.
+        """Wait until the cache contains the last bindings of the previous leader, and what it wrote about gangs.
 
         A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
-        would see free room on nodes to which the previous leader bound pods.
+        would see free room on nodes to which the previous leader bound pods. If the API server was restored from a
+        backup, the cache has objects that are gone, so the versions of all kinds are verified.
         """
-        await self._pod_reflector.wait_until_up_to_date()
+        await asyncio.gather(
+            *(
+                reflector.wait_until_up_to_date()
+                if reflector.resource in (POD_RESOURCE, POD_GROUP_RESOURCE)
+                else reflector.wait_until_verified()
+                for reflector in self.reflectors
+            )
+        )
 
     async def run_as_leader(self) -> None:
         """Schedule until cancelled; then finish the bindings in flight. `flush_events` writes the remaining Events."""

@@ -185,6 +185,8 @@ async def test_watch_resumes_from_the_last_bookmark(plane, proxy, shelf):
     mark = {"type": "BOOKMARK", "object": {"kind": "ConfigMap", "metadata": {"resourceVersion": ahead}}}
     proxy.on(says(mark), watch=True, count=1)
     proxy.on(says(), watch=True)
+    # The consistent read after the failed watch.
+    proxy.on(says({"metadata": {"resourceVersion": ahead}}), path="no-object", watch=False)
     async with following(plane, shelf, proxy):
         await until(lambda: proxy.count(watch=True) >= 2)
     watches = [one for one in proxy.seen if one.watch]

@@ -358,3 +358,14 @@ def test_shared_specs_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(assumption, "MAX_CACHED_SPECS", 1)
     one, placements = pod("a"), BoundPodCache()
     assert [placements.bound_pod(one, f"n{at}").node for at in range(3)] == ["n0", "n1", "n2"]
+
+
+def test_events_after_a_list_with_lower_versions_are_not_late():
+    cache = ClusterState()
+    cache.put(node("n0", 900))
+    cache.put(pod("a", 1000, "uid-a"))
+    cache.put(pod("ghost", 1001, "uid-ghost", on="n0"))
+    cache.replace(Pod, [pod("a", 90, "uid-a")])
+    cache.put(pod("a", 101, "uid-a", on="n0"))
+    cache.put(pod("ghost", 102, "uid-of-a-new-pod"))
+    assert places(cache.snapshot()) == {"a": "n0", "ghost": ""}
