@@ -81,7 +81,8 @@ class Snapshot:
     `pods` are all pods that are not finished. `held` are gangs that wait at Permit since an earlier session.
     `resting` are the identities (`namespace/name`, with the prefix `pod/` for a single pod) of gangs that do not take
     part, because no event since their refusal may help them. `usage` is decayed usage of queues; it is empty unless a
-    policy uses it. `reservations` are those of the previous session, in its order.
+    policy uses it. `reservations` are those of the previous session, in its order. `refused_evictions` are the keys of
+    pods that are no victims for some minutes, because the API server refused to evict them.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -107,6 +108,7 @@ class Snapshot:
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    refused_evictions: tuple[str, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
 
 

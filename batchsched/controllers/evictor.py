@@ -1,4 +1,9 @@
-"""The evictor: writes the nominations of a decision, then evicts its victims."""
+"""The evictor: writes the nominations of a decision, then evicts its victims.
+
+All evictions for a gang are a plan. Before the first of them, the API server is asked in a dry run whether it would
+refuse one: otherwise the other victims would be evicted in vain. If a plan fails, the nominations of its gang are
+released, and the next plans leave out the pod that cannot be evicted.
+"""
 
 import asyncio
 import logging
@@ -7,7 +12,8 @@ from typing import Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Eviction
-from batchsched.errors import BatchschedError
+from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity, gang_key
+from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
@@ -17,6 +23,9 @@ from batchsched.state.cluster_state import PODS, ClusterState
 _LOG: Final = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 10.0
 """Seconds after which the preemptor is tried again if the eviction of a victim fails."""
+REFUSED_SECONDS: Final = 300.0
+"""Seconds for which a pod is no victim after the API server refused to evict it."""
+_TOO_MANY_REQUESTS: Final = 429
 Evicted = Callable[[Pod, str, str], None]
 """Receives each evicted pod with the reason as a word and as a sentence."""
 
@@ -57,11 +66,22 @@ class Evictor:
         """By scheduler name, the pods that its last decision nominated."""
         self._leaving: set[str] = set()
         """Uids of the pods for which an eviction was requested."""
+        self._in_progress: set[str] = set()
+        """Gangs with a plan in progress: another one for the same gang could evict other victims as well."""
 
     def apply_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
         """Start to write the nominations and evictions of a decision; a `loop.DecisionCallback`."""
-        nominations = self._changed_nominations(planner, decision)
-        evictions = [eviction for eviction in decision.evictions if self._victim(eviction) is not None]
+        nominations = [
+            (pod, node)
+            for pod, node in self._changed_nominations(planner, decision)
+            if not node or _preemptor(pod) not in self._in_progress
+        ]
+        evictions = [
+            eviction
+            for eviction in decision.evictions
+            if eviction.for_ not in self._in_progress and self._victim(eviction) is not None
+        ]
+        self._in_progress.update(eviction.for_ for eviction in evictions)
         if nominations or evictions:
             task = asyncio.create_task(self._carry_out(planner, nominations, evictions))
             self._running.add(task)
@@ -103,13 +123,40 @@ class Evictor:
     async def _carry_out(
         self, planner: ProfileScheduler, nominations: list[tuple[Pod, str]], evictions: list[Eviction]
     ) -> None:
-        # Nominations first: the freed resources must be reserved as soon as the victims are gone.
-        await asyncio.gather(*(self._nominate(pod, node) for pod, node in nominations))
-        done = await asyncio.gather(*(self._evict(eviction) for eviction in evictions))
-        if not all(done):
+        try:
+            failed = await self._evict_all(planner, evictions, dry_run=True)
+            # Nominations first: the freed resources must be reserved as soon as the victims are gone.
+            await asyncio.gather(
+                *(self._nominate(pod, node) for pod, node in nominations if _preemptor(pod) not in failed)
+            )
+            remaining = [eviction for eviction in evictions if eviction.for_ not in failed]
+            failed |= await self._evict_all(planner, remaining, dry_run=False)
+        finally:
+            self._in_progress.difference_update(eviction.for_ for eviction in evictions)
+        if failed:
+            preemptors = await self._release_nominations(failed)
             await self._clock.sleep(RETRY_SECONDS)
-            planner.queue.activate([pod.key for pod, _ in nominations], self._clock.now())
+            planner.queue.activate(preemptors, self._clock.now())
             self._changed()
+
+    async def _evict_all(
+        self, planner: ProfileScheduler, evictions: list[Eviction], *, dry_run: bool
+    ) -> set[str]:
+        """Request evictions, and return the gangs for which at least one failed."""
+        done = await asyncio.gather(*(self._evict(planner, eviction, dry_run) for eviction in evictions))
+        return {eviction.for_ for eviction, succeeded in zip(evictions, done, strict=True) if not succeeded}
+
+    async def _release_nominations(self, gangs: set[str]) -> list[str]:
+        """Clear the nominations of gangs, so that others may use the resources; return their pending pods."""
+        pods = [
+            pod
+            for key in sorted(gangs)
+            for identity in (key, SINGLE_POD_PREFIX + key)
+            if (gang := self._cache.gangs.get(identity)) is not None
+            for pod in gang.schedulable_pods()
+        ]
+        await asyncio.gather(*(self._nominate(pod, "") for pod in pods if pod.status.nominated_node_name))
+        return [pod.key for pod in pods]
 
     async def _nominate(self, pod: Pod, node: str) -> None:
         change = {"status": {"nominatedNodeName": node or None}}
@@ -120,16 +167,29 @@ class Evictor:
         except BatchschedError as error:  # the next session decides again
             _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
 
-    async def _evict(self, eviction: Eviction) -> bool:
+    async def _evict(self, planner: ProfileScheduler, eviction: Eviction, dry_run: bool) -> bool:
         pod = self._victim(eviction)
         if pod is None:
             return True
-        self._leaving.add(pod.metadata.uid)
+        if not dry_run:
+            self._leaving.add(pod.metadata.uid)
         try:
-            await self._writer.evict(pod)
+            await self._writer.evict(pod, dry_run=dry_run)
         except BatchschedError as error:
-            self._leaving.discard(pod.metadata.uid)
+            if not dry_run:
+                self._leaving.discard(pod.metadata.uid)
+            if isinstance(error, ApiError):
+                # A budget, or a limit on requests, allows more later.
+                seconds = RETRY_SECONDS if error.status == _TOO_MANY_REQUESTS else REFUSED_SECONDS
+                planner.remember_refused_eviction(pod, self._clock.now() + seconds)
             _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
             return False
-        self._on_evicted(pod, eviction.reason, f"{eviction.reason} by {eviction.for_} on node {pod.node}")
+        if not dry_run:
+            reason = f"{eviction.reason} by {eviction.for_} on node {pod.node}"
+            self._on_evicted(pod, eviction.reason, reason)
         return True
+
+
+def _preemptor(pod: Pod) -> str:
+    """Return the gang of a pod as evictions name it."""
+    return gang_key(gang_identity(pod))

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -19,6 +19,8 @@ _DEADLINE_SECONDS: Final = 10.0
 _BUSY_SECONDS: Final = 60.0
 """The time for which a write is retried while the API server is busy."""
 _BUSY_STATUSES: Final = (429, 503, 504)
+_NO_DRY_RUN: Final = "does not support dry run"
+"""Part of the message if an admission webhook has side effects."""
 _MAX_BIND_ATTEMPTS: Final = 4
 """How often a Binding is sent that gets no answer and leaves the pod without a node."""
 
@@ -127,8 +129,11 @@ class Writer:
             raise BindFailed(f"{failed}: it is already bound to {now.spec.node_name}") from error
         return now.spec.node_name
 
-    async def evict(self, pod: Pod, grace: int | None = None) -> None:
+    async def evict(self, pod: Pod, grace: int | None = None, *, dry_run: bool = False) -> None:
         """Evict a pod through the Eviction API, which respects disruption budgets. A deleted pod is not an error.
+
+        With `dry_run`, the API server only tells whether it would refuse. It cannot tell if an admission webhook does
+        not support dry runs; that is not an error.
 
         Raises:
           ApiError: a budget does not allow the eviction (429), or the server refused.
@@ -145,6 +150,10 @@ class Writer:
             "deleteOptions": options,
         }
         path = POD_RESOURCE.path(pod.namespace, pod.name, "eviction")
+        if dry_run:
+            options["dryRun"] = ["All"]
+        # Admission reads the query, and the eviction itself reads the options.
+        query = {"dryRun": "All"} if dry_run else None
         self._allowed()
         try:
             # The API server retries an eviction with a wrong UID for ten seconds before it refuses.
@@ -152,9 +161,10 @@ class Writer:
             if pod.metadata.uid not in ("", now.metadata.uid):
                 return
             # 429 comes from a disruption budget here; an immediate retry would not help.
-            await self.send("POST", path, msgspec.json.encode(body), patient=False)
+            await self.send("POST", path, msgspec.json.encode(body), patient=False, query=query)
         except ApiError as error:
-            if error.status not in (404, 409):
+            unsupported = dry_run and error.status == 400 and _NO_DRY_RUN in error.message
+            if error.status not in (404, 409) and not unsupported:
                 raise
 
     async def get(self, resource: ApiResource, namespace: str, name: str) -> bytes:
@@ -193,9 +203,16 @@ class Writer:
         return await self.send("PATCH", path, msgspec.json.encode(change), MERGE_PATCH)
 
     async def send(
-        self, method: str, path: str, body: bytes, content_type: str = JSON, *, patient: bool = True
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        content_type: str = JSON,
+        *,
+        patient: bool = True,
+        query: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Send a write. While the server is busy, wait as long as it requests and retry.
+        """Send a write. While the server is busy and `patient` is True, wait as long as it requests and retry.
 
         Raises:
           ApiError: the server refused, or was busy for a minute.
@@ -207,7 +224,12 @@ class Writer:
             async with self._slots:
                 try:
                     return await self._connection.request(
-                        method, path, body=body, content_type=content_type, deadline=self._allowed()
+                        method,
+                        path,
+                        query=query,
+                        body=body,
+                        content_type=content_type,
+                        deadline=self._allowed(),
                     )
                 except ApiError as error:
                     late = self._clock.monotonic() - begun > _BUSY_SECONDS

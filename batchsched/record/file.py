@@ -65,6 +65,8 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    refused_evictions: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Left out if there are none: the bytes of such a session are those of earlier versions."""
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -92,6 +94,7 @@ def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
         resting=record.snapshot.resting,
         usage=record.snapshot.usage,
         reservations=record.snapshot.reservations,
+        refused_evictions=record.snapshot.refused_evictions or msgspec.UNSET,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -147,6 +150,7 @@ def read_session_file(path: Path) -> SessionRecord:
         resting=session.resting,
         usage=session.usage,
         reservations=session.reservations,
+        refused_evictions=session.refused_evictions or (),
         set_aside=session.set_aside,
     )
     return SessionRecord(

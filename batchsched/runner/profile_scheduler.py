@@ -75,6 +75,8 @@ class ProfileScheduler:
         self.held: tuple[HeldGang, ...] = ()
         self.reservations: tuple[Reservation, ...] = ()
         """The reservations of the last session."""
+        self._refused_evictions: dict[str, tuple[str, float]] = {}
+        """By key of each pod that the API server refused to evict: its uid, and until when it is no victim."""
         self.recording = False
         """Whether `session_input` keeps the input of each session."""
         self.session_input: SessionInput | None = None
@@ -163,6 +165,7 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
+        self._scheduler.set_refused_evictions(self._protected_pods(now))
         scheduler, runner = self._scheduler, self.runner
         self.taking_part = tuple(self._in_flight.values())
         taking_part = frozenset(identity for identity in self._in_flight if identity not in self._leaving)
@@ -173,6 +176,18 @@ class ProfileScheduler:
         return lambda: runner.run(
             lambda: scheduler.decide(now, self._seed, taking_part, runner.telemetry), session_input
         )
+
+    def remember_refused_eviction(self, pod: Pod, until: float) -> None:
+        """Plan without a victim until a time in seconds since 1970, because the API server refused to evict it."""
+        self._refused_evictions[pod.key] = (pod.metadata.uid, until)
+
+    def _protected_pods(self, now: float) -> tuple[str, ...]:
+        """Return the keys of the pods that are no victims now, and forget those for which that is over."""
+        for key, (uid, until) in list(self._refused_evictions.items()):
+            pod = self._cache.get(PODS, key)
+            if until <= now or pod is None or pod.metadata.uid != uid:
+                del self._refused_evictions[key]
+        return tuple(sorted(self._refused_evictions))
 
     def _pop(self, now: float) -> None:
         while len(self._in_flight) < self._window:
@@ -200,8 +215,9 @@ class ProfileScheduler:
         return renewed
 
     def inherit_state(self, before: "ProfileScheduler") -> None:
-        """Take over past usage, reservations and assumed volumes from the scheduler that this one replaces."""
+        """Take over what the scheduler that this one replaces remembers of earlier sessions."""
         self.reservations, self._promised = before.reservations, before._promised
+        self._refused_evictions = before._refused_evictions
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def set_usage_history(self, past: UsageHistory) -> None:
@@ -211,7 +227,13 @@ class ProfileScheduler:
     def _seen(self, now: float) -> Snapshot:
         usage = usage_entries(self._scheduler.decayed_usage(now))
         snapshot = self._cache.snapshot()
-        return replace(snapshot, held=self.held, usage=usage, reservations=self.reservations)
+        return replace(
+            snapshot,
+            held=self.held,
+            usage=usage,
+            reservations=self.reservations,
+            refused_evictions=self._protected_pods(now),
+        )
 
     def apply_decision(self, decision: Decision, now: float) -> list[PlacedGang]:
         """Apply a decision: assume placed pods, and return refused gangs to the queue.

@@ -4,7 +4,7 @@ A Session is made from a Snapshot and then follows the cluster by `apply_changes
 old one that followed the cluster to the same state decide the same; a property test holds that.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from batchsched.api.decision import Decision, Reservation
 from batchsched.api.snapshot import HeldGang, Snapshot
@@ -87,6 +87,10 @@ class Session:
     def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
         """Replace the gangs that wait at Permit."""
         self._held = held
+
+    def set_refused_evictions(self, pods: Iterable[str]) -> None:
+        """Replace the keys of the pods that are no victims, because the API server refused to evict them."""
+        self.tables.refused_evictions = frozenset(pods)
 
     def decide(
         self,

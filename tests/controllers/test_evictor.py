@@ -5,10 +5,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from tests.service.town import Town
 from tests.session.clusters import on
-from tests.session.scenario import alone, cluster, nodes, pod, profile
+from tests.session.scenario import alone, cluster, gang, nodes, pod, profile
 
 PODWISE = profile(solver={"enabled": False})
 BOTH = pytest.mark.parametrize("settings", [PODWISE, profile()], ids=["podwise", "solver"])
@@ -68,3 +70,73 @@ async def test_no_pod_is_nominated_without_a_victim():
     town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await town.turns(3)
     assert all(not one.status.nominated_node_name for one in town.server.pods.values())
+
+
+def crowded(settings: Profile, *more: Pod) -> Town:
+    """Four nodes with a pod of low priority on each, and a gang of high priority that needs `minMember` of them."""
+    low = [on(pod(f"low-{number}", priority=0, gpu=1), f"n{number}") for number in range(4)]
+    return Town(cluster(nodes(4, gpu=1), replace(alone(0), pods=(*low, *more))), settings)
+
+
+def high(count: int) -> Snapshot:
+    return gang("high", count, requests={"gpu": 1, "priority": 10})
+
+
+async def test_no_victim_is_evicted_if_one_eviction_of_the_plan_is_refused():
+    town = crowded(profile())
+    town.server.denied.add("team/low-2")
+    urgent = high(4)
+    town.cache.put(urgent.pod_groups[0])
+    town.make(urgent.pods)
+    await town.turns(30)
+    assert town.server.evicted == []
+    assert {one.status.nominated_node_name for one in town.server.pods.values()} == {""}
+
+
+@BOTH
+async def test_next_plan_leaves_out_the_victim_with_a_refused_eviction(settings):
+    town = crowded(settings)
+    town.make([pod("high", priority=10, gpu=1)])
+    town.server.denied.update({"team/low-0", "team/low-1", "team/low-2"})
+    await town.turns(60)
+    assert town.server.evicted == ["team/low-3"]
+    assert town.server.pods["team/high"].status.nominated_node_name == "n3"
+
+
+@BOTH
+async def test_refused_eviction_is_forgotten_after_some_minutes(settings):
+    town = contended(settings)
+    town.server.denied.add("team/low")
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turns(5)
+    town.server.denied.clear()
+    await town.turns(60)
+    assert town.server.evicted == []
+    await town.turns(60, seconds=10.0)
+    assert town.server.evicted == ["team/low"]
+
+
+async def test_room_of_a_failed_plan_is_free_for_other_pods():
+    town = crowded(profile())
+    town.server.denied_late.add("team/low-2")
+    urgent = high(4)
+    town.cache.put(urgent.pod_groups[0])
+    town.make(urgent.pods)
+    await town.turns(2)
+    assert len(town.server.evicted) == 3
+    for key in town.server.evicted:
+        town.delete(key.removeprefix("team/"))
+    town.make([pod("next", priority=5, gpu=1)])
+    await town.turns(15)
+    assert "next" in town.bound
+
+
+async def test_no_second_plan_is_made_for_a_gang_while_its_dry_runs_get_no_answer():
+    town = crowded(profile())
+    town.server.answer.clear()
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turns(20)
+    assert (town.server.dry_runs, town.server.evicted) == (1, [])
+    town.server.answer.set()
+    await town.turns(2)
+    assert len(town.server.evicted) == 1

@@ -72,6 +72,14 @@ class Server:
         self.evicted: list[str] = []
         self.budgets: set[str] = set()
         """Pods with an exhausted disruption budget."""
+        self.denied: set[str] = set()
+        """Pods with an eviction that admission refuses."""
+        self.denied_late: set[str] = set()
+        """Pods with an eviction that admission refuses, but not in a dry run."""
+        self.dry_runs = 0
+        self.answer = asyncio.Event()
+        """Cleared: dry runs get no answer."""
+        self.answer.set()
 
     def keep(self, pod: Pod) -> Pod:
         self.version += 1
@@ -126,9 +134,15 @@ class Server:
             raise ApiError(404, "NotFound", "no such pod")
         return pod
 
-    async def evict(self, pod: Pod) -> None:
+    async def evict(self, pod: Pod, *, dry_run: bool = False) -> None:
+        if pod.key in self.denied or (pod.key in self.denied_late and not dry_run):
+            raise ApiError(403, "Forbidden", "a policy does not allow it")
         if pod.key in self.budgets:
             raise ApiError(429, "TooManyRequests", "a budget does not allow it")
+        if dry_run:
+            self.dry_runs += 1
+            await self.answer.wait()
+            return
         self.evicted.append(pod.key)
         self.keep(leaving(self.pods[pod.key]))
 

@@ -197,6 +197,7 @@ class VictimCandidates:
             members
             for _, members in sorted(tables.running.items())
             if may_be_evicted(members, self._now)
+            and tables.refused_evictions.isdisjoint(members.bound)
             and any(_stays(pod, node) for pod, node in members.bound.values())
         ]
         priorities = {

@@ -179,8 +179,11 @@ class PodPreemption:
     def _is_protected(self, priority: int, pod: Pod) -> bool:
         """Return True for a pod that no plugin may evict for a pod of a priority.
 
-        This session placed it, its PodGroup protects it, or its gang has system-critical pods of a higher priority.
+        This session placed it, its PodGroup protects it, its gang has system-critical pods of a higher priority, or
+        the API server refused to evict it.
         """
+        if pod.key in self._tables.refused_evictions:
+            return True
         members = self._tables.gangs.get(gang_identity(pod))
         if members is None:
             return False

@@ -57,6 +57,8 @@ class SessionTables:
 
     def __init__(self, snapshot: Snapshot, pipeline: Pipeline) -> None:
         self.snapshot = replace(snapshot, pods=(), pod_groups=())
+        self.refused_evictions = frozenset(snapshot.refused_evictions)
+        """Keys of the pods that the API server refused to evict: they are no victims."""
         self.pipeline = pipeline
         self.plugin_failures: dict[str, SetAside] = {}
         """Failures of plugins in this session that concern no pod in particular, by message."""
