@@ -112,7 +112,8 @@ class Follower:
     def __init__(self) -> None:
         self.server, self.names = RestorableServer(), Names()
         server: Any = self.server
-        self.reflector = Reflector(server, PODS, self.names, Skewed())
+        sink: Any = self.names
+        self.reflector = Reflector(server, PODS, sink, Skewed())
 
     async def __aenter__(self) -> "Follower":
         self.task = asyncio.create_task(self.reflector.run())
