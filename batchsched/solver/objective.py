@@ -77,6 +77,33 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     return beyond
 
 
+def find_unplaceable_classes(problem: Problem) -> BoolArray:
+    """Return which classes [C] have no node that is free enough for one pod, even if no other pod is placed."""
+    classes = range(len(problem.classes.kind))
+    return np.array([not _nodes_for_one_pod(problem, index).any() for index in classes], np.bool_)
+
+
+def _nodes_for_one_pod(problem: Problem, class_index: int) -> BoolArray:
+    demand = problem.classes.demand[class_index]
+    fits: BoolArray = problem.kinds.mask[problem.classes.kind[class_index]]
+    # Few resources are requested: a loop over them is faster than a comparison of all.
+    for resource in np.flatnonzero(demand).tolist():
+        fits = fits & (problem.nodes.free[:, resource] >= demand[resource])
+    return fits
+
+
+def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArray:
+    """Return which gangs [G] have too few pods for their minimums if the unplaceable classes [C] get no node."""
+    classes = problem.classes
+    pods = np.where(unplaceable, 0, classes.count)
+    beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < required_pods(problem)
+    inside = classes.subgroup != NONE
+    parts = problem.subgroups
+    in_part = np.bincount(classes.subgroup[inside], pods[inside], minlength=len(parts.gang))
+    beyond[parts.gang[in_part < parts.need]] = True
+    return beyond
+
+
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
     """Return Σ weight over the placed pods of each tier [T].
 

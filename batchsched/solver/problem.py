@@ -314,6 +314,19 @@ class Problem:
     ordered: bool = False
     spread: bool = False
 
+    def take_resources(self, kept: IntArray) -> "Problem":
+        """Return the problem with only these resources [R']; no class that may be placed requests another one."""
+        number = _renumbered(kept, self.nodes.free.shape[1])
+        return replace(
+            self,
+            nodes=replace(self.nodes, free=self.nodes.free[:, kept], capacity=self.nodes.capacity[:, kept]),
+            classes=replace(self.classes, demand=self.classes.demand[:, kept]),
+            quotas=replace(self.quotas, free=self.quotas.free[:, kept])
+            if len(self.quotas.gangs)
+            else self.quotas,
+            pod_resource=int(number[self.pod_resource]),
+        )
+
     def take_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
         """Return the problem of some gangs: all nodes and quotas, no rows and no cuts.
 

@@ -11,10 +11,12 @@ from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_j
 from batchsched.solver.objective import (
     compare_solutions,
     count_placed_pods,
+    find_gangs_beyond_nodes,
     find_gangs_beyond_quotas,
+    find_unplaceable_classes,
     preferred_level_cost,
 )
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemKinds, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRounds
 from batchsched.solver.verify import verify_solution
@@ -38,12 +40,11 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
       SolverFault: OR-Tools rejects a model as invalid.
     """
     telemetry = telemetry or NoTelemetry()
-    beyond = find_gangs_beyond_quotas(problem) & problem.gangs.allowed
-    admissible = (
-        replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~beyond))
-        if beyond.any()
-        else problem
-    )
+    with telemetry.measure_stage("reduce"):
+        unplaceable = find_unplaceable_classes(problem)
+        over = find_gangs_beyond_quotas(problem) | find_gangs_beyond_nodes(problem, unplaceable)
+        beyond = over & problem.gangs.allowed
+        admissible = reduce_problem(problem, unplaceable, beyond)
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
         subset = take_subset(admissible, ~beyond)
         answer = subset.to_whole_problem(_solved(subset.problem, budget, seed, telemetry))
@@ -55,6 +56,40 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
         return replace(solve_greedy(without_cut_gangs(admissible)), guard=answer.guard)
     return answer
+
+
+def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
+    """Return a problem with the same solutions, without what no solution can use.
+
+    A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
+    each resource that no node offers: ten pods with 500 such resources each took minutes to solve.
+
+    Args:
+      problem: the problem.
+      unplaceable: [C] classes that fit on no node.
+      beyond: [G] gangs that cannot reach their minimum. They are not allowed to be placed.
+    """
+    if beyond.any():
+        problem = replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~beyond))
+    if not unplaceable.any():
+        return problem
+    # Classes of one kind may differ in their requests, so the unplaceable ones get a kind of their own.
+    kinds, no_node = problem.kinds, np.zeros((1, len(problem.nodes.free)), np.bool_)
+    problem = replace(
+        problem,
+        kinds=ProblemKinds(
+            mask=np.concatenate([kinds.mask, no_node]),
+            score=np.concatenate([kinds.score, no_node.astype(np.int64)]),
+        ),
+        classes=replace(
+            problem.classes,
+            kind=np.where(unplaceable, len(kinds.mask), problem.classes.kind).astype(np.int32),
+        ),
+    )
+    offered = problem.nodes.capacity.any(axis=0) | (
+        np.arange(problem.nodes.capacity.shape[1]) == problem.pod_resource
+    )
+    return problem if offered.all() else problem.take_resources(np.flatnonzero(offered))
 
 
 def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver import stage
-from batchsched.solver.greedy import solve_greedy, solve_job_by_job
-from batchsched.solver.objective import compare_solutions
+from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
+from batchsched.solver.objective import compare_solutions, find_unplaceable_classes
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Budget, Cut, Problem, Solution
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
@@ -149,3 +150,30 @@ def test_the_same_session_gives_the_same_bytes_in_another_process_with_another_h
     ]
     assert said[0] == said[1]
     assert said[0].strip() == signature(solve(to_problem(generate(200, 30, 3)), Budget()))
+
+
+@pytest.mark.parametrize("budget", [Budget(), AGGREGATED])
+def test_a_gang_that_fits_on_no_node_does_not_raise_the_bound(budget: Budget):
+    gangs = [{"pods": 1, "demand": [1]} for _ in range(6)] + [{"pods": 1, "demand": [100], "weight": 50.0}]
+    solution = solve(problem_of([[4], [4]], gangs), budget)
+    assert solution.taken.tolist() == [True] * 6 + [False]
+    assert solution.bound.tolist() == solution.objective.tolist() == [6.0]
+
+
+def test_resources_that_no_node_offers_are_left_out_of_the_models(monkeypatch: pytest.MonkeyPatch):
+    seen: list[Problem] = []
+
+    def pack(problem: Problem) -> Packing:
+        seen.append(problem)
+        return pack_greedily(problem)
+
+    monkeypatch.setattr(stage, "pack_greedily", pack)
+    free = [[4] + [0] * 50 for _ in range(3)]
+    gangs = [{"pods": 2, "demand": [1] + [0] * 50}] + [
+        {"pods": 2, "need": need, "demand": [1] + [int(at == number) for at in range(50)]}
+        for number, need in enumerate((2, 1, 2))
+    ]
+    problem = problem_of(free, gangs, capacity=np.array(free))
+    assert solve(problem, Budget()).taken.tolist() == [True, False, False, False]
+    assert [part.nodes.free.shape for part in seen] == [(3, 1)]
+    assert find_unplaceable_classes(problem).tolist() == [False, True, True, True]
