@@ -37,6 +37,6 @@ def test_argument_that_cannot_be_is_refused_with_its_field(args: dict[str, objec
     stated = {"plugins": {"enabled": [{"name": "DriverVersion"}]}}
     profile = Profile.model_validate(stated | {"pluginConfig": [{"name": "DriverVersion", "args": args}]})
     with pytest.raises(InvalidInput) as caught:
-        registry().pipeline(profile)
+        registry().create_pipeline(profile)
     assert caught.value.object == "plugin DriverVersion"
     assert caught.value.field == field
