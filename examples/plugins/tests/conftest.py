@@ -26,6 +26,8 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
             }
         )
         snapshot = Snapshot(nodes=tuple(nodes), pods=tuple(pods))
-        return Session(snapshot, profile, registry().create_pipeline(profile)).decide(now=1_700_000_000.0, seed=0)
+        return Session(snapshot, profile, registry().create_pipeline(profile)).decide(
+            now=1_700_000_000.0, seed=0
+        )
 
     return decide
