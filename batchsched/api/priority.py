@@ -56,7 +56,7 @@ class PriorityTable:
         return highest if not members else min(highest, self._class_value(group, highest))
 
     def explain_cap(self, group: PodGroup, pods: Iterable[Pod]) -> str:
-        """Return why the PriorityClass of a PodGroup has no effect and what to change; "" if it has one."""
+        """Return why the PriorityClass of a PodGroup has no effect and what to change; "" if it has an effect."""
         members = tuple(pods)
         if not members or not group.spec.priority_class_name:
             return ""

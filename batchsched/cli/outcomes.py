@@ -34,7 +34,7 @@ _FIGURES = {
 
 
 def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: OutputFormat) -> None:
-    """Print the figures of each policy, and the paired differences of the slowdown from the first policy.
+    """Print the measures of each policy, and how its slowdown differs from that of the first policy, run by run.
 
     Args:
       name: the name of the workloads.

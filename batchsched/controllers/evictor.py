@@ -1,8 +1,8 @@
 """The evictor: writes the nominations of a decision, then evicts its victims.
 
 All evictions for a gang are a plan. Before the first of them, the API server is asked in a dry run whether it would
-refuse one: otherwise the other victims would be evicted in vain. If a plan fails, the nominations of its gang are
-released, and the next plans leave out the pod that cannot be evicted.
+refuse one: otherwise the other victims would be evicted without effect. If a plan fails, the nominations of its gang
+are released, and the next plans leave out the pod that cannot be evicted.
 """
 
 import asyncio

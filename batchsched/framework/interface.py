@@ -182,7 +182,7 @@ class MultiNodeDryRun(Protocol):
         """Call all Filters for the node of each row; return the first refusal of each row, or Success."""
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Return True for the rows on whose node the pod still fits. It fitted on all before the last change."""
+        """[k] Return True for each row if the pod still fits on its node. It fitted on all before the last change."""
 
 
 NodeVictims = tuple[tuple[Pod, ...], int]

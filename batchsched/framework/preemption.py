@@ -105,7 +105,7 @@ class PreemptionDryRun:
         np.add.at(self._nonzero, rows, sign * nonzero)
 
     def run_filters(self) -> list[Status]:
-        """Call all Filters for the node of each row. Return the first refusal of each row, or Success.
+        """Call all Filters for each node of the dry run. Return the first refusal for each node, or Success.
 
         Raises:
           PluginError: a plugin failed.
@@ -123,7 +123,7 @@ class PreemptionDryRun:
         return statuses
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Return True for each of these rows on whose node the pod still passes all Filters.
+        """[k] Return True for each of these rows if the pod still passes all Filters on its node.
 
         The pod passed all Filters on these nodes before the last pods were added or removed.
 
@@ -424,7 +424,7 @@ def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTab
 
 
 def refuse_nominated_conflicts(handle: PreemptionHandle) -> FilterResult:
-    """Return the filter result of a handle; nodes on which the pod does not fit beside nominated pods are refused.
+    """Return the filter result of a handle; a node is refused if the pod does not fit together with nominated pods.
 
     For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.
 

@@ -243,7 +243,7 @@ class Reflector:
         The known objects are kept if the API server does not answer, or if the kind is not installed.
         """
         if not self._version:
-            # It is being listed anew. Sessions need not wait for an optional kind.
+            # It is being listed again. Sessions need not wait for an optional kind.
             if self.is_required and not self.forbidden:
                 await self.wait_until_up_to_date()
             return

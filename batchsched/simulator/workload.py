@@ -83,7 +83,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster and its events.
+    """A cluster, the gangs that arrive in it, and the outages of its nodes.
 
     Args:
       name: name of the workload in reports.

@@ -487,7 +487,7 @@ class VictimProblem:
         return len(self.cost)
 
     def resources_by_unit(self) -> IntArray:
-        """Return what each unit holds on all nodes, [U, R]."""
+        """Return the resources [U, R] that the eviction of each unit frees, summed over all nodes."""
         held = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
         np.add.at(held, self.unit, self.freed)
         return held

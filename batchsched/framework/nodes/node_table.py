@@ -262,7 +262,7 @@ class NodeTable:
         return self._counted[pod.key]
 
     def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return ([N] index of each node's value of a label, -1 if missing; the values in the order of the nodes)."""
+        """Return for each node [N] the index of its value of a label (-1 if it has none), and the values."""
         label = self._labels.get(key)
         if label is None:
             values: dict[str, int] = {}
@@ -359,7 +359,7 @@ class Nodes:
         return self.table.pods
 
     def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return ([n] index of each node's value of a label, -1 if missing; the values)."""
+        """Return for each node [n] the index of its value of a label (-1 if it has none), and the values."""
         codes, values = self.table.label_values(key)
         return codes[self.where], values
 

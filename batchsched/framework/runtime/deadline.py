@@ -118,7 +118,7 @@ class DeadlinePlugin:
 
 
 def with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
-    """Return a plugin whose calls have a deadline.
+    """Return a plugin with a deadline for its calls.
 
     The plugin is returned unchanged if it is built in or `deadline` is None.
     """

@@ -334,7 +334,7 @@ class Pipeline:
         )
 
     def recheck_node(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
-        """Call the Filters whose verdict placed pods can change for one node; return the first refusal, or Success."""
+        """Call for one node the Filters that depend on placed pods; return the first refusal, or Success."""
         nodes = table.node_view(node)
         for plugin in self.moving:
             if name_of(plugin) in state.skip_filter:

@@ -40,7 +40,7 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 @dataclass(slots=True, eq=False)
 class ConstraintFamily:
-    """Candidates with the same constraint: equal selection, skew and eligible nodes.
+    """The candidate pod classes that share one spread constraint: equal selection, skew and eligible nodes.
 
     Args:
       codes: [N] domain of each eligible node, else -1.

@@ -53,7 +53,7 @@ class Armada(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus: each queue gets its demand, multiplied by its fair share over the cost of the demand."""
+        """Divide the surplus: each queue gets its demand times (fair share ÷ cost of its demand), at most all."""
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand

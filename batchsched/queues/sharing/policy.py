@@ -139,7 +139,7 @@ class FairSharePolicy:
         return np.zeros(len(siblings))
 
     def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return [S] past usage per weight: among equals, the smallest value gets the last whole unit."""
+        """Return [S] past usage ÷ weight: of siblings with equal remainders, the smallest value gets the last unit."""
         return divide_by_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )

@@ -74,7 +74,7 @@ class Admission:
                 reason="QueueNotFound",
                 message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
             )
-        # The gang is charged to one user as a whole, so that pods of another user would evade the limit of theirs.
+        # The gang is charged to one user as a whole, so pods of another user would evade the limit of that user.
         limiting = self.tables.queues.find_user_limits(members.queue)
         if limiting and len(users := members.users) > 1:
             return Refusal(pod_group=key, reason="SeveralUsers", message=_several_users(limiting, users))

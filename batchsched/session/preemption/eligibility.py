@@ -1,7 +1,7 @@
 """Eligibility: which gangs may be evicted, at what cost, and which pending gang may evict which of them.
 
 A gang that is not preemptible, or has not run for its minimum run time, is never evicted. A gang with system-critical
-pods is never evicted for a gang of a lower priority than theirs. A gang evicts gangs of lower
+pods is never evicted for a gang of a lower priority than these pods. A gang evicts gangs of lower
 priority in its own queue, and gangs of other queues that use more than their entitlement. Both variants of preemption,
 with and without the solver, follow these rules.
 

@@ -258,7 +258,7 @@ class PlacedPodCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangPart:
-    """Equal pods of one subGroup of a gang, in queue order.
+    """The pending pods of one subGroup and one pod class of a gang, in the order of the scheduling queue.
 
     Args:
       pod_class: the class of the pods.

@@ -69,7 +69,7 @@ class QuotaLedger:
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def admits_minimum(self, gang: int) -> bool:
-        """Tell whether the quotas leave the least amounts that the gang needs, if none of its pods is placed yet."""
+        """Tell whether the quotas have room for the minimum of a gang without placed pods, by a lower bound."""
         return all(
             amount <= 0 or amount <= available
             for q in self._of_gang[gang]

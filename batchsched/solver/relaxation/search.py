@@ -46,7 +46,7 @@ class RefusalCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFamily:
-    """Changes of one kind that differ in size.
+    """Relaxations of one constraint that differ only in size.
 
     Args:
       cause: the constraint that the changes loosen.

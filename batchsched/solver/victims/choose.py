@@ -217,7 +217,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
-    """Yield one problem for each domain of the required level, or a single one; skip those that no eviction helps."""
+    """Yield a problem for each domain of the required level, or one without it; skip those that no eviction solves."""
     for case in _domains(problem):
         terms = VictimTerms.from_problem(case)
         if terms.may_suffice(terms.most):
