@@ -19,6 +19,7 @@ from batchsched.solver.problem import (
     Positions,
     Problem,
     Solution,
+    pods_that_fit,
 )
 
 ALL_CLASSES: Final = slice(None)
@@ -79,17 +80,14 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
 
 def find_unplaceable_classes(problem: Problem) -> BoolArray:
     """Return which classes [C] have no node that is free enough for one pod, even if no other pod is placed."""
-    classes = range(len(problem.classes.kind))
-    return np.array([not _nodes_for_one_pod(problem, index).any() for index in classes], np.bool_)
-
-
-def _nodes_for_one_pod(problem: Problem, class_index: int) -> BoolArray:
-    demand = problem.classes.demand[class_index]
-    fits: BoolArray = problem.kinds.mask[problem.classes.kind[class_index]]
-    # Few resources are requested: a loop over them is faster than a comparison of all.
-    for resource in np.flatnonzero(demand).tolist():
-        fits = fits & (problem.nodes.free[:, resource] >= demand[resource])
-    return fits
+    masks = problem.kinds.mask[problem.classes.kind]
+    return np.array(
+        [
+            not pods_that_fit(demand, problem.nodes.free, 1)[mask].any()
+            for demand, mask in zip(problem.classes.demand, masks, strict=True)
+        ],
+        np.bool_,
+    )
 
 
 def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArray:
