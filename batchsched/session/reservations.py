@@ -149,24 +149,27 @@ def compute_reservation(
     return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
 
 
-def presume_starts(
-    context: SessionContext, gangs: Iterable[PendingGang], available: IntArray
-) -> list[GangPlacement]:
-    """Return where gangs would start now if each took the first nodes that it fits, in order; none is reserved.
+class PresumedPlacements:
+    """Where gangs would start now if each took the first nodes that it fits, in order. Nothing is reserved.
 
     Args:
       context: the tables of the session.
-      gangs: gangs that fit now, each by itself, in the order of turns.
       available: [N, R] free resources.
     """
-    free = np.maximum(0, available)
-    free_total = free.sum(axis=0)
-    presumed = []
-    for gang in gangs:
-        if not (gang.needs <= free_total).all():
-            continue
-        problem = lasting_problem(context, gang)
-        solution = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=free)))
+
+    def __init__(self, context: SessionContext, available: IntArray) -> None:
+        self._context = context
+        self._free = np.maximum(0, available)
+        self._free_total = self._free.sum(axis=0)
+        self.placements: list[GangPlacement] = []
+        """The gangs that start."""
+
+    def add(self, gang: PendingGang) -> None:
+        """Start a gang, if the gangs before it leave it room."""
+        if not (gang.needs <= self._free_total).all():
+            return
+        problem = lasting_problem(self._context, gang)
+        solution = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=self._free)))
         pods = [iter(part.pods) for part in gang.parts]
         placement = GangPlacement(
             gang,
@@ -179,13 +182,12 @@ def presume_starts(
             ],
         )
         if not placement.placed:
-            continue
+            return
         demand = problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
-        np.subtract.at(free, solution.nodes, demand)
-        free_total = free_total - demand.sum(axis=0)
-        context = context.after_placements([placement])
-        presumed.append(placement)
-    return presumed
+        np.subtract.at(self._free, solution.nodes, demand)
+        self._free_total = self._free_total - demand.sum(axis=0)
+        self._context = self._context.after_placements([placement])
+        self.placements.append(placement)
 
 
 def _identities(gangs: Iterable[PendingGang]) -> frozenset[str]:
@@ -378,7 +380,7 @@ class ReservedHead:
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows]
         waiting.sort(key=lambda gang: (gang.tier, not sticky.is_kept(gang.members)))
-        fitting: list[PendingGang] = []
+        starts, fitting = PresumedPlacements(context, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
                 problem := lasting_problem(context, gang), free
@@ -396,8 +398,10 @@ class ReservedHead:
             candidates += 1
             if not fits_empty_cluster(context, gang):
                 continue
-            presumed = presume_starts(context, fitting, available)
-            later = compute_reservation(context, gang, started, now, held, presumed)
+            # Each gang is presumed to start once, and only if a candidate for the head comes after it.
+            while fitting:
+                starts.add(fitting.pop(0))
+            later = compute_reservation(context, gang, started, now, held, starts.placements)
             if later is not None:
                 return cls(
                     gang,
@@ -406,7 +410,7 @@ class ReservedHead:
                     now,
                     held,
                     ahead=_identities(waiting[:position]),
-                    presumed={placement.gang.members.identity: placement for placement in presumed},
+                    presumed={placement.gang.members.identity: placement for placement in starts.placements},
                 )
         return None
 
@@ -449,14 +453,18 @@ class ReservedHead:
     def deduct_placements(self, placements: Iterable[GangPlacement]) -> None:
         """Deduct placed gangs that run beyond the reserved start from the resources that are free then."""
         for placement in placements:
-            expected = self.presumed.pop(placement.gang.members.identity, None)
-            if expected is not None and not self._end(expected.gang) <= self.reservation.start:
-                nodes, requests = self._places((placed.pod, placed.node) for placed in expected.placed)
-                np.add.at(self.reservation.free, nodes, requests)
-            # Not `>`: an unknown end is NaN, and counts as later than the start.
-            if not self._end(placement.gang) <= self.reservation.start:
-                nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
-                np.subtract.at(self.reservation.free, nodes, requests)
+            # It was deducted already on the nodes on which it was presumed to start.
+            presumed = self.presumed.pop(placement.gang.members.identity, None)
+            if presumed is not None:
+                self._add_at_start(presumed, 1)
+            self._add_at_start(placement, -1)
+
+    def _add_at_start(self, placement: GangPlacement, sign: int) -> None:
+        """Add what a gang requests to the resources that are free at the reserved start, if it runs beyond that."""
+        # Not `>`: an unknown end is NaN, and counts as later than the start.
+        if not self._end(placement.gang) <= self.reservation.start:
+            nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
+            np.add.at(self.reservation.free, nodes, sign * requests)
 
     def replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Deduct a gang and add its victims if the head can still start in time; return whether it can.
