@@ -53,7 +53,11 @@ class PriorityTable:
         """
         members = tuple(pods)
         highest = self.highest_pod_priority(members)
-        return highest if not members else min(highest, self._class_value(group, highest))
+        return self.lowered_priority(group, highest) if members else highest
+
+    def lowered_priority(self, group: PodGroup | None, highest: int) -> int:
+        """Return a gang's priority, given the highest priority of its pods."""
+        return min(highest, self._class_value(group, highest))
 
     def explain_cap(self, group: PodGroup, pods: Iterable[Pod]) -> str:
         """Return why the PriorityClass of a PodGroup has no effect and what to change; "" if it has an effect."""

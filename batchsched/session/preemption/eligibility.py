@@ -1,9 +1,9 @@
 """Eligibility: which gangs may be evicted, at what cost, and which pending gang may evict which of them.
 
 A gang that is not preemptible, or has not run for its minimum run time, is never evicted. A gang with system-critical
-pods is never evicted for a gang of a lower priority than these pods. A gang evicts gangs of lower
-priority in its own queue, and gangs of other queues that use more than their entitlement. Both variants of preemption,
-with and without the solver, follow these rules.
+pods is never evicted for a gang of a lower priority than these pods. A gang evicts gangs of lower priority in its own
+queue, and gangs of other queues that use more than their entitlement. Both variants of preemption, with and without the
+solver, follow these rules.
 
 A gang that is disrupted as a whole is one eviction unit. An elastic gang has one unit for each elastic pod, and one for
 the pods of its minimum.
@@ -197,29 +197,27 @@ class VictimCandidates:
             members
             for _, members in sorted(tables.running.items())
             if may_be_evicted(members, self._now)
-            and tables.refused_evictions.isdisjoint(members.bound)
+            and members.bound.keys().isdisjoint(tables.refused_evictions)
             and any(_stays(pod, node) for pod, node in members.bound.values())
         ]
-        priorities = {
-            members.identity: tables.classes.priorities.gang_priority(members.group, _bound_pods(members))
-            for members in running
-        }
+        table = tables.classes.priorities
+        highest = [table.highest_pod_priority(_bound_pods(members)) for members in running]
+        priorities = [
+            table.lowered_priority(members.group, highest_pod_priority)
+            for members, highest_pod_priority in zip(running, highest, strict=True)
+        ]
         # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.
-        ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}
+        ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities)))}
         return [
             VictimCandidate(
                 members,
                 members.queue,
-                priorities[members.identity],
-                tables.classes.priorities.highest_pod_priority(_bound_pods(members)),
+                priority,
+                highest_pod_priority,
                 start_of_first_pod(members),
-                partial(
-                    self._units,
-                    members,
-                    2 ** min(ranks[priorities[members.identity]], MAX_PRIORITY_DOUBLINGS),
-                ),
+                partial(self._units, members, 2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS)),
             )
-            for members in running
+            for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
         ]
 
     def list_in_queue(self, queue: str) -> list[VictimCandidate]:
