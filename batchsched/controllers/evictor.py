@@ -168,25 +168,34 @@ class Evictor:
             _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
 
     async def _evict(self, planner: ProfileScheduler, eviction: Eviction, dry_run: bool) -> bool:
+        """Evict a pod, or ask whether that is allowed; return False if the API server refused or did not answer."""
         pod = self._victim(eviction)
         if pod is None:
             return True
-        if not dry_run:
-            self._leaving.add(pod.metadata.uid)
+        if dry_run:
+            return await self._request(planner, eviction, pod, dry_run=True)
+        self._leaving.add(pod.metadata.uid)
+        evicted = await self._request(planner, eviction, pod, dry_run=False)
+        if evicted:
+            reason = f"{eviction.reason} by {eviction.for_} on node {pod.node}"
+            self._on_evicted(pod, eviction.reason, reason)
+        else:
+            self._leaving.discard(pod.metadata.uid)
+        return evicted
+
+    async def _request(
+        self, planner: ProfileScheduler, eviction: Eviction, pod: Pod, *, dry_run: bool
+    ) -> bool:
+        """Send an eviction, and remember a pod that the API server refuses to evict."""
         try:
             await self._writer.evict(pod, dry_run=dry_run)
         except BatchschedError as error:
-            if not dry_run:
-                self._leaving.discard(pod.metadata.uid)
             if isinstance(error, ApiError):
                 # A budget, or a limit on requests, allows more later.
                 seconds = RETRY_SECONDS if error.status == _TOO_MANY_REQUESTS else REFUSED_SECONDS
                 planner.remember_refused_eviction(pod, self._clock.now() + seconds)
             _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
             return False
-        if not dry_run:
-            reason = f"{eviction.reason} by {eviction.for_} on node {pod.node}"
-            self._on_evicted(pod, eviction.reason, reason)
         return True
 
 
