@@ -12,7 +12,6 @@ from batchsched.errors import InvalidInput
 T = TypeVar("T")
 _HEADERS: Final = {
     "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
 # The report contains scripts; the policy in the report itself restricts them. Framing is forbidden.
