@@ -282,8 +282,8 @@ class ProfileScheduler:
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)
-        # Do this before the next `sync`: the change of the pod would move the gang to the active queue at once, without
-        # backoff.
+        # Do this before the next `sync_queue`: the change of the pod would move the gang to the active queue at once,
+        # without backoff.
         if unbound and entity.identity not in self._waiting:
             self.queue.add_unschedulable(entity, (), now, unbound)
 

@@ -1,6 +1,6 @@
 """Sharing policies: the protocol, the behaviour that most of them share, and lookup by name.
 
-    make_sharing_policy("drf", {}) -> FairnessPolicy
+    make_sharing_policy("drf", {}) -> SharingPolicy
 
 A policy answers three questions for the children of one queue: how a surplus is divided, which queue is next, and
 which resources a queue holds above its entitlement. Guarantees, limits, lending and borrowing hold under every

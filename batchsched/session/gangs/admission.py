@@ -1,8 +1,7 @@
 """Admission: checks of a gang that need no nodes.
 
-A gang is refused for references to objects that do not exist, for scheduling gates, for too few
-pods, and for pods of several users in a queue that limits each user. Refused
-gangs do not reach the solver.
+A gang is refused for references to objects that do not exist, for scheduling gates, for too few pods, and for pods of
+several users in a queue that limits each user. Refused gangs do not reach the solver.
 """
 
 from collections import Counter

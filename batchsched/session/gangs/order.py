@@ -163,10 +163,10 @@ class GangOrder:
         )
         self._reads_past_usage = self.policies is not None and self.policies.reads_past_usage
         self.latest: MeasuredQueues | None = None
-        """Usage and entitlements as measured by the last call of `take_turns`; preemption reads them."""
+        """Usage and entitlements as measured by the last call of `iterate_gangs`; preemption reads them."""
 
         self.entitled: dict[str, EntitlementClass] = {}
-        """By identity, the class in which a gang had its first turn in the last run of `index_turns`."""
+        """By identity, the class in which a gang had its first turn in the last run of `iterate_indexes`."""
 
     def check_resources(self) -> None:
         """Update `set_aside`: check whether the present nodes offer the resources that queues mention."""
