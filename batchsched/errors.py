@@ -8,11 +8,11 @@ from typing_extensions import override
 
 
 class BatchschedError(Exception):
-    """The base class of all exceptions that batchsched raises on purpose."""
+    """The base class of all exceptions that batchsched defines and raises."""
 
 
 class InvalidInput(BatchschedError):
-    """An object, a file or a setting that cannot be used.
+    """An object, a file or a setting is invalid, so that batchsched cannot use it.
 
     Args:
       message: what was wrong, what was expected, what to do.
@@ -36,7 +36,7 @@ class InvalidInput(BatchschedError):
 
 
 class InvalidQuantity(InvalidInput):
-    """A text that is not a Kubernetes quantity, or a quantity that is out of range."""
+    """A text is not a Kubernetes quantity, or the quantity is out of range."""
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(f"{text!r} is not a usable quantity: {problem}")
@@ -44,15 +44,15 @@ class InvalidQuantity(InvalidInput):
 
 
 class InvalidSelector(InvalidInput):
-    """A label selector or node selector with an unknown operator or an invalid value."""
+    """A label selector or node selector has an unknown operator or an invalid value."""
 
 
 class UnusableInput(BatchschedError):
-    """No object of the input can be used. Commands then exit with code 1."""
+    """A command cannot do its work with its input or its environment at all. The command exits with code 1."""
 
 
 class PluginError(BatchschedError):
-    """A plugin raised an exception or returned an invalid answer. Only the pod that it was called for fails.
+    """A plugin raised an exception or returned an invalid answer. Only the pod for which it was called fails.
 
     Args:
       plugin: the name of the plugin.
@@ -74,13 +74,13 @@ class PluginDeadlineExceeded(PluginError):
 
 
 class ExtenderError(PluginError):
-    """An extender that is not `ignorable` returned no answer or an invalid one. Its pod fails."""
+    """A scheduler extender that is not `ignorable` returned no response or an invalid one. Its pod fails."""
 
     kind = "extender"
 
 
 class IllegalMove(BatchschedError):
-    """A move that is not in the table of states. The object keeps its state."""
+    """The table of gang phases does not allow a change of phase. The gang keeps its phase."""
 
 
 class DigestMismatch(BatchschedError):
@@ -88,7 +88,7 @@ class DigestMismatch(BatchschedError):
 
 
 class SolverFault(BatchschedError):
-    """A model that the solver rejects. The cause is a defect of the formulation, never the input."""
+    """The solver rejected a model that batchsched built. The cause is a defect of batchsched, never the input."""
 
 
 class ApiError(BatchschedError):
@@ -117,8 +117,8 @@ class Unreachable(BatchschedError):
 
 
 class BindFailed(BatchschedError):
-    """A pod was not bound to its node. The message states the reason."""
+    """The binding of a pod to its node failed. The message states the reason."""
 
 
 class NotLeading(BatchschedError):
-    """A write was not sent, because this replica may have lost the Lease."""
+    """A write to the API server was not sent, because this replica may have lost the leader Lease."""

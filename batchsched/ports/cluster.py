@@ -13,14 +13,14 @@ from batchsched.api.snapshot import HeldGang, Snapshot
 
 
 class Clock(Protocol):
-    """A clock. Tests and the simulator use one with virtual time."""
+    """A source of time, waits and random numbers. Tests and the simulator use a clock with virtual time."""
 
     def now(self) -> float:
-        """Return the time in seconds since 1970-01-01 UTC."""
+        """Return the current time in seconds since 1970-01-01 UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return a time in seconds that never jumps, for deadlines and Leases."""
+        """Return the seconds of a clock that is never set back or forward, for deadlines and Leases."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -36,7 +36,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class ObjectSink(Protocol[T_contra]):
-    """Receives the objects of a reflector, as JSON of the API or decoded.
+    """Receives the objects that a reflector lists and watches, as JSON or decoded.
 
     An invalid object must not raise. If one does, the reflector calls `set_object_aside` and continues with the others.
     """
@@ -45,15 +45,15 @@ class ObjectSink(Protocol[T_contra]):
     """The objects that were set aside, by their keys."""
 
     def on_replace(self, objects: Sequence[T_contra]) -> None:
-        """Replace all objects. An object that is not in the list was deleted."""
+        """Replace all known objects by a complete list. An object that is not in the list was deleted."""
         ...
 
     def on_change(self, item: T_contra) -> None:
-        """Add or update an object."""
+        """Add an object, or update the object of the same name."""
         ...
 
     def on_delete(self, item: T_contra) -> None:
-        """Remove an object; its last known state is the argument."""
+        """Remove a deleted object; the argument is its last known state."""
         ...
 
     def set_object_aside(self, item: bytes | T_contra, problem: str) -> None:
@@ -71,7 +71,7 @@ _GANG_LABELS: Final = (POD_GROUP_LABEL, SUB_GROUP_LABEL)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The binding of a pod to a node.
+    """The assignment of a pod to a node, as it is written to the API server.
 
     Args:
       namespace, pod, uid: the pod; uid is "" if unknown.
@@ -87,14 +87,14 @@ class Binding:
 
     @classmethod
     def to_node(cls, pod: Pod, node: str) -> "Binding":
-        """Return the binding of a pod to a node."""
+        """Return the `Binding` of a pod to a node, with the gang labels of the pod."""
         labels = tuple((key, pod.labels[key]) for key in _GANG_LABELS if key in pod.labels)
         return cls(pod.namespace, pod.name, pod.metadata.uid, node, labels)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeBinding:
-    """The assignment of a PersistentVolume to a claim: its `spec.claimRef`.
+    """The binding of a PersistentVolume to a PersistentVolumeClaim: the `spec.claimRef` of the volume.
 
     Args:
       volume: name of the PersistentVolume.
@@ -109,7 +109,7 @@ class VolumeBinding:
 
 @dataclass(frozen=True, slots=True)
 class SelectedNode:
-    """The node for which a claim's volume is provisioned: the annotation `volume.kubernetes.io/selected-node`.
+    """The node near which the volume of a claim is provisioned: the annotation `volume.kubernetes.io/selected-node`.
 
     Args:
       namespace, claim: the claim.
@@ -122,27 +122,27 @@ class SelectedNode:
 
 
 def volume_binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
-    """Return the binding of a PersistentVolume to a claim."""
+    """Return the `VolumeBinding` of a PersistentVolume to a PersistentVolumeClaim."""
     return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
 
 
 class Binder(Protocol):
-    """Writes bindings. All writes are idempotent: a value that is already set is a success."""
+    """Writes bindings of pods and volumes. All writes are idempotent: a value that is already set is a success."""
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to its node."""
         ...
 
     async def bind_volume(self, binding: VolumeBinding) -> None:
-        """Bind a PersistentVolume to its claim."""
+        """Bind a PersistentVolume to a PersistentVolumeClaim."""
         ...
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
-        """Write the selected node of a claim, so that its volume is provisioned within reach of that node."""
+        """Write the selected node of a claim, so that its volume is provisioned within reach of this node."""
         ...
 
     async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all claims are bound and return True, or return False if the timeout expires first.
+        """Wait until all claims are bound to volumes and return True, or return False if the timeout expires first.
 
         Args:
           claims: the claims by `namespace/name`.
@@ -153,7 +153,7 @@ class Binder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanges:
-    """The changes of a cluster since a scheduler was created or received changes the last time.
+    """The changes of a cluster since its scheduler was created or last updated.
 
     Args:
       nodes: all nodes as they are now, in the order of a fresh Snapshot; None if no node changed. No node may offer
@@ -180,15 +180,17 @@ class Scheduler(Protocol):
     """
 
     def apply_changes(self, changes: ClusterChanges) -> None:
-        """Apply changes of the cluster. Call it between two sessions only."""
+        """Apply changes of the cluster to the scheduler. Call this method between two sessions only."""
         ...
 
     def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
-        """Replace the gangs that wait at Permit."""
+        """Replace the list of gangs that wait at Permit."""
         ...
 
     def decide(self, now: float, seed: int) -> Decision:
-        """Return the decision of the next session. Its pods count as bound only after `apply_changes` reports them.
+        """Run the next session and return its decision.
+
+        Its pods count as bound only after `apply_changes` reports them.
 
         Args:
           now: seconds since 1970.

@@ -35,7 +35,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExtenderEndpoint:
-    """The address of an extender.
+    """The URL of a scheduler extender, with the timeout and the TLS settings of calls.
 
     Args:
       url: the prefix of the URL; the verb follows it.
@@ -51,7 +51,7 @@ class ExtenderEndpoint:
 
 
 class ExtenderReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The response of an extender, or the reason why there is none.
+    """The response of a scheduler extender, or the reason why there is no response.
 
     Args:
       body: the response body, "" without a response.
@@ -63,26 +63,29 @@ class ExtenderReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Extenders(Protocol):
-    """Calls extenders. Implementations never raise: a failure is the `fault` of the reply."""
+    """Sends requests to scheduler extenders. Implementations never raise: a failure is the `fault` of the reply."""
 
     def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Send a JSON request to one verb of an extender, block until the response arrives, and return it."""
+        """Send a JSON request to one verb of an extender, wait for the response, and return it."""
         ...
 
     async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Send a request without blocking the event loop and return the response. Binding cycles use this method."""
+        """Send a JSON request to an extender from the event loop and return the response.
+
+        Binding cycles use this method.
+        """
         ...
 
 
 class NoExtenders:
-    """The default implementation, which calls no extender."""
+    """The implementation of `Extenders` that calls no extender. It is the default."""
 
     def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a fault without a call."""
+        """Return a reply with a fault, without a call of the extender."""
         return ExtenderReply(fault=NOT_CALLED)
 
     async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a fault without a call."""
+        """Return a reply with a fault, without a call of the extender."""
         return ExtenderReply(fault=NOT_CALLED)
 
 
@@ -93,7 +96,7 @@ T = TypeVar("T")
 
 
 class ExceededDeadline(msgspec.Struct, frozen=True):
-    """A call that took longer than `pluginDeadlineSeconds` of the profile.
+    """A plugin call that took longer than `pluginDeadlineSeconds` of the profile.
 
     Args:
       plugin: the name of the plugin.
@@ -109,28 +112,29 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The message about the exceeded deadline for the refusal of the pod."""
+        """The text for a refusal: the deadline in seconds, and that the plugin is disabled until the next start."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 
 class PluginDeadline(Protocol):
-    """Calls plugins of other packages and enforces their deadline."""
+    """Calls plugins of other packages and enforces the deadline of each call."""
 
     def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
-        """Return the exceeded deadline that disables a plugin, or None if the plugin may be called."""
+        """Return the call by which a plugin exceeded its deadline, or None if the plugin may still be called."""
         ...
 
     def call_within_deadline(self, plugin: str, point: str, call: Callable[[], T]) -> T:
         """Call a plugin within its deadline and return its result.
 
         Raises:
-          PluginOverdue: the call exceeded its deadline. Its result is discarded, and the plugin is not called again.
+          PluginDeadlineExceeded: the call exceeded its deadline. Its result is discarded, and the plugin is not called
+            again.
         """
         ...
 
 
 class Telemetry(Protocol):
-    """Receives durations and progress. An implementation cannot change the decision."""
+    """Receives the durations and the progress of a session. An implementation cannot change the decision."""
 
     def measure_stage(self, name: str) -> AbstractContextManager[None]:
         """Return a context manager that measures one stage of a session.
@@ -140,34 +144,37 @@ class Telemetry(Protocol):
         ...
 
     def report_progress(self, done: int, total: int, unit: str) -> None:
-        """Report the progress of a long stage."""
+        """Report that a number of steps of a long stage are done, out of a total."""
         ...
 
     def measure_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
-        """Return a context manager that measures one call of a plugin. Only a sample of all calls is measured."""
+        """Return a context manager that measures one call of a plugin at an extension point.
+
+        Only a sample is measured.
+        """
         ...
 
 
 class NoTelemetry:
-    """The default implementation, which records nothing."""
+    """The implementation of `Telemetry` that records nothing. It is the default."""
 
     @contextmanager
     def measure_stage(self, name: str) -> Iterator[None]:
-        """Do nothing around a stage."""
+        """Return a context manager that does not measure the stage."""
         yield
 
     def report_progress(self, done: int, total: int, unit: str) -> None:
-        """Do nothing with the progress."""
+        """Ignore a report of progress."""
 
     @contextmanager
     def measure_call(self, plugin: str, point: str) -> Iterator[None]:
-        """Do nothing around a call."""
+        """Return a context manager that does not measure the plugin call."""
         yield
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalCalls:
-    """The calls of a session to code outside of batchsched: extenders, and plugins of other packages with a deadline.
+    """The means by which a session calls code outside batchsched: extenders, and plugins of other packages.
 
     Args:
       extenders: reaches extenders.
@@ -179,4 +186,4 @@ class ExternalCalls:
 
 
 NO_EXTERNAL_CALLS = ExternalCalls()
-"""No extender is called, and plugins have no deadline."""
+"""Calls no extender, and sets no deadline for plugins."""
