@@ -72,7 +72,7 @@ class AssumedPodExpiry:
                 self._cache.remove(pod)
         finally:
             del self._reads[assumed.pod]
-        # If the pod was read with a node, `handle_pod` has confirmed it, and `forget` changes nothing.
+        # If the pod was read with a node, `handle_pod` has confirmed it, and `unassume` changes nothing.
         if self._cache.unassume(assumed.pod, assumed.assumption.node):
             _LOG.warning(
                 "%s is not bound to %s, though its binding was taken", assumed.pod, assumed.assumption.node

@@ -151,7 +151,7 @@ class SchedulerLoop:
             work = planner.begin_session(now)
             if work is None:
                 return
-            # `begin` took all input; the thread reads nothing that the event loop changes meanwhile.
+            # `begin_session` took all input; the thread reads nothing that the event loop changes meanwhile.
             decision = await asyncio.to_thread(work)
         except Exception:
             # Later sessions take fewer gangs until the gang that causes the failure is found.

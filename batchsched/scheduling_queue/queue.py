@@ -103,7 +103,7 @@ class SchedulingQueue:
             self.add_pod(pod, now)
             return
         entity = self._entities[identity]
-        # The events are computed from the old version, which the entity drops with `put`.
+        # The events are computed from the old version, which the entity drops with `put_pod`.
         old = entity.pods[pod.key]
         entity.put_pod(pod)
         occurrences = [

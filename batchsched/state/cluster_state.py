@@ -5,8 +5,8 @@ known version is ignored, a deleted object stays deleted, and a list replaces ev
 may come in any order: a pod may be bound to a node of which no event has come yet.
 
 A pod that a session placed is **assumed**: it counts on its node until a watch event **confirms** the binding (on this
-node or another, since the API server is right), until the binding fails and the pod is **forgotten**, or until the
-confirmation is overdue.
+node or another, since the API server is right), until the binding fails and `unassume` makes the pod pending again, or
+until the confirmation is overdue.
 
 Source: `pkg/scheduler/backend/cache` of kube-scheduler, 1.36. Pending pods are kept here too, since sessions decide
 about them.
@@ -39,7 +39,7 @@ MAX_CACHED_SPECS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """The node of an assumed pod, and the times of the assumption.
+    """The node on which a pod is assumed, with the time of the assumption and the deadline of its confirmation.
 
     Args:
       node: The name of the node.
@@ -55,20 +55,23 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """An assumption with the `namespace/name` of its pod."""
+    """An assumed pod by its `namespace/name`, with its node and times."""
 
     pod: str
     assumption: Assumption
 
 
 class BoundPodCache:
-    """Creates bound versions of pods. Equal pods on one node share a spec object, and with it all cached results."""
+    """Creates copies of pods that are bound to a node.
+
+    Equal pods on one node share a spec object, and with it all cached results.
+    """
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
 
     def bound_pod(self, pod: Pod, node: str) -> Pod:
-        """Return the bound version of a pod on a node."""
+        """Return a copy of a pod that is bound to a node."""
         key = (id(pod.spec), node)
         specs = self._specs.get(key)
         if specs is None:
@@ -249,7 +252,7 @@ class ClusterState:
     # Assumed pods
 
     def assume(self, key: str, node: str, now: float, uid: str = "") -> bool:
-        """Count a pending pod on a node from now on.
+        """Assume that a pending pod is bound to a node, before the API server confirms it.
 
         Args:
           key: `namespace/name` of the pod.
@@ -272,7 +275,10 @@ class ClusterState:
         return True
 
     def finish_binding(self, key: str, now: float) -> None:
-        """Record that the API server accepted the binding of an assumed pod; the confirmation timeout starts."""
+        """Record that the API server accepted the binding of an assumed pod.
+
+        If a watch event does not confirm the binding within `ttl_seconds`, the confirmation is overdue.
+        """
         assumption = self._assumed.get(key)
         shown: Pod | None = self._stores[PODS].get(key)
         if assumption is None or shown is None:
@@ -295,7 +301,7 @@ class ClusterState:
         return True
 
     def overdue_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        """Return the assumed pods, sorted by name, that no event confirmed within `ttl_seconds` after their binding."""
+        """Return the assumed pods with an overdue confirmation of their binding, sorted by name."""
         keys = [
             key
             for key, assumption in self._assumed.items()
@@ -304,11 +310,11 @@ class ClusterState:
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(keys))
 
     def assumed_pods(self) -> tuple[AssumedPod, ...]:
-        """Return the assumed pods, sorted by name."""
+        """Return all assumed pods with their nodes, sorted by name."""
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
 
     def is_assumed(self, key: str) -> bool:
-        """Return whether a pod is assumed: it counts on a node, and no watch event has confirmed that."""
+        """Return whether a pod is assumed, that is, placed on a node without confirmation by a watch event."""
         return key in self._assumed
 
     # Reading
@@ -319,19 +325,19 @@ class ClusterState:
         return self._change_log.generation
 
     def changes_since(self, since: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
+        """Return the changes after a generation, one for each object, or None if the log has lost some of them."""
         return self._change_log.changes_since(since)
 
     def subscribe(self) -> "ChangeReader":
-        """Return a new reader of changes, which starts with the first change."""
+        """Return a new reader of the changes of this cluster state, which starts with the first change."""
         return ChangeReader(self)
 
     def count_objects(self, field: str) -> int:
-        """Return the number of objects in a field of Snapshot."""
+        """Return the number of objects in one field of Snapshot, such as `pods`."""
         return len(self._stores[field])
 
     def snapshot(self) -> Snapshot:
-        """Return the cluster with assumed pods on their nodes. Unchanged objects keep their identity.
+        """Return a Snapshot of the cluster with assumed pods on their nodes. Unchanged objects keep their identity.
 
         Objects are sorted by key. Queues without a place in the tree are set aside. Gangs held at Permit are not
         included, since only the profile's scheduler knows them.
@@ -344,24 +350,24 @@ class ClusterState:
         return Snapshot(**{field: store.sorted_objects() for field, store in self._stores.items()})
 
     def snapshot_as_listed(self) -> Snapshot:
-        """Return the cluster as the API server showed it: assumed pods are pending."""
+        """Return a Snapshot of the cluster as the API server showed it, with assumed pods pending."""
         frozen = self._frozen()
         return replace(frozen, pods=tuple(self._api_pods.get(pod.key, pod) for pod in frozen.pods))
 
     def get(self, field: str, key: str) -> Any:
-        """Return an object of a field of Snapshot by its key; None if it does not exist."""
+        """Return the object with this key in one field of Snapshot, or None if the object does not exist."""
         return self._stores[field].get(key)
 
     def list_objects(self, field: str) -> tuple[Any, ...]:
-        """Return all objects of a field of Snapshot, including those that a Snapshot sets aside."""
+        """Return all objects of one field of Snapshot, including invalid queues that `snapshot` sets aside."""
         return tuple(self._stores[field].sorted_objects())
 
     def has_node(self, name: str) -> bool:
-        """Return whether a node exists; pods may name nodes that do not."""
+        """Return whether the cluster has a node of this name."""
         return name in self._stores[NODES]
 
     def status(self, field: str, key: str, uid: str) -> dict[str, Any]:
-        """Return the status of a custom resource as the API server showed it last, {} if it has none.
+        """Return the last known status of a custom resource, or {} if it has none.
 
         Args:
           field: The field of Snapshot that has the object.
@@ -386,9 +392,9 @@ class ChangeReader:
         self._generation = 0
 
     def read(self) -> tuple[Change, ...] | None:
-        """Return the changes since the last call; None if there were too many, so that the reader must start again.
+        """Return the changes since the last call, or None if the change log no longer has them all.
 
-        A reader starts from `ClusterState.snapshot()`, which contains all changes that were read.
+        After None, the reader starts again from `ClusterState.snapshot()`, which contains all changes so far.
         """
         changes = self._state.changes_since(self._generation)
         self._generation = self._state.generation

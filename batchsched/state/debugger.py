@@ -28,7 +28,10 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """A field that differs between state and API server. A value is JSON text, empty if the field is missing."""
+    """A field of an object with different values in the cluster state and in the API server.
+
+    A value is JSON text, empty if the field is missing.
+    """
 
     object: str
     field: str
@@ -38,7 +41,7 @@ class StateDifference:
 
 @dataclass(frozen=True, slots=True)
 class StateComparison:
-    """All differences between the state and the API server. Objects are named `Kind namespace/name`.
+    """All differences between the cluster state and the API server. Objects are named `Kind namespace/name`.
 
     Args:
       missing: Objects of the API server that the state lacks.
@@ -54,11 +57,11 @@ class StateComparison:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the state and the API server agree."""
+        """Whether the cluster state and the API server agree."""
         return not (self.missing or self.redundant or self.differing or self.overdue)
 
     def text(self) -> str:
-        """Return the report, one line for each difference."""
+        """Return the comparison as text, with one line for each difference."""
         if self.is_equal:
             return "the cache agrees with the API"
         lines = [f"missing in the cache: {name}" for name in self.missing]
@@ -84,14 +87,14 @@ def compare_snapshots(
     assumed: Sequence[AssumedPod] = (),
     overdue_since: float = float("-inf"),
 ) -> StateComparison:
-    """Return the differences between the state and a fresh list of the API server.
+    """Return the differences between the cluster state and a fresh list of the API server.
 
     Args:
       cached: The objects of the state, from `ClusterState.snapshot_as_listed()`.
       listed: The objects of the API server, with all pods: pods that the state ignores are left out here.
       scheduler_names: The scheduler names of the profiles; pending pods of other schedulers are left out.
       assumed: The assumed pods, from `ClusterState.assumed_pods()`.
-      overdue_since: Seconds since 1970; a pod assumed before that time is overdue. Usually now - PATIENCE.
+      overdue_since: Seconds since 1970; a pod assumed before that time is overdue. Usually now - OVERDUE_SECONDS.
     """
     missing: list[str] = []
     redundant: list[str] = []
@@ -152,7 +155,7 @@ def _leaves(plain: Any, path: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class DumpedNode:
-    """A node and its pods, in base units.
+    """A node in a dump of the cluster state: its resources in base units, and its pods.
 
     Args:
       name: The name of the node.
@@ -171,7 +174,7 @@ class DumpedNode:
     assumed: tuple[str, ...]
 
     def text(self) -> str:
-        """Return the node as a line of amounts and a line for each pod."""
+        """Return the node as text: one line with its resources, then one line for each pod."""
         amounts = ", ".join(
             f"{resource} {self.requested.get(resource, 0)}/{self.allocatable.get(resource, 0)}"
             for resource in sorted({*self.allocatable, *self.requested})
@@ -184,13 +187,13 @@ class DumpedNode:
 
 @dataclass(frozen=True, slots=True)
 class StateDump:
-    """The nodes with their pods, and the pending pods."""
+    """A dump of the cluster state: the nodes with their pods, and the pending pods."""
 
     nodes: tuple[DumpedNode, ...]
     waiting: tuple[str, ...]
 
     def text(self) -> str:
-        """Return all nodes, then the pending pods."""
+        """Return the dump as text: all nodes with their pods, then the pending pods."""
         lines = [node.text() for node in self.nodes]
         lines.append(f"waiting: {len(self.waiting)} pods")
         lines += [f"  {pod}" for pod in self.waiting]
@@ -198,7 +201,7 @@ class StateDump:
 
 
 def dump_state(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateDump:
-    """Return the content of the state by node.
+    """Return the nodes of a Snapshot with their pods and requested resources, and the pending pods.
 
     Args:
       snapshot: The cluster, from `ClusterState.snapshot()`.

@@ -24,7 +24,9 @@ SUCCEEDED: Final = "Succeeded"
 
 @dataclass(slots=True)
 class GangPods:
-    """The pods of one gang, by `namespace/name` of the pod.
+    """The pods of one gang by state: pending, bound, assumed and finished.
+
+    Mappings and sets have `namespace/name` of the pod as key.
 
     Args:
       identity: The gang's identity, see `batchsched.api.gang`.
@@ -55,17 +57,17 @@ class GangPods:
 
     @property
     def has_pods(self) -> bool:
-        """Whether a pod is pending or bound."""
+        """Whether the gang has a pending or bound pod."""
         return bool(self.pending or self.bound)
 
     @property
     def minimum(self) -> int:
-        """Pods that must be placed together: minMember, 1 without a PodGroup."""
+        """The number of pods that must be placed together: minMember, or 1 without a PodGroup."""
         return self.group.min_member if self.group is not None else 1
 
     @property
     def queue(self) -> str:
-        """The queue of the PodGroup; without a PodGroup, that of the pod with the smallest key."""
+        """The name of the gang's queue: that of its PodGroup, or without a PodGroup, that of its first pod by name."""
         if self.group is not None:
             return self.group.spec.queue
         pods = self.bound or self.pending
@@ -73,25 +75,25 @@ class GangPods:
 
     @property
     def is_pending(self) -> bool:
-        """Whether pods are pending and fewer than the minimum are placed."""
+        """Whether the gang has pending pods, and fewer than minMember of its pods are placed."""
         return bool(self.schedulable_pods()) and len(self.placed_pods()) < self.minimum
 
     def schedulable_pods(self) -> list[Pod]:
-        """Return the pending pods that a session may place: those that do not terminate."""
+        """Return the pending pods of the gang that a session may place: those that do not terminate."""
         return [pod for pod in self.pending.values() if not pod.terminating]
 
     def placed_pods(self) -> list[Pod]:
-        """Return the bound and assumed pods that count for the minimum: those that do not terminate."""
+        """Return the bound and assumed pods of the gang that count for minMember: those that do not terminate."""
         return [pod for pod in self.bound.values() if not pod.terminating]
 
     def finished_counts(self) -> tuple[int, int]:
-        """Return the number of pods that succeeded and the number of pods that failed."""
+        """Return the number of pods of the gang that succeeded, and the number that failed."""
         succeeded = sum(self.finished.values())
         return succeeded, len(self.finished) - succeeded
 
 
 def missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
-    """Return the number of pods that must still be placed before a gang and each of its subGroups has its minimum.
+    """Return how many more pods must be placed until a gang and each of its subGroups reach their minMember.
 
     Args:
       group: The PodGroup; None for a gang that needs one pod.
@@ -123,7 +125,7 @@ def _counts_alike(before: Pod, after: Pod) -> bool:
 
 
 class ChangedGangs:
-    """Collects the identities of the gangs that change, for one reader of a `GangIndex`.
+    """Collects the identities of changed gangs for one reader of a `GangIndex`, such as a controller.
 
     Args:
       identities: The gangs that the first `read` returns in any case.
@@ -135,19 +137,19 @@ class ChangedGangs:
         self._identities = set(identities)
 
     def mark_changed(self, identity: str) -> None:
-        """Record that a gang changed."""
+        """Record the identity of a gang that changed."""
         self._identities.add(identity)
 
     def read(self) -> set[str]:
-        """Return the gangs that changed since the last call."""
+        """Return the identities of the gangs that changed since the last call."""
         changed, self._identities = self._identities, set()
         return changed
 
 
 class GangIndex:
-    """All gangs of a cluster by identity. Single pods are in it only while they are pending.
+    """The pods of all gangs of a cluster by gang identity. Pods without a PodGroup are included only while pending.
 
-    A cluster may run 100,000 single pods, about which no reader asks.
+    A cluster may run 100,000 pods without a PodGroup, about which no reader asks.
 
     Args:
       usage: The tally of queues, which needs the PodGroup of each pod.
@@ -173,18 +175,21 @@ class GangIndex:
         return iter(self._gangs.values())
 
     def get(self, identity: str) -> GangPods | None:
-        """Return a gang; None if it has neither a PodGroup nor pods."""
+        """Return the pods of a gang, or None if the gang has neither a PodGroup nor pods."""
         return self._gangs.get(identity)
 
     def subscribe(self) -> ChangedGangs:
-        """Return a reader of changes. Its first `read` returns all gangs."""
+        """Return a new reader of the identities of changed gangs. Its first `read` returns all gangs."""
         reader = ChangedGangs(self._gangs)
         self._readers = [present for present in self._readers if present() is not None]
         self._readers.append(ref(reader))
         return reader
 
     def set_group(self, identity: str, group: PodGroup | None) -> None:
-        """Add or replace a PodGroup; None deletes it, and its pods count for the queues of their own labels."""
+        """Add, replace or delete the PodGroup of a gang.
+
+        None deletes the PodGroup: its pods count for the queues of their own labels.
+        """
         gang = self._gang(identity)
         self._usage.change_queue((*gang.pending.values(), *gang.bound.values()), gang.group, group)
         gang.group = group
@@ -195,7 +200,7 @@ class GangIndex:
         self._changed(gang)
 
     def set_pod(self, key: str, before: Pod | None, after: Pod | None, *, assumed: bool) -> None:
-        """Replace a pod that has not finished.
+        """Add, replace or remove a pod of the index that has not finished.
 
         Args:
           key: `namespace/name` of the pod.
@@ -273,7 +278,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_whole(self, identity: str) -> None:
-        """Record that a gang had its minimum, as its status or its finished pods show."""
+        """Record that minMember pods of a gang were bound at an earlier time, as its status or finished pods show."""
         gang = self._gangs.get(identity)
         if gang is not None and not gang.was_whole:
             gang.was_whole = True
@@ -287,7 +292,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_finished_pod(self, pod: Pod) -> None:
-        """Record how a pod of a PodGroup finished. `set_pod` must have removed it before."""
+        """Record whether a finished pod of a PodGroup succeeded or failed. `set_pod` must have removed it before."""
         identity, succeeded = gang_identity(pod), pod.status.phase == SUCCEEDED
         # The kubelet reports Failed or Succeeded also for a pod that is evicted. Such a pod was stopped, not finished,
         # and its gang is pending again.
@@ -312,7 +317,7 @@ class GangIndex:
             self._changed(gang)
 
     def keep_finished(self, keys: Container[str]) -> None:
-        """Handle a list of all pods: finished pods that are not in it were deleted."""
+        """Handle the deletion of all finished pods that are missing in a complete list of pods."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
             self.handle_deletion_of_finished(key)
 

@@ -27,7 +27,7 @@ ResourceUsage = Mapping[tuple[str, str], tuple[int, int]]
 
 
 def counts_against_queue(pod: Pod, scheduler_names: Container[str]) -> bool:
-    """Return whether a pod with a node counts against a queue; for a pending pod, whether its requests do.
+    """Return whether the requests of a pod count for a queue: as usage if the pod has a node, else as demand.
 
     Args:
       pod: The pod; a pod that terminates counts until it is deleted.
@@ -52,7 +52,7 @@ def queue_of(pod: Pod, pod_group: PodGroup | None) -> str:
 
 
 class QueueUsageTally:
-    """Requests by queue, kept up to date pod by pod. Usage of descendant queues is not included.
+    """The resource requests of pods, summed up by queue. Usage of descendant queues is not included.
 
     Args:
       scheduler_names: The scheduler names of the profiles.
@@ -68,21 +68,21 @@ class QueueUsageTally:
         """By queue and resource, requests of pending pods in base units. Zeros are left out."""
 
     def add(self, pod: Pod, pod_group: PodGroup | None) -> None:
-        """Count a pod for the queue of its PodGroup."""
+        """Add the requests of a pod to the sums of its queue."""
         self._change(pod, queue_of(pod, pod_group), 1)
 
     def remove(self, pod: Pod, pod_group: PodGroup | None) -> None:
-        """Stop counting a pod. The pod and the queue of the PodGroup must be those of the matching `add`."""
+        """Subtract the requests of a pod from the sums of its queue. Both must be those of the matching `add`."""
         self._change(pod, queue_of(pod, pod_group), -1)
 
     def change_queue(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
-        """Move pods to the queue of their PodGroup after the PodGroup was added, changed or deleted."""
+        """Move the requests of pods to the right queue after their PodGroup was added, changed or deleted."""
         for pod in pods:
             self.remove(pod, before)
             self.add(pod, after)
 
     def to_table(self) -> ResourceUsage:
-        """Return a copy of the tally as a table with one row for each queue and resource."""
+        """Return a copy of the sums as a mapping from queue and resource to the usage and the demand."""
         keys = {
             (queue, resource)
             for amounts_by_queue in (self.allocated, self.requested)

@@ -15,7 +15,7 @@ MAX_TOMBSTONES: Final = 16_384
 
 
 class Store(Generic[T]):
-    """Objects by key, sorted by key when they are read.
+    """The objects of one kind by `namespace/name`, sorted by this key when they are read.
 
     A list of the API server is sorted by key, while the order of events has no meaning. `sorted_objects` costs
     nothing if nothing changed, and one copy unless keys were added out of order.
@@ -41,7 +41,7 @@ class Store(Generic[T]):
         return iter(self._by_key)
 
     def get(self, key: str) -> T | None:
-        """Return an object; None if it does not exist."""
+        """Return the object with this key, or None if it does not exist."""
         return self._by_key.get(key)
 
     def put(self, key: str, value: T) -> None:
@@ -52,14 +52,14 @@ class Store(Generic[T]):
         self._frozen = None
 
     def pop(self, key: str) -> T | None:
-        """Remove an object and return it; None if it does not exist."""
+        """Remove the object with this key and return it, or None if it does not exist."""
         value = self._by_key.pop(key, None)
         if value is not None:
             self._frozen = None
         return value
 
     def sorted_objects(self) -> tuple[T, ...]:
-        """Return the objects sorted by key; the same tuple as before if nothing changed."""
+        """Return all objects sorted by key. If nothing changed since the last call, the tuple is the same object."""
         if self._frozen is None:
             if not self._sorted:
                 self._by_key = {key: self._by_key[key] for key in sorted(self._by_key)}
@@ -78,7 +78,7 @@ class Tombstones:
         self._uids: dict[str, None] = {}
 
     def add(self, uid: str) -> None:
-        """Remember a uid; an empty one is ignored."""
+        """Record the uid of a deleted object. An empty uid is ignored."""
         if uid:
             self._uids[uid] = None
             if len(self._uids) > MAX_TOMBSTONES:
@@ -89,7 +89,7 @@ class Tombstones:
         return uid in self._uids
 
     def remove(self, uid: str) -> None:
-        """Forget a uid, since a list shows that the object exists."""
+        """Remove the uid of an object that exists, as a list of the API server shows."""
         self._uids.pop(uid, None)
 
 
@@ -113,7 +113,7 @@ DEFAULT_LENGTH: Final = 65_536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """One object before and after a change.
+    """A change of one object in the cluster state: the object before and after.
 
     Args:
       field: The field of Snapshot that has the object.
@@ -139,7 +139,7 @@ class Change:
 
 
 class ChangeLog:
-    """The latest changes, and the generation of the newest one."""
+    """The latest changes of the cluster state, and the generation number of the newest change."""
 
     def __init__(self, length: int = DEFAULT_LENGTH) -> None:
         self.generation = 0
@@ -147,13 +147,13 @@ class ChangeLog:
         self._changes: deque[Change] = deque(maxlen=length)
 
     def record(self, change: Change) -> int:
-        """Append a change and return its generation."""
+        """Append a change and return its generation number."""
         self._changes.append(change)
         self.generation += 1
         return self.generation
 
     def changes_since(self, generation: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, one for each object; None if the log does not reach back so far."""
+        """Return the changes after a generation, one for each object, or None if the log has lost some of them."""
         count = self.generation - generation
         if not 0 <= count <= len(self._changes):
             return None

@@ -31,7 +31,7 @@ MAX_CHANGES_PER_POD: Final = 4
 
 
 class UpToDateScheduler:
-    """Provides a scheduler that is up to date with a cluster state.
+    """Keeps a scheduler up to date with a cluster state, and replaces the scheduler where changes do not suffice.
 
     Args:
       cache: the cluster state.
@@ -58,7 +58,7 @@ class UpToDateScheduler:
         self._resources = ResourceNames()
 
     def updated_scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
-        """Return the scheduler after it took in all changes.
+        """Return a scheduler that has received all changes of the cluster state.
 
         Args:
           held: the gangs that wait at Permit; the cluster state does not contain them.
@@ -121,7 +121,7 @@ def _read_part(node: Node) -> Node:
 
 
 class ResourceNames:
-    """Names of the resources that nodes offer or pods request: the columns of the scheduler's tables."""
+    """The names of all resources that nodes offer or pods request when a scheduler is created."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         snapshot = snapshot or Snapshot()
@@ -136,11 +136,11 @@ class ResourceNames:
                 self._names.update(pod_requests(pod))
 
     def covers_node(self, node: Node) -> bool:
-        """Return whether the names include all resources that a node offers."""
+        """Return whether a node offers only resources that the scheduler already knows."""
         return self._names.issuperset(node.allocatable_quantities)
 
     def covers_pod(self, pod: Pod) -> bool:
-        """Return whether the names include all resources that a pod requests."""
+        """Return whether a pod requests only resources that the scheduler already knows."""
         return id(pod.spec) in self._specs or self._names.issuperset(pod_requests(pod))
 
 
