@@ -28,7 +28,7 @@ REASONS: Final = {
 
 
 class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The base of the parts of a decision."""
+    """The base class of `Decision` and of all values that a decision contains."""
 
 
 class Assignment(DecisionItem, frozen=True):
@@ -40,7 +40,7 @@ class Assignment(DecisionItem, frozen=True):
 
 
 class Eviction(DecisionItem, frozen=True):
-    """A pod to evict, the gang it is evicted for, and the reason."""
+    """A pod to evict, with the reason and the gang for which it is evicted."""
 
     namespace: str
     pod: str
@@ -50,7 +50,7 @@ class Eviction(DecisionItem, frozen=True):
 
 
 class Refusal(DecisionItem, frozen=True):
-    """A gang that is not placed: the binding constraint, the missing amounts, and a change that would admit the gang.
+    """A gang that is not placed: the reason, the missing resources, and a change that would admit the gang.
 
     Args:
       pod_group: namespace/name.
@@ -68,14 +68,14 @@ class Refusal(DecisionItem, frozen=True):
 
 
 class Reservation(DecisionItem, frozen=True):
-    """The earliest start of a gang (RFC 3339), for which capacity is kept free."""
+    """A gang for which capacity is kept free, and its earliest start (RFC 3339)."""
 
     pod_group: str
     start: str
 
 
 class Nomination(DecisionItem, frozen=True):
-    """A node on which capacity is kept free for a pod."""
+    """A pod, and a node on which capacity is kept free for it."""
 
     namespace: str
     pod: str
@@ -83,7 +83,10 @@ class Nomination(DecisionItem, frozen=True):
 
 
 class Waiting(DecisionItem, frozen=True):
-    """A gang that waits at Permit: the plugin, and the deadline (RFC 3339). The nodes of its pods are nominations."""
+    """A gang that waits at Permit, with the plugin that answered Wait and the deadline (RFC 3339).
+
+    The nodes of its pods are nominations.
+    """
 
     pod_group: str
     plugin: str
@@ -91,7 +94,7 @@ class Waiting(DecisionItem, frozen=True):
 
 
 class SetAside(DecisionItem, frozen=True):
-    """An object that is invalid and was ignored."""
+    """An invalid object that was ignored, with the invalid field and a message."""
 
     file: str
     object: str
@@ -100,7 +103,7 @@ class SetAside(DecisionItem, frozen=True):
 
 
 class TierAccount(DecisionItem, frozen=True):
-    """The objective that the solver reached in one tier, and its upper bound."""
+    """The objective value that the solver reached for the gangs of one tier, and its upper bound."""
 
     share: str
     priority: int
@@ -109,7 +112,10 @@ class TierAccount(DecisionItem, frozen=True):
 
 
 class SolverAccount(DecisionItem, frozen=True):
-    """Objective, bound and gap of the solver. `seconds` and `stages` are telemetry that the caller adds."""
+    """The record of the solver's work: the objective by tier, the gap, and the time spent.
+
+    `seconds` and `stages` are telemetry that the caller adds.
+    """
 
     tiers: tuple[TierAccount, ...] = ()
     gap: float = 0.0
@@ -119,7 +125,10 @@ class SolverAccount(DecisionItem, frozen=True):
 
 
 class Decision(DecisionItem, frozen=True):
-    """Pods to bind, evict and hold, and refused gangs. Lists are sorted, so equal decisions are equal bytes."""
+    """The result of a session: pods to bind, pods to evict, gangs that wait at Permit, and refused gangs.
+
+    Lists are sorted, so equal decisions are equal bytes.
+    """
 
     assignments: tuple[Assignment, ...] = ()
     evictions: tuple[Eviction, ...] = ()
@@ -132,11 +141,11 @@ class Decision(DecisionItem, frozen=True):
 
 
 def without_telemetry(decision: Decision) -> Decision:
-    """Return the decision without telemetry, as `replay` compares it."""
+    """Return a decision without the times that the solver took, so that `replay` can compare it."""
     account = msgspec.structs.replace(decision.solver, seconds=0.0, stages={})
     return msgspec.structs.replace(decision, solver=account)
 
 
 def to_json(decision: Decision) -> bytes:
-    """Return the decision as JSON on one line."""
+    """Return a decision as JSON on one line."""
     return msgspec.json.encode(decision)

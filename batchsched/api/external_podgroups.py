@@ -37,18 +37,18 @@ Spec = dict[str, Any]
 
 
 class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
-    """The base of PodGroups of other projects.
+    """The base class of the PodGroups of other projects, such as Volcano.
 
     To read another kind, add a subclass here, an entry in `EXTERNAL_KINDS`, and a reader of its labels in `_READERS`.
     """
 
     def batchsched_fields(self) -> Spec:
-        """Return the fields of the batchsched spec; None means an absent field."""
+        """Return this PodGroup as fields of a batchsched PodGroup spec. None means an absent field."""
         raise NotImplementedError
 
 
 class CoschedulingSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a PodGroup of `scheduling.x-k8s.io/v1alpha1`."""
+    """The spec of a coscheduling PodGroup (`scheduling.x-k8s.io/v1alpha1`)."""
 
     min_member: int = 1
     min_resources: Amounts | None = None
@@ -62,7 +62,7 @@ class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def batchsched_fields(self) -> Spec:
-        """Return the fields of the batchsched spec."""
+        """Return the coscheduling PodGroup as fields of a batchsched PodGroup spec."""
         spec = self.spec
         return {
             "minMember": max(1, spec.min_member),
@@ -72,31 +72,31 @@ class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
 
 class GangPolicy(KubernetesValue, frozen=True, gc=False):
-    """Gang scheduling with a minimum number of pods."""
+    """The scheduling policy `gang` of a Kubernetes PodGroup, with the minimum number of pods."""
 
     min_count: int = 1
 
 
 class SchedulingPolicy(KubernetesValue, frozen=True, gc=False):
-    """The scheduling policy of a PodGroup: `gang`, or `basic`, which means that its pods are no gang."""
+    """The scheduling policy of a Kubernetes PodGroup: `gang`, or `basic`, which means that its pods are no gang."""
 
     gang: GangPolicy | None = None
 
 
 class TopologyKey(KubernetesValue, frozen=True, gc=False):
-    """A constraint that all pods run on nodes with the same value of a label."""
+    """The constraint that all pods of a Kubernetes PodGroup run on nodes with the same value of a label."""
 
     key: str = ""
 
 
 class UpstreamConstraints(KubernetesValue, frozen=True, gc=False):
-    """Placement constraints of a PodGroup."""
+    """The topology constraints of a Kubernetes PodGroup."""
 
     topology: tuple[TopologyKey, ...] | None = None
 
 
 class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a PodGroup of `scheduling.k8s.io`: v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37)."""
+    """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`): v1alpha2 of Kubernetes 1.36, or v1beta1 of 1.37."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: UpstreamConstraints | None = None
@@ -106,20 +106,23 @@ class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class UpstreamStatus(KubernetesValue, frozen=True, gc=False):
-    """The status of a PodGroup of Kubernetes."""
+    """The status of a Kubernetes PodGroup (`scheduling.k8s.io`)."""
 
     conditions: tuple[dict[str, Any], ...] | None = None
 
 
 class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes."""
+    """The PodGroup of Kubernetes itself (`scheduling.k8s.io`)."""
 
     spec: UpstreamSpec = UpstreamSpec()
     status: UpstreamStatus = UpstreamStatus()
 
     @override
     def batchsched_fields(self) -> Spec:
-        """Return the fields of the batchsched spec. Topology keys (node labels) become level names."""
+        """Return the Kubernetes PodGroup as fields of a batchsched PodGroup spec.
+
+        Topology keys (node labels) become level names.
+        """
         spec = self.spec
         gang = spec.scheduling_policy.gang
         keys = (spec.scheduling_constraints or UpstreamConstraints()).topology or ()
@@ -136,11 +139,11 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
 
 class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes in v1beta1, in which the condition has another name."""
+    """The PodGroup of Kubernetes in v1beta1, in which the condition about scheduling has another name."""
 
 
 class VolcanoSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a PodGroup of `scheduling.volcano.sh/v1beta1`."""
+    """The spec of a Volcano PodGroup (`scheduling.volcano.sh/v1beta1`)."""
 
     min_member: int = 1
     min_task_member: dict[str, int] | None = None
@@ -156,7 +159,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def batchsched_fields(self) -> Spec:
-        """Return the fields of the batchsched spec; tasks of Volcano become subGroups."""
+        """Return the Volcano PodGroup as fields of a batchsched PodGroup spec. Tasks become subGroups."""
         spec = self.spec
         tasks = spec.min_task_member or {}
         return {
@@ -168,7 +171,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
 
 class KaiTopology(KubernetesValue, frozen=True, gc=False):
-    """The topology constraint of a gang: the name of a topology, and the node labels of its levels."""
+    """The topology constraint of a KAI PodGroup: the name of a topology, and its required and preferred levels."""
 
     topology: str = ""
     required_topology_level: str = ""
@@ -176,7 +179,7 @@ class KaiTopology(KubernetesValue, frozen=True, gc=False):
 
 
 class KaiSubGroup(KubernetesValue, frozen=True, gc=False):
-    """A subgroup of a gang. It may contain other subgroups."""
+    """A subgroup of a KAI PodGroup. It may contain other subgroups."""
 
     name: str = ""
     min_member: int = 1
@@ -185,7 +188,7 @@ class KaiSubGroup(KubernetesValue, frozen=True, gc=False):
 
 
 class KaiSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a PodGroup of `scheduling.run.ai/v2alpha2`."""
+    """The spec of a KAI PodGroup (`scheduling.run.ai/v2alpha2`)."""
 
     min_member: int = 1
     queue: str = ""
@@ -196,13 +199,16 @@ class KaiSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
-    """The PodGroup of the KAI scheduler."""
+    """The PodGroup of KAI-Scheduler."""
 
     spec: KaiSpec = KaiSpec()
 
     @override
     def batchsched_fields(self) -> Spec:
-        """Return the fields of the batchsched spec. Only subgroups without children are kept: only these have pods."""
+        """Return the KAI PodGroup as fields of a batchsched PodGroup spec.
+
+        Only subgroups without children are kept, because only these have pods.
+        """
         spec = self.spec
         parents = {sub_group.parent for sub_group in spec.sub_groups or ()}
         parts = [
@@ -258,7 +264,9 @@ _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
 
 
 def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
-    """Return an external PodGroup as a batchsched PodGroup. It has no uid, because it does not exist in the API.
+    """Return a PodGroup of another project as a batchsched PodGroup.
+
+    The result has no uid, because it does not exist in the API.
 
     Raises:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
@@ -283,12 +291,15 @@ def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
 
 
 def is_external(group: PodGroup) -> bool:
-    """Return True if a PodGroup was converted from an external one, so that it does not exist in the API."""
+    """Return whether a batchsched PodGroup was converted from a PodGroup of another project."""
     return SOURCE in group.metadata.annotations
 
 
 def external_source(group: PodGroup) -> tuple[str, str]:
-    """Return the API version and uid of the PodGroup that `group` was converted from, "" if it was not converted."""
+    """Return the API version and the uid of the external PodGroup from which `group` was converted.
+
+    Both are "" if the PodGroup was not converted.
+    """
     marks = group.metadata.annotations
     return marks.get(SOURCE, ""), marks.get(SOURCE_UID, "")
 
@@ -320,7 +331,7 @@ _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (_upstream, _coscheduling,
 
 
 def with_gang_labels(pod: Pod) -> Pod:
-    """Return a pod with batchsched labels for the PodGroup that it names by labels or annotations of another project.
+    """Return a pod with batchsched labels that repeat the gang labels or annotations of another project.
 
     Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.
     """
@@ -336,6 +347,6 @@ def with_gang_labels(pod: Pod) -> Pod:
 
 
 def with_labels(pod: Pod, labels: Mapping[str, str | None]) -> Pod:
-    """Return a pod with these labels set; None leaves a label unchanged."""
+    """Return a copy of a pod with these labels set. None leaves a label unchanged."""
     more: Iterable[tuple[str, str]] = ((key, text) for key, text in labels.items() if text is not None)
     return replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **dict(more)}))

@@ -25,17 +25,20 @@ def gang_identity(pod: Pod) -> str:
 
 
 def is_single_pod(identity: str) -> bool:
-    """Return True if the identity is of a pod without a PodGroup."""
+    """Return whether a gang identity is that of a pod without a PodGroup."""
     return identity.startswith(SINGLE_POD_PREFIX)
 
 
 def gang_key(identity: str) -> str:
-    """Return the `namespace/name` of the PodGroup or of the single pod with this identity."""
+    """Return the `namespace/name` in a gang identity: that of a PodGroup, or of a pod without a PodGroup."""
     return identity.removeprefix(SINGLE_POD_PREFIX)
 
 
 class GangPhase(StrEnum):
-    """The phase of a gang. The status of a PodGroup shows all of them but Reserved, which exists within a session."""
+    """The phase of a gang in its life, from Pending to Succeeded or Failed.
+
+    The status of a PodGroup shows all phases except Reserved, which exists only within a session.
+    """
 
     PENDING = "Pending"
     RESERVED = "Reserved"
@@ -51,7 +54,7 @@ TERMINAL_PHASES: Final = frozenset({GangPhase.SUCCEEDED, GangPhase.FAILED})
 
 
 class PhaseChange(StrEnum):
-    """A change that leads from one phase to another.
+    """An action or event that moves a gang from one phase to another.
 
     reserve: A pod of the gang passes Reserve.
     hold: A Permit plugin answers Wait when the minimum is reserved.
@@ -91,7 +94,7 @@ MOVES: Final = {
 
 
 def phase_after(phase: GangPhase, change: PhaseChange) -> GangPhase:
-    """Return the phase after a change.
+    """Return the phase to which a change moves a gang of a given phase.
 
     Raises:
       IllegalMove: The table does not have the change for this phase.
@@ -105,7 +108,9 @@ def phase_after(phase: GangPhase, change: PhaseChange) -> GangPhase:
 
 @cache
 def changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChange, ...]:
-    """Return the fewest changes that lead from one phase to another. Several may happen between two observations.
+    """Return the shortest series of phase changes that moves a gang from one phase to another.
+
+    Several changes may happen between two observations.
 
     Raises:
       IllegalMove: No series of changes in the table leads there.

@@ -25,7 +25,7 @@ SYSTEM_PRIORITIES: Final[Mapping[str, int]] = MappingProxyType(
 
 
 class PriorityTable:
-    """The values of the PriorityClasses, which give pods and gangs their priority.
+    """The values of the cluster's PriorityClasses, from which the priorities of pods and gangs are computed.
 
     Args:
       priority_classes: the PriorityClasses of the cluster.
@@ -43,11 +43,11 @@ class PriorityTable:
         return self._values.get(pod.spec.priority_class_name, self._default)
 
     def highest_pod_priority(self, pods: Iterable[Pod]) -> int:
-        """Return the highest priority of pods; the global default without pods."""
+        """Return the highest priority among the pods, or the cluster's default priority if there are no pods."""
         return max((self.pod_priority(pod) for pod in pods), default=self._default)
 
     def gang_priority(self, group: PodGroup | None, pods: Iterable[Pod]) -> int:
-        """Return a gang's priority: the highest of its pods, or that of the PodGroup's PriorityClass if it is lower.
+        """Return a gang's priority: the highest of its pods, or that of its PodGroup's PriorityClass, if lower.
 
         Without pods, the PriorityClass of the PodGroup has no effect.
         """
@@ -56,11 +56,11 @@ class PriorityTable:
         return self.lowered_priority(group, highest) if members else highest
 
     def lowered_priority(self, group: PodGroup | None, highest: int) -> int:
-        """Return a gang's priority, given the highest priority of its pods."""
+        """Return the highest priority of a gang's pods, lowered to the PodGroup's PriorityClass if that is lower."""
         return min(highest, self._class_value(group, highest))
 
     def explain_cap(self, group: PodGroup, pods: Iterable[Pod]) -> str:
-        """Return why the PriorityClass of a PodGroup has no effect and what to change; "" if it has an effect."""
+        """Return advice if the PriorityClass of a PodGroup is above its pods and has no effect, otherwise ""."""
         members = tuple(pods)
         if not members or not group.spec.priority_class_name:
             return ""

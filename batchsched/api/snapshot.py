@@ -44,7 +44,7 @@ class HeldPod:
 
 @dataclass(frozen=True, slots=True)
 class HeldGang:
-    """A gang that waits at Permit: its pods count as assumed until the deadline.
+    """A gang that waits at Permit, with the nodes that are reserved for its pods and the deadline.
 
     Args:
       pod_group: namespace/name of the PodGroup or of the single pod.
@@ -61,7 +61,7 @@ class HeldGang:
 
 @dataclass(frozen=True, slots=True)
 class QueueUsage:
-    """The decayed usage of one resource by one queue.
+    """The past usage of one resource by one queue, weighted by age.
 
     Args:
       queue: name of the queue; usage of its descendants is not included.
@@ -76,7 +76,7 @@ class QueueUsage:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a cluster at one time. The order of objects affects ties only.
+    """The state of a cluster at one time: the input of a session. The order of objects affects ties only.
 
     `pods` are all pods that are not finished. `held` are gangs that wait at Permit since an earlier session.
     `resting` are the identities (`namespace/name`, with the prefix `pod/` for a single pod) of gangs that do not take
@@ -114,7 +114,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
-    """A kind of Kubernetes object that a snapshot contains.
+    """A kind of Kubernetes object that a Snapshot contains.
 
     Args:
       name: `kind` in manifests.
@@ -132,16 +132,16 @@ class ObjectKind:
 
     @property
     def group(self) -> str:
-        """The API group, "" for the core group."""
+        """The API group of the kind, "" for the core group."""
         return api_group(self.api_version)
 
     def key(self, metadata: ObjectMeta | CustomMeta) -> str:
-        """Return the key of an object: `namespace/name`, or the name for cluster-scoped kinds."""
+        """Return the key of an object of this kind: `namespace/name`, or the name if the kind is cluster-scoped."""
         return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
 
 
 def api_group(api_version: str) -> str:
-    """Return the group of an apiVersion: `apps` for `apps/v1`, "" for `v1`."""
+    """Return the API group of an `apiVersion`: `apps` for `apps/v1`, "" for `v1`."""
     return api_version.rpartition("/")[0]
 
 

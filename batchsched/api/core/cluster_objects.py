@@ -8,7 +8,7 @@ from batchsched.api.core.selector import LabelSelector
 
 
 class PriorityClass(KubernetesObject, frozen=True, gc=False):
-    """A named priority."""
+    """A PriorityClass: a named priority value for pods."""
 
     value: int = 0
     global_default: bool = False
@@ -22,20 +22,20 @@ class DisruptionBudgetSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class DisruptionBudgetStatus(KubernetesValue, frozen=True, gc=False):
-    """The number of disruptions that a budget still allows."""
+    """The number of disruptions that a PodDisruptionBudget still allows, and the pods already disrupted."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] | None = None
 
 
 class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
-    """A limit on voluntary disruptions."""
+    """A PodDisruptionBudget: a limit on the voluntary disruptions of the pods that it selects."""
 
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
     def protects(self, pod: Pod) -> bool:
-        """Return True if an eviction of the pod counts against the budget.
+        """Return whether an eviction of the pod counts against this PodDisruptionBudget.
 
         A pod in `status.disruptedPods` does not count again: its eviction was already granted.
 
@@ -49,7 +49,10 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
         return pod.name not in (self.status.disrupted_pods or {})
 
     def after_eviction_of(self, pod: Pod) -> "PodDisruptionBudget":
-        """Return the budget after an eviction of the pod; unchanged if the budget does not protect the pod."""
+        """Return the PodDisruptionBudget as an eviction of the pod leaves it: with one allowed disruption less.
+
+        The budget is unchanged if it does not protect the pod.
+        """
         if not self.protects(pod):
             return self
         disrupted = {**(self.status.disrupted_pods or {}), pod.name: ""}
@@ -64,7 +67,7 @@ class Namespace(KubernetesObject, frozen=True, gc=False):
 
 
 class PlainSelectorSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a Service or a ReplicationController: the labels of the pods that it selects."""
+    """The spec of a Service or a ReplicationController, reduced to the labels of the pods that it selects."""
 
     selector: dict[str, str] | None = None
 
@@ -82,7 +85,7 @@ class ReplicationController(KubernetesObject, frozen=True, gc=False):
 
 
 class LabelSelectorSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a ReplicaSet or a StatefulSet: the selector of its pods."""
+    """The spec of a ReplicaSet or a StatefulSet, reduced to the selector of its pods."""
 
     selector: LabelSelector | None = None
 

@@ -19,7 +19,7 @@ class KubernetesValue(
 
 
 class OwnerReference(KubernetesValue, frozen=True, gc=False):
-    """A reference to the owner of an object."""
+    """A reference to the owner of a Kubernetes object."""
 
     api_version: str = ""
     kind: str = ""
@@ -29,7 +29,7 @@ class OwnerReference(KubernetesValue, frozen=True, gc=False):
 
 
 class ObjectMeta(KubernetesValue, frozen=True, gc=False):
-    """Name, labels and times of an object."""
+    """The metadata of a Kubernetes object: names, labels, annotations, owners and times."""
 
     name: str = ""
     namespace: str = ""
@@ -43,27 +43,27 @@ class ObjectMeta(KubernetesValue, frozen=True, gc=False):
     generation: int = 0
 
     def label(self, key: str) -> str | None:
-        """Return a label's value, or None."""
+        """Return the value of a label of the object, or None if the object lacks the label."""
         return self.labels.get(key) if self.labels else None
 
     def annotation(self, key: str) -> str | None:
-        """Return an annotation's value, or None."""
+        """Return the value of an annotation of the object, or None if the object lacks the annotation."""
         return self.annotations.get(key) if self.annotations else None
 
 
 class KubernetesObject(KubernetesValue, frozen=True, gc=False):
-    """The base of all objects with metadata."""
+    """The base class of all decoded Kubernetes objects that have metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
 
     @property
     def name(self) -> str:
-        """The name, unique in the cluster, or in the namespace for namespaced kinds."""
+        """The name of the object, unique in the cluster, or in the namespace for namespaced kinds."""
         return self.metadata.name
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The labels, never None."""
+        """The labels of the object, empty if it has none."""
         return self.metadata.labels or EMPTY_LABELS
 
 

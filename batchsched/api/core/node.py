@@ -24,14 +24,14 @@ class ContainerImage(KubernetesValue, frozen=True, gc=False):
 
 
 class NodeCondition(KubernetesValue, frozen=True, gc=False):
-    """One condition of a node, such as Ready."""
+    """A condition in the status of a node, such as Ready."""
 
     type: str = ""
     status: str = ""
 
 
 class NodeSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a node."""
+    """The fields of a node's spec that scheduling reads."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] | None = None
@@ -39,7 +39,7 @@ class NodeSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class NodeStatus(KubernetesValue, frozen=True, gc=False):
-    """The status of a node, reported by its kubelet."""
+    """The fields of a node's status that scheduling reads: resources, images, conditions and features."""
 
     allocatable: dict[str, str | int | float] | None = None
     capacity: dict[str, str | int | float] | None = None
@@ -49,23 +49,23 @@ class NodeStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class Node(KubernetesObject, frozen=True, gc=False):
-    """A node of the cluster."""
+    """A node of the cluster, reduced to the fields that scheduling reads."""
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """The taints, never None."""
+        """The taints of the node, empty if it has none."""
         return self.spec.taints or ()
 
     @property
     def allocatable_quantities(self) -> Mapping[str, str | int | float]:
-        """The allocatable resources as quantities; the capacity if allocatable is missing."""
+        """The allocatable resources of the node as Kubernetes quantities; its capacity if `allocatable` is missing."""
         return self.status.allocatable or self.status.capacity or {}
 
     def allocatable(self) -> dict[str, int]:
-        """Return the allocatable resources in base units.
+        """Return the allocatable resources of the node in base units: milli-CPU, bytes, devices.
 
         Raises:
           InvalidQuantity: an amount is not a quantity.

@@ -12,21 +12,21 @@ from batchsched.api.core.volume import Volume
 
 
 class PreferredSchedulingTerm(KubernetesValue, frozen=True, gc=False):
-    """A node selector term with a weight."""
+    """A preferred node selector term, with the weight that a matching node adds to its score."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(KubernetesValue, frozen=True, gc=False):
-    """Required and preferred nodes of a pod."""
+    """The node affinity of a pod: required and preferred nodes."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
 
 
 class PodAffinityTerm(KubernetesValue, frozen=True, gc=False):
-    """A selector of pods by label and namespace, and the topology key of the domains in which they count."""
+    """A pod affinity term: a selector of pods by label and namespace, and a topology key."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] | None = None
@@ -37,26 +37,26 @@ class PodAffinityTerm(KubernetesValue, frozen=True, gc=False):
 
 
 class WeightedPodAffinityTerm(KubernetesValue, frozen=True, gc=False):
-    """A pod affinity term with a weight."""
+    """A preferred pod affinity term, with its weight in the score of a node."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(KubernetesValue, frozen=True, gc=False):
-    """Required and preferred pod affinity terms; also used for anti-affinity."""
+    """The required and preferred terms of a pod's affinity or anti-affinity to other pods."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] | None = None
 
     @property
     def required(self) -> tuple[PodAffinityTerm, ...]:
-        """The terms that must hold, never None."""
+        """The required pod affinity terms, empty if there are none."""
         return self.required_during_scheduling_ignored_during_execution or ()
 
     @property
     def preferred(self) -> tuple[WeightedPodAffinityTerm, ...]:
-        """The terms that add to the score, never None."""
+        """The preferred pod affinity terms, which only affect scores; empty if there are none."""
         return self.preferred_during_scheduling_ignored_during_execution or ()
 
 
@@ -78,7 +78,7 @@ class Toleration(KubernetesValue, frozen=True, gc=False):
     toleration_seconds: int | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the taint is tolerated.
+        """Return whether this toleration tolerates a taint.
 
         Source: `Toleration.ToleratesTaint` of k8s.io/api/core/v1; an empty key with Exists tolerates all keys.
         """
@@ -92,7 +92,7 @@ class Toleration(KubernetesValue, frozen=True, gc=False):
 
 
 class TopologySpreadConstraint(KubernetesValue, frozen=True, gc=False):
-    """A constraint on how evenly matching pods are distributed over the domains of a topology key."""
+    """A topology spread constraint: how evenly matching pods must be distributed over topology domains."""
 
     max_skew: int = 1
     topology_key: str = ""
@@ -115,14 +115,14 @@ Amounts = dict[str, str | int | float]
 
 
 class ResourceRequirements(KubernetesValue, frozen=True, gc=False):
-    """Requests and limits of a container or a pod."""
+    """The resource requests and limits of a container or a pod."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
 class ContainerPort(KubernetesValue, frozen=True, gc=False):
-    """A port of a container, and the host port that it uses."""
+    """A port of a container, and the host port to which it is mapped."""
 
     container_port: int = 0
     host_port: int = 0
@@ -131,7 +131,7 @@ class ContainerPort(KubernetesValue, frozen=True, gc=False):
 
 
 class RestartRule(KubernetesValue, frozen=True, gc=False):
-    """A restart rule for certain exit codes of a container."""
+    """A restart rule of a container: the action after certain exit codes."""
 
     action: str = ""
 
@@ -184,7 +184,7 @@ class PodSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class ContainerStatus(KubernetesValue, frozen=True, gc=False):
-    """The resources that were assigned to a running container."""
+    """The resources in the status of a container, which differ from its spec during an in-place resize."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -192,7 +192,7 @@ class ContainerStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class PodCondition(KubernetesValue, frozen=True, gc=False):
-    """One condition of a pod."""
+    """A condition in the status of a pod, such as PodScheduled."""
 
     type: str = ""
     status: str = ""
@@ -200,7 +200,7 @@ class PodCondition(KubernetesValue, frozen=True, gc=False):
 
 
 class PodStatus(KubernetesValue, frozen=True, gc=False):
-    """The status of a pod."""
+    """The fields of a pod's status that scheduling reads."""
 
     phase: str = ""
     nominated_node_name: str = ""
@@ -213,24 +213,24 @@ class PodStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class Pod(KubernetesObject, frozen=True, gc=False):
-    """A pod."""
+    """A pod of the cluster, reduced to the fields that scheduling reads."""
 
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
     @property
     def namespace(self) -> str:
-        """The namespace, `default` if missing."""
+        """The namespace of the pod, `default` if missing."""
         return self.metadata.namespace or "default"
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """The `namespace/name` of the pod."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
     def node(self) -> str:
-        """The name of the node to which the pod is bound, or ""."""
+        """The name of the node to which the pod is bound, "" if the pod is pending."""
         return self.spec.node_name
 
     @property
@@ -244,10 +244,14 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.status.phase in ("Succeeded", "Failed")
 
     def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
-        """Return whether the pod is not finished, and is bound or belongs to one of these schedulers."""
+        """Return whether a scheduler must know the pod: it is not finished, and is bound or names the scheduler.
+
+        Args:
+          scheduler_names: The scheduler names of the profiles.
+        """
         return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
 
     @property
     def tolerations(self) -> tuple[Toleration, ...]:
-        """The tolerations, never None."""
+        """The tolerations of the pod, empty if it has none."""
         return self.spec.tolerations or ()

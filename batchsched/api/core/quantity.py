@@ -33,7 +33,7 @@ MILLI: Final = 1000
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str | int | float) -> Decimal:
-    """Return the exact value of a quantity such as `500m` or `1.5Gi`.
+    """Return the exact decimal value of a Kubernetes quantity such as `500m` or `1.5Gi`.
 
     Raises:
       InvalidQuantity: the text is not a quantity, or its value does not fit in 63 bits.
@@ -55,7 +55,9 @@ def parse_quantity(text: str | int | float) -> Decimal:
 
 @lru_cache(maxsize=65536)
 def parse_amount(resource: str, text: str | int | float) -> int:
-    """Return a quantity of a resource in base units: milli-CPU for cpu, else whole units. Fractions round up.
+    """Return a Kubernetes quantity of a resource as an integer in base units: milli-CPU, bytes, devices.
+
+    Fractions round up.
 
     Raises:
       InvalidQuantity: the text is not a quantity, or is out of range.
@@ -68,7 +70,7 @@ def parse_amount(resource: str, text: str | int | float) -> int:
 
 
 def format_quantity(resource: str, amount: int) -> str:
-    """Format an amount in base units as a Kubernetes quantity: `1500m`, `64Gi`, `8`."""
+    """Format an amount of a resource in base units as a Kubernetes quantity: `1500m`, `64Gi`, `8`."""
     if resource == "cpu":
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
     if resource in BYTES or resource.startswith("hugepages-"):

@@ -21,7 +21,7 @@ POD_LEVEL: Final = ("cpu", "memory")
 
 
 def pod_requests(pod: Pod) -> dict[str, int]:
-    """Return the requests of a pod by resource, in base units.
+    """Return the total resource requests of a pod in base units, as a node accounts for them.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.
@@ -30,13 +30,18 @@ def pod_requests(pod: Pod) -> dict[str, int]:
 
 
 def nonzero_requests(pod: Pod) -> tuple[int, int]:
-    """Return the pod's requests as (milli-CPU, bytes), with scoring's defaults for containers that request none."""
+    """Return the CPU (milli-CPU) and memory (bytes) that a pod requests, with defaults for missing requests.
+
+    Scoring assumes these defaults for containers without a request.
+    """
     total = _total(pod, _defaults(pod))
     return total.get("cpu", 0), total.get("memory", 0)
 
 
 def scored_requests(pod: Pod) -> dict[str, int]:
-    """Return the requests that scoring counts for a pending pod: containers, with defaults, plus overhead.
+    """Return the resource requests of a pending pod as scoring counts them: those of containers, plus overhead.
+
+    Containers without a request count with defaults.
 
     kube-scheduler ignores pod-level requests here, although it counts them for pods on nodes.
 
@@ -60,7 +65,7 @@ def _defaults(pod: Pod) -> Mapping[str, int]:
 
 
 def request_fields(pod: Pod) -> Hashable:
-    """Return the fields of a pod's spec that determine its requests. The quantities are not parsed."""
+    """Return the fields of a pod's spec that determine its resource requests. The quantities are not parsed."""
     spec = pod.spec
     return (
         tuple(_container_requests(container) for container in spec.containers),
@@ -71,7 +76,7 @@ def request_fields(pod: Pod) -> Hashable:
 
 
 def may_be_resized(pod: Pod) -> bool:
-    """Return True if the status of a bound pod may override the requests in its spec (in-place resize)."""
+    """Return whether the status of a bound pod may override the requests in its spec (in-place resize)."""
     if not pod.spec.node_name:
         return False
     status = pod.status

@@ -16,14 +16,14 @@ _MAX_DIGITS: Final = 19
 
 
 class Requirement(KubernetesValue, frozen=True, gc=False):
-    """One expression of a selector: key, operator, values."""
+    """One expression of a label selector or node selector: label key, operator, values."""
 
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels satisfy the expression.
+        """Return whether an object with these labels satisfies the selector expression.
 
         Raises:
           InvalidSelector: the operator is unknown.
@@ -53,7 +53,7 @@ class Requirement(KubernetesValue, frozen=True, gc=False):
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Parse a whole number as Go's ParseInt does (no blanks, no underscores), or return None."""
+    """Return the whole number in a text, or None if Go's ParseInt would reject the text (blanks, underscores)."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None
@@ -72,30 +72,33 @@ class LabelSelector(KubernetesValue, frozen=True, gc=False):
 
     @property
     def matches_everything(self) -> bool:
-        """True for `{}`, which matches every object."""
+        """True for the selector `{}`, which matches every object."""
         return not self.match_labels and not self.match_expressions
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Return whether the selector matches these labels."""
+        """Return whether the label selector matches an object with these labels."""
         have = labels or EMPTY_LABELS
         if self.match_labels and any(have.get(key) != value for key, value in self.match_labels.items()):
             return False
         return all(requirement.matches(have) for requirement in self.match_expressions or ())
 
     def keys(self) -> frozenset[str]:
-        """Return the label keys that the selector refers to."""
+        """Return the keys of all labels that the selector reads."""
         expressions = self.match_expressions or ()
         return frozenset(self.match_labels or ()) | frozenset(requirement.key for requirement in expressions)
 
 
 class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
-    """Expressions over a node's labels and fields, all of which must hold."""
+    """A node selector term: expressions over the labels and fields of a node, all of which must hold."""
 
     match_expressions: tuple[Requirement, ...] | None = None
     match_fields: tuple[Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Return whether the term matches a node; a term without expressions matches nothing."""
+        """Return whether the term matches a node of these labels and this name.
+
+        A term without expressions matches none.
+        """
         if not self.match_expressions and not self.match_fields:
             return False
         return all(requirement.matches(labels) for requirement in self.match_expressions or ()) and all(
@@ -104,10 +107,10 @@ class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
 
 
 class NodeSelector(KubernetesValue, frozen=True, gc=False):
-    """Node selector terms, at least one of which must match."""
+    """A node selector: a list of terms, at least one of which must match a node."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Return whether at least one term matches the node."""
+        """Return whether at least one term of the selector matches a node of these labels and this name."""
         return any(term.matches(labels, name) for term in self.node_selector_terms)

@@ -7,58 +7,58 @@ from batchsched.api.core.selector import LabelSelector, NodeSelector
 
 
 class ClaimSource(KubernetesValue, frozen=True, gc=False):
-    """A pod's use of a PersistentVolumeClaim."""
+    """The source of a pod's volume that refers to a PersistentVolumeClaim."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
 class EphemeralSource(KubernetesValue, frozen=True, gc=False):
-    """A claim that is created for the pod and named after pod and volume."""
+    """The source of a generic ephemeral volume, for which a PersistentVolumeClaim is created with the pod."""
 
     volume_claim_template: dict[str, object] | None = None
 
 
 class GCEDisk(KubernetesValue, frozen=True, gc=False):
-    """A GCE persistent disk."""
+    """A volume source: a GCE persistent disk."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
 class EBSDisk(KubernetesValue, frozen=True, gc=False):
-    """An AWS Elastic Block Store disk."""
+    """A volume source: an AWS Elastic Block Store disk."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
     read_only: bool = False
 
 
 class AzureDisk(KubernetesValue, frozen=True, gc=False):
-    """An Azure disk."""
+    """A volume source: an Azure disk."""
 
     disk_uri: str = msgspec.field(name="diskURI", default="")
     kind: str | None = None
 
 
 class NamedDisk(KubernetesValue, frozen=True, gc=False):
-    """A Cinder or Portworx volume, identified by its volume ID."""
+    """A volume source: a Cinder or Portworx volume, identified by its volume ID."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
 
 
 class OpaqueSource(KubernetesValue, frozen=True, gc=False):
-    """An Azure Files share or a vSphere disk. Scheduling reads only its type."""
+    """A volume source: an Azure Files share or a vSphere disk. Scheduling reads only the type."""
 
 
 class ISCSIDisk(KubernetesValue, frozen=True, gc=False):
-    """An iSCSI disk."""
+    """A volume source: an iSCSI disk."""
 
     iqn: str = ""
     read_only: bool = False
 
 
 class RBDDisk(KubernetesValue, frozen=True, gc=False):
-    """A Ceph RBD image."""
+    """A volume source: a Ceph RBD image."""
 
     monitors: tuple[str, ...] = ()
     pool: str = "rbd"
@@ -67,7 +67,7 @@ class RBDDisk(KubernetesValue, frozen=True, gc=False):
 
 
 class CSISource(KubernetesValue, frozen=True, gc=False):
-    """A volume of a CSI driver."""
+    """A volume source: a volume of a CSI driver."""
 
     driver: str = ""
     volume_handle: str = ""
@@ -75,13 +75,13 @@ class CSISource(KubernetesValue, frozen=True, gc=False):
 
 
 class ImageSource(KubernetesValue, frozen=True, gc=False):
-    """An OCI image as a volume."""
+    """A volume source: an OCI image."""
 
     reference: str = ""
 
 
 class InTreeSource(KubernetesValue, frozen=True, gc=False):
-    """Volume types built into Kubernetes that CSI drivers now implement."""
+    """The volume sources that were built into Kubernetes (in-tree) and that CSI drivers now implement."""
 
     gce_persistent_disk: GCEDisk | None = None
     aws_elastic_block_store: EBSDisk | None = None
@@ -93,7 +93,7 @@ class InTreeSource(KubernetesValue, frozen=True, gc=False):
 
     @property
     def is_in_tree(self) -> bool:
-        """True if the volume is of an in-tree type."""
+        """True if the volume has one of the in-tree sources."""
         return bool(
             self.gce_persistent_disk
             or self.aws_elastic_block_store
@@ -106,7 +106,7 @@ class InTreeSource(KubernetesValue, frozen=True, gc=False):
 
 
 class Volume(InTreeSource, frozen=True, gc=False):
-    """A volume of a pod; volume types that scheduling ignores are left out."""
+    """A volume in the spec of a pod. Volume sources that scheduling ignores are left out."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -118,17 +118,17 @@ class Volume(InTreeSource, frozen=True, gc=False):
 
     @property
     def may_conflict_on_node(self) -> bool:
-        """True if the pod itself names the disk, and pods on the same node cannot always share it."""
+        """True if the pod names a disk directly, without a claim, and pods on one node cannot always share the disk."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property
     def may_count_against_attach_limit(self) -> bool:
-        """True if the volume may count against the attach limit of a node: it has a claim, or is of an in-tree type."""
+        """True if the volume may count against the attach limit of a node: it has a claim or an in-tree source."""
         return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 
 class ResourceRequests(KubernetesValue, frozen=True, gc=False):
-    """Requested amounts by resource."""
+    """The resource requests of a PersistentVolumeClaim, such as `storage`."""
 
     requests: dict[str, str | int | float] | None = None
 
@@ -152,14 +152,14 @@ class ClaimStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class PersistentVolumeClaim(KubernetesObject, frozen=True, gc=False):
-    """A claim on storage."""
+    """A PersistentVolumeClaim: a claim of pods on storage."""
 
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
 
 class ObjectReference(KubernetesValue, frozen=True, gc=False):
-    """A reference to another object."""
+    """A reference to another Kubernetes object, such as from a PersistentVolume to its claim."""
 
     kind: str = ""
     namespace: str = ""
@@ -168,7 +168,7 @@ class ObjectReference(KubernetesValue, frozen=True, gc=False):
 
 
 class VolumeNodeAffinity(KubernetesValue, frozen=True, gc=False):
-    """The nodes that can access a volume."""
+    """The nodes that can access a PersistentVolume."""
 
     required: NodeSelector | None = None
 
@@ -193,27 +193,30 @@ class PersistentVolumeStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class PersistentVolume(KubernetesObject, frozen=True, gc=False):
-    """A volume of the cluster."""
+    """A PersistentVolume of the cluster."""
 
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
 class TopologyRequirement(KubernetesValue, frozen=True, gc=False):
-    """A node label and its allowed values."""
+    """A node label and its allowed values, in the `allowedTopologies` of a StorageClass."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologyTerm(KubernetesValue, frozen=True, gc=False):
-    """Node labels that must all match; without any, the term matches no node."""
+    """A term of the `allowedTopologies` of a StorageClass: node labels that must all match.
+
+    A term without labels matches no node.
+    """
 
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
 
 class StorageClass(KubernetesObject, frozen=True, gc=False):
-    """A StorageClass: how volumes of claims are provisioned."""
+    """A StorageClass: how the volumes of PersistentVolumeClaims are provisioned and bound."""
 
     provisioner: str = ""
     volume_binding_mode: str | None = None
@@ -221,7 +224,7 @@ class StorageClass(KubernetesObject, frozen=True, gc=False):
 
 
 class DriverAllocatable(KubernetesValue, frozen=True, gc=False):
-    """The number of volumes of a driver that a node can attach; None without a limit."""
+    """The number of volumes of a CSI driver that can be attached to a node; None means no limit."""
 
     count: int | None = None
 
@@ -236,19 +239,19 @@ class CSINodeDriver(KubernetesValue, frozen=True, gc=False):
 
 
 class CSINodeSpec(KubernetesValue, frozen=True, gc=False):
-    """The CSI drivers of a node."""
+    """The spec of a CSINode: the CSI drivers that are installed on the node."""
 
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
 class CSINode(KubernetesObject, frozen=True, gc=False):
-    """The CSI drivers that are installed on the node of the same name."""
+    """A CSINode: the CSI drivers that are installed on the node of the same name."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
 
 class CSIDriverSpec(KubernetesValue, frozen=True, gc=False):
-    """The capabilities of a CSI driver."""
+    """The spec of a CSIDriver: whether the driver publishes storage capacity."""
 
     storage_capacity: bool | None = None
 
@@ -260,7 +263,7 @@ class CSIDriver(KubernetesObject, frozen=True, gc=False):
 
 
 class CSIStorageCapacity(KubernetesObject, frozen=True, gc=False):
-    """The storage that a CSI driver can still provision for a StorageClass in a part of the cluster."""
+    """The storage that a CSI driver can still provision for a StorageClass on the nodes of one topology."""
 
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
@@ -269,13 +272,13 @@ class CSIStorageCapacity(KubernetesObject, frozen=True, gc=False):
 
 
 class AttachmentSource(KubernetesValue, frozen=True, gc=False):
-    """The volume that is attached."""
+    """The PersistentVolume that a VolumeAttachment attaches to a node."""
 
     persistent_volume_name: str | None = None
 
 
 class VolumeAttachmentSpec(KubernetesValue, frozen=True, gc=False):
-    """The volume, the node and the attacher of an attachment."""
+    """The spec of a VolumeAttachment: the volume, the node, and the CSI driver that attaches it."""
 
     attacher: str = ""
     node_name: str = ""
@@ -283,6 +286,6 @@ class VolumeAttachmentSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class VolumeAttachment(KubernetesObject, frozen=True, gc=False):
-    """A volume that is attached to a node, or will be."""
+    """A VolumeAttachment: a volume that is or will be attached to a node."""
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

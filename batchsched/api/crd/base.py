@@ -21,7 +21,7 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class StrictModel(BaseModel):
-    """The base of the models of custom resources and settings: immutable; an unknown field is an error."""
+    """The base class of custom resources and settings. Values are immutable, and an unknown field is an error."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -34,7 +34,7 @@ class StrictModel(BaseModel):
 
 
 class Condition(StrictModel):
-    """A condition of an object."""
+    """A condition in the status of a custom resource."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -53,7 +53,7 @@ Conditions = Annotated[
 
 
 def validation_rule(expression: str, message: str, place: str = "") -> dict[str, str]:
-    """Return a validation rule that the API server evaluates.
+    """Return a CEL validation rule for the schema of a custom resource, which the API server evaluates.
 
     Args:
       expression: a CEL expression that is true for valid objects.
@@ -64,12 +64,12 @@ def validation_rule(expression: str, message: str, place: str = "") -> dict[str,
 
 
 def validation_rules(*each: dict[str, str]) -> dict[str, Any]:
-    """Return the validation rules of a model as an extension of its JSON Schema."""
+    """Return CEL validation rules as the extension `x-kubernetes-validations` of a JSON Schema."""
     return {"x-kubernetes-validations": list(each)}
 
 
 def cel_quantity(amount: str) -> str:
-    """Return a CEL expression that converts an amount, which is a number or a string, to a quantity.
+    """Return a CEL expression that converts a number or a string to a quantity.
 
     It avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the longest
     possible string.
@@ -78,7 +78,7 @@ def cel_quantity(amount: str) -> str:
 
 
 class CustomMeta(BaseModel):
-    """Metadata of a custom resource; fields that scheduling does not read are ignored."""
+    """The metadata of a custom resource. Fields that scheduling does not read are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
@@ -155,5 +155,5 @@ Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]
 
 
 def parse_amounts(resources: dict[str, str] | None) -> dict[str, int]:
-    """Return quantities by resource as amounts in base units; {} for None."""
+    """Convert Kubernetes quantities by resource to integers in base units; return {} for None."""
     return {resource: parse_amount(resource, text) for resource, text in (resources or {}).items()}

@@ -33,7 +33,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 class TopologyRequest(StrictModel):
-    """Topology levels within which a gang must or should be placed."""
+    """The topology levels within one domain of which a gang must or should be placed."""
 
     name: Name = "default"
     """Name of the Topology."""
@@ -44,7 +44,7 @@ class TopologyRequest(StrictModel):
 
 
 class SubGroupTopology(StrictModel):
-    """The topology of a subgroup. The name is inherited from the PodGroup if missing."""
+    """The topology levels for the pods of a subgroup. A missing name is inherited from the PodGroup."""
 
     name: Name | None = None
     """Name of the Topology. Default: that of the PodGroup."""
@@ -55,7 +55,7 @@ class SubGroupTopology(StrictModel):
 
 
 class SubGroup(StrictModel):
-    """A part of a gang with its own minimum and topology."""
+    """A named part of a gang with its own minMember and topology levels."""
 
     name: str = Field(min_length=1, max_length=LONGEST_LABEL)
     """Name of the subgroup; its pods have it in the label `scheduling.batchsched.dev/sub-group`."""
@@ -66,7 +66,7 @@ class SubGroup(StrictModel):
 
 
 class PodGroupSpec(StrictModel):
-    """The requirements of a gang."""
+    """The spec of a PodGroup: what its gang requires."""
 
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
@@ -139,7 +139,7 @@ class PodGroupSpec(StrictModel):
 
 
 class PodGroupStatus(StrictModel):
-    """The state of a gang, written by the status controller.
+    """The status of a PodGroup: the state of its gang, written by the status controller.
 
     A leader reads `wholeSince` and `partiallyBoundSince` when it starts. The scheduler reads no other field.
     """
@@ -167,7 +167,7 @@ class PodGroupStatus(StrictModel):
 
 
 class PodGroup(StrictModel):
-    """A gang of pods: its minimum is placed as a whole or not at all."""
+    """A gang of pods: at least minMember pods are placed together, or none."""
 
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
@@ -192,25 +192,25 @@ class PodGroup(StrictModel):
 
     @property
     def name(self) -> str:
-        """The name, unique in the namespace."""
+        """The name of the PodGroup, unique in the namespace."""
         return self.metadata.name
 
     @property
     def namespace(self) -> str:
-        """The namespace, `default` if missing."""
+        """The namespace of the PodGroup, `default` if missing."""
         return self.metadata.namespace or "default"
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """The `namespace/name` of the PodGroup."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def min_member(self) -> int:
-        """Number of pods that must be placed together: minMember, or the sum of the subgroups' minimums if larger."""
+        """The number of pods that must be placed together: minMember, or the sum over the subGroups, if larger."""
         return max(self.spec.min_member, sum(sub.min_member for sub in self.spec.sub_groups))
 
     @property
     def creation_time(self) -> float:
-        """Creation time in seconds since 1970; 0 if unknown."""
+        """The creation time of the PodGroup in seconds since 1970; 0 if unknown."""
         return parse_timestamp(self.metadata.creation_timestamp)

@@ -26,7 +26,7 @@ def _at_most(amount: str, bound: str) -> str:
 
 
 class PolicyChoice(StrictModel):
-    """A policy by name, with its arguments."""
+    """The policy of a queue by name, with its arguments."""
 
     name: str = Field(default="drf", max_length=LONGEST_NAME)
     """Name of the policy."""
@@ -35,7 +35,7 @@ class PolicyChoice(StrictModel):
 
 
 class QueueSpec(StrictModel):
-    """The position of a queue in the tree, and the resources that it may use."""
+    """The spec of a Queue: its position in the queue tree, and the resources that it may use."""
 
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
@@ -99,7 +99,7 @@ class QueueSpec(StrictModel):
 
 
 class QueueStatus(StrictModel):
-    """The state of a queue, written by the status controller."""
+    """The status of a Queue: its usage and entitlement, written by the status controller."""
 
     allocated: Amounts | None = None
     """Resources that are allocated to pods of the queue and its descendants."""
@@ -112,7 +112,7 @@ class QueueStatus(StrictModel):
 
 
 class Queue(StrictModel):
-    """A queue of the tree."""
+    """A queue of the queue tree, to which PodGroups are submitted."""
 
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
@@ -141,5 +141,5 @@ class Queue(StrictModel):
 
     @property
     def name(self) -> str:
-        """The name, unique in the cluster."""
+        """The name of the Queue, unique in the cluster."""
         return self.metadata.name

@@ -10,7 +10,7 @@ MOST_LEVELS = 16
 
 
 class TopologyLevel(StrictModel):
-    """A level: nodes with the same value of a label form a domain."""
+    """A topology level: nodes with the same value of a label form one domain."""
 
     name: str = Field(min_length=1, max_length=LONGEST_NAME)
     """Name of the level, as PodGroups refer to it."""
@@ -19,7 +19,7 @@ class TopologyLevel(StrictModel):
 
 
 class TopologySpec(StrictModel):
-    """The levels, widest first."""
+    """The spec of a Topology: its levels, widest first."""
 
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
@@ -47,7 +47,7 @@ class TopologySpec(StrictModel):
 
 
 class Topology(StrictModel):
-    """A named hierarchy of node labels."""
+    """A topology of the cluster: a named hierarchy of node labels, such as zone, block and rack."""
 
     api_version: Literal["scheduling.batchsched.dev/v1alpha1"] = "scheduling.batchsched.dev/v1alpha1"
     kind: Literal["Topology"] = "Topology"
@@ -57,5 +57,5 @@ class Topology(StrictModel):
 
     @property
     def name(self) -> str:
-        """The name, unique in the cluster."""
+        """The name of the Topology, unique in the cluster."""
         return self.metadata.name

@@ -54,7 +54,7 @@ _EXPECTED_BY_BOUND: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """An invalid field.
+    """An invalid field of an object, with the expected value and the value found.
 
     Args:
       field: the path, "" for the object as a whole.
@@ -66,7 +66,7 @@ class FieldError:
 
 
 def field_errors(error: ValidationError, model: type[BaseModel]) -> tuple[FieldError, ...]:
-    """Return pydantic's errors about an object of `model` as field errors, in the same order."""
+    """Convert a pydantic validation error of an object into one message per invalid field, in the same order."""
     details = error.errors(include_url=False)
     # pydantic counts only the valid items of a list, so a list of invalid items is also reported as "too short".
     spoilt = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
@@ -78,7 +78,7 @@ def field_errors(error: ValidationError, model: type[BaseModel]) -> tuple[FieldE
 
 
 def field_path(parts: Sequence[str | int]) -> str:
-    """Format a path inside an object: `spec.levels[1].name`."""
+    """Format the names and indexes that lead to a field as a path, such as `spec.levels[1].name`."""
     text = ""
     for part in parts:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -86,7 +86,7 @@ def field_path(parts: Sequence[str | int]) -> str:
 
 
 def suggest_name(name: str, known_names: Sequence[str]) -> str:
-    """Return advice for an unknown name: the most similar known name, or else a list of known names."""
+    """Return advice for an unknown name: the most similar known name, or otherwise a list of known names."""
     close = difflib.get_close_matches(name, known_names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]}?"
@@ -174,7 +174,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def misplaced_queues(queues: Sequence[Queue]) -> dict[str, str]:
-    """Return the reason for each queue that cannot be part of the tree, by queue name.
+    """Return the queues that cannot be part of the queue tree, as a mapping from queue name to reason.
 
     These are the queues of a cycle, queues with a missing parent, and all queues below them.
     """
@@ -214,7 +214,7 @@ def _refuse_child(name: str, parents: Mapping[str, str | None], reasons: dict[st
 
 
 def unknown_sub_group_warnings(pods: Iterable[Pod], groups: Iterable[PodGroup]) -> list[str]:
-    """Return one warning for each PodGroup with pods that name a subgroup it does not define."""
+    """Return one warning for each PodGroup that lacks a subGroup which one of its pods names."""
     sub_groups_by_key = {group.key: {sub.name for sub in group.spec.sub_groups} for group in groups}
     unknown_labels: dict[str, Counter[str]] = {}
     for pod in pods:
