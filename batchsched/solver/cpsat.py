@@ -25,7 +25,7 @@ from batchsched.solver.problem import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CpSatAnswer:
-    """The result of a CP-SAT call.
+    """The result of one call of the CP-SAT solver: the best assignment found, and an upper bound.
 
     Args:
       values: [V] the best assignment, or None if none was found.
@@ -48,7 +48,7 @@ class CpSatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SolveLimits:
-    """Limits of one CP-SAT call.
+    """Limits of one call of the CP-SAT solver: deterministic time, wall-clock time and gap.
 
     Args:
       deterministic: units of deterministic time; repeats across machines.
@@ -70,7 +70,13 @@ def maximise(
     *,
     hint: NDArray[np.integer] | None = None,
 ) -> CpSatAnswer:
-    """Maximise Σ objective·x [V] over the model; hint [V] is a first guess and need not be feasible.
+    """Find values of the model's variables x that maximise Σ objective·x, by one call of CP-SAT.
+
+    Args:
+      model: the variables and linear constraints.
+      objective: [V] the coefficient of each variable.
+      effort: limits of the call.
+      hint: [V] a first guess of the values; it need not be feasible.
 
     Raises:
       SolverFault: CP-SAT rejects the model as invalid, or the objective could reach 2^62.
@@ -136,7 +142,7 @@ def _parameters(effort: SolveLimits) -> cp_sat.SatParameters:
 
 
 class CpSatBudget:
-    """The remaining deterministic budget of a solve; each call of CP-SAT is charged to it.
+    """The deterministic time that remains for one solve. Each call of CP-SAT reduces it.
 
     Attributes:
       remaining: deterministic units that may still be spent.
@@ -157,7 +163,7 @@ class CpSatBudget:
         gap: float = 0.0,
         hint: NDArray[np.integer] | None = None,
     ) -> CpSatAnswer:
-        """Call `maximise` with at most `most` deterministic units, charge the units it used, and return its answer."""
+        """Maximise an objective by CP-SAT in at most `most` deterministic units, and deduct the units that it used."""
         answer = maximise(
             model, objective, SolveLimits(most, self._guard_seconds, gap, self._seed), hint=hint
         )
@@ -167,7 +173,7 @@ class CpSatBudget:
 
 
 def relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
-    """Return an upper bound of the maximum of Σ objective·x [V], from the linear relaxation that GLOP solves.
+    """Return an upper bound of Σ objective·x over all solutions of a model, from its linear relaxation.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
     Σ_j max over x_j's range of (c - Aᵀy)_j·x_j + Σ_i max over row i's range of y_i·a_i.
@@ -280,7 +286,10 @@ def _write_rows(model: LinearModel, written: _Written) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LpOptimum:
-    """A linear program's optimum: its value, values [V], and the rows' duals [M] (at most ≥ 0, at least ≤ 0)."""
+    """The optimum of a linear program: its value, its variables' values [V], and the duals of its constraints [M].
+
+    Duals of upper limits are at least 0, those of lower limits at most 0.
+    """
 
     worth: float
     values: FloatArray
@@ -288,7 +297,7 @@ class LpOptimum:
 
 
 class LinearProgram:
-    """A linear program kept in GLOP, so that it can be solved repeatedly with other bounds.
+    """A linear program that the GLOP solver keeps, so that it can be solved repeatedly with other bounds.
 
     `set_rows` and the duals count only rows with a limit: OR-Tools drops the others when it loads the model.
     Each solve starts from the basis of the previous one: equal sequences of solves give equal answers.
@@ -307,17 +316,17 @@ class LinearProgram:
         self._rows, self._variables = self._solver.constraints(), self._solver.variables()
 
     def set_rows(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
-        """Set the lower and upper sides [n] of rows [n]; infinities mean no limit."""
+        """Set the lower and upper limits [n] of the constraints `rows` [n]; infinity means no limit."""
         for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
             self._rows[row].SetBounds(bottom, top)
 
     def set_variables(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
-        """Set the upper bounds [n] of variables [n]; the lower ones are 0."""
+        """Set the upper bounds [n] of the variables `indices` [n]; their lower bounds become 0."""
         for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
             self._variables[index].SetBounds(0.0, top)
 
     def solve(self) -> LpOptimum | None:
-        """Return the optimum, or None if there is none."""
+        """Solve the linear program; return its optimum, or None if GLOP finds none."""
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
         duals = np.array([row.dual_value() for row in self._rows], np.float64)

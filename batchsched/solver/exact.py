@@ -35,11 +35,14 @@ class _Incumbent:
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
     def allowance(self, share: float, most: float = float("inf")) -> float:
-        """Return what may be spent now: a share of the remaining budget, at most `most`."""
+        """Return the deterministic time that the next step may spend: a share of what remains, at most `most`."""
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
     def improve(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
-        """Improve the incumbent's Σ objective·x; return a proved upper bound, None if none was found."""
+        """Search for an assignment with a larger objective than the best one so far; return a proved upper bound.
+
+        The result is None if no time is left for the search.
+        """
         now = int(objective @ self.values)
         if now >= ceiling:
             return now
@@ -52,7 +55,7 @@ class _Incumbent:
         return max(now, answer.bound)
 
     def fix_objective(self, objective: IntArray, slack: int) -> None:
-        """Require Σ objective·x to be at least the incumbent's value, less the slack, from now on."""
+        """Require every later assignment to reach the objective of the best one so far, less `slack`."""
         used = np.flatnonzero(objective)
         if len(used):
             now = int(objective @ self.values)
@@ -60,9 +63,10 @@ class _Incumbent:
 
 
 def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | None = None) -> Solution:
-    """Solve the node-level model of the problem: optimal if the budget suffices, otherwise with a valid bound.
+    """Place the gangs of a problem on single nodes by CP-SAT: optimally if the budget suffices.
 
-    A hint that violates no constraint is the first incumbent: the solution is lexicographically no worse.
+    Otherwise the bound of the solution is valid. If the hint violates no constraint, the search starts from it, and the
+    solution is lexicographically no worse than the hint.
 
     Raises:
       SolverFault: the numbers are too large for an integer model.
@@ -113,7 +117,10 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
 
 
 def polish(climb: _Incumbent) -> None:
-    """Improve the incumbent at equal value: most gangs, then preferred topology levels, then scores and packing."""
+    """Improve the best solution found so far without lowering the objective of any tier.
+
+    Compared are the number of gangs, then preferred topology levels, then packing and node scores.
+    """
     climb.values, objective, slack = add_preference_objective(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.
@@ -152,7 +159,7 @@ _EMPTINESS_PRICE: Final = 100
 
 
 def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Add an objective to the model: the most gangs taken, then the least cost of preferred levels.
+    """Add an objective to the model: the most gangs, then the fewest domains of preferred topology levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).
@@ -185,7 +192,7 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
         parts.append(np.full(len(opened), -cost))
         extended.append(np.isin(candidates, present).astype(np.int64))
         if not used and len(opened):
-            # The first domain is free of cost: `first` may be 1 as soon as one domain is opened.
+            # The first domain is free of cost: this variable may be 1 as soon as one domain is opened.
             model.add_switched_sum(opened, int(model.add_booleans(1)[0]), 1, lower=0)
             parts.append(np.array([cost]))
             extended.append(np.array([int(len(present) > 0)]))
@@ -193,9 +200,10 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
 
 
 def add_packing_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Add an objective to the model: few full nodes, or many empty ones to spread; then the highest Σ node score.
+    """Add an objective to the model: pack pods onto few nodes, or spread them; node scores break ties.
 
-    Returns the values and the objective over all V variables, old and new.
+    Pods are packed onto full nodes, or spread over empty ones. Returns the values and the objective over all V
+    variables, old and new.
     """
     problem = model.problem
     counts = len(model.classes)

@@ -14,29 +14,32 @@ from batchsched.solver.problem import NONE, Problem, Solution
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Place gangs tier by tier in the order of their rank, then the elastic pods of each tier."""
+    """Place gangs greedily, tier by tier in the order of the policy; elastic pods come last in each tier."""
     return pack_greedily(problem).to_solution("greedy")
 
 
 def pack_greedily(problem: Problem, plain: bool = False) -> Packing:
-    """Return a packing that the greedy solver has filled; `plain` is passed to `Packing`."""
+    """Place the gangs of a problem greedily; return the packing, that is, the nodes with the pods on them.
+
+    `plain` is passed to `Packing`.
+    """
     packing = Packing(problem, plain)
     fill_packing(packing)
     return packing
 
 
 def solve_job_by_job(problem: Problem) -> Solution:
-    """Place gangs as other batch schedulers do: in the same order, pods as given, on the fullest node first.
+    """Place gangs as other batch schedulers do: one gang after the other, on the fullest node first.
 
-    A gang with a required level is tried in one domain after the other, the tightest first, since kube-scheduler's
-    topology placement examines all of them. A gang is skipped if its minimum fits in no domain. A placed pod never
-    moves.
+    The order of gangs is the same as in `solve_greedy`, and pods are placed in the given order. A gang with a
+    required level is tried in one domain after the other, the tightest first, since kube-scheduler's topology
+    placement examines all of them. A gang is skipped if its minimum fits in no domain. A placed pod never moves.
     """
     return pack_greedily(problem, plain=True).to_solution("greedy")
 
 
 def fill_packing(packing: Packing) -> None:
-    """Add every gang and elastic pod that still fits, tier by tier, in the policy's order.
+    """Add to a packing every gang and elastic pod that still fits, tier by tier, in the order of the policy.
 
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
@@ -63,10 +66,10 @@ def fill_packing(packing: Packing) -> None:
 
 
 def group_equal_gangs(room: FreeCapacity) -> list[int]:
-    """Return a group number for each gang [G]: gangs of a group can be placed in one operation; -1 for no group.
+    """Return a number for each gang [G]; equal gangs of one pod, which can be placed together, share a number.
 
-    These are gangs of one pod with equal demand and kind, which no level, row, cut or quota concerns. Placing them
-    one by one or together gives the same result.
+    Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which
+    no level, row, cut or quota concerns. Placing them one by one or together gives the same result.
     """
     problem = room.problem
     numbers_of_gangs = [-1] * len(problem.gangs.need)

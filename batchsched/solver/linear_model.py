@@ -20,10 +20,11 @@ _RATIOS: Final = 256
 
 
 class LinearModel:
-    """An integer linear model. Rows and variables are only added; their bounds may change.
+    """An integer linear model: variables with bounds, and linear constraints (rows) over them.
 
-    `when` maps a row to the 0/1 variable that must be 1 for it to hold (~v: variable v must be 0).
-    `written`, `moved_variables` and `moved_rows` belong to the engine: what its proto contains so far.
+    Rows and variables are only added; their bounds may change. `when` maps a row to the 0/1 variable that must be 1
+    for it to hold (~v: variable v must be 0). `written`, `moved_variables` and `moved_rows` belong to the engine:
+    what its proto contains so far.
     """
 
     def __init__(self) -> None:
@@ -43,16 +44,16 @@ class LinearModel:
 
     @property
     def variable_count(self) -> int:
-        """V, the number of variables."""
+        """The number V of variables of the model."""
         return self._variables
 
     @property
     def row_count(self) -> int:
-        """M, the number of rows."""
+        """The number M of linear constraints (rows) of the model."""
         return len(self.row_lower)
 
     def add_variables(self, lower: NDArray[np.integer], upper: NDArray[np.integer]) -> IntArray:
-        """Add one integer variable per entry of lower and upper [n]; return their indices [n]."""
+        """Add one integer variable for each pair of bounds in `lower` and `upper` [n]; return their indices [n]."""
         first = self._variables
         self._lower.append(np.asarray(lower, np.int64))
         self._upper.append(np.asarray(upper, np.int64))
@@ -60,11 +61,11 @@ class LinearModel:
         return np.arange(first, self._variables, dtype=np.int64)
 
     def add_booleans(self, count: int) -> IntArray:
-        """Add variables that are 0 or 1; return their indices [count]."""
+        """Add `count` variables that are 0 or 1; return their indices [count]."""
         return self.add_variables(np.zeros(count, np.int64), np.ones(count, np.int64))
 
     def add_sum(self, columns: NDArray[np.integer], lower: int = -HIGHEST, upper: int = HIGHEST) -> int:
-        """Add lower <= Σ x[columns] <= upper and return the row's index."""
+        """Add the constraint lower <= Σ x[columns] <= upper over variables x; return its row index."""
         return self.add_row(columns, np.ones(len(columns), np.int64), lower, upper)
 
     def add_switched_sum(
@@ -75,7 +76,7 @@ class LinearModel:
         lower: int = -HIGHEST,
         upper: int = HIGHEST,
     ) -> int:
-        """Add lower <= Σ x[columns] - factor·x[switch] <= upper and return the row's index."""
+        """Add the constraint lower <= Σ x[columns] - factor·x[switch] <= upper; return its row index."""
         coefficients = np.append(np.ones(len(columns), np.int64), -factor)
         return self.add_row(np.append(columns, switch), coefficients, lower, upper)
 
@@ -88,7 +89,7 @@ class LinearModel:
         *,
         when: int | None = None,
     ) -> int:
-        """Add lower <= Σ coefficients·x[columns] <= upper and return its index.
+        """Add the constraint lower <= Σ coefficients·x[columns] <= upper; return its row index.
 
         With `when` the row only holds if that 0/1 variable is 1 (~v: if variable v is 0).
         """
@@ -108,7 +109,7 @@ class LinearModel:
         lower: NDArray[np.integer],
         upper: NDArray[np.integer],
     ) -> None:
-        """Add n rows: row i has the terms starts[i]..starts[i+1] of columns and coefficients [Z].
+        """Add n constraints: number i has the terms starts[i]..starts[i+1] of `columns` and `coefficients` [Z].
 
         Shapes: starts [n + 1], lower and upper [n]. A column may not repeat inside a row.
         """
@@ -124,7 +125,7 @@ class LinearModel:
     def set_bounds(
         self, indices: NDArray[np.integer], lower: NDArray[np.integer], upper: NDArray[np.integer]
     ) -> None:
-        """Set the bounds [n] of the variables at indices [n]."""
+        """Set the lower and upper bounds [n] of the variables with these indices [n]."""
         low, high = self.bounds()
         # Callers may hold the arrays that `bounds` returned.
         low, high = low.copy(), high.copy()
@@ -133,13 +134,13 @@ class LinearModel:
         self.moved_variables.update(np.asarray(indices).tolist())
 
     def set_row_bounds(self, row: int, lower: int, upper: int) -> None:
-        """Set the lower and upper side of one row."""
+        """Set the lower and the upper limit of one linear constraint."""
         self.row_lower[row] = max(int(lower), -HIGHEST)
         self.row_upper[row] = min(int(upper), HIGHEST)
         self.moved_rows.add(row)
 
     def bounds(self) -> tuple[IntArray, IntArray]:
-        """Return the variables' lower and upper bounds, [V] each."""
+        """Return the lower and the upper bounds of all variables, [V] each."""
         if len(self._lower) != 1:
             empty = np.zeros(0, np.int64)
             self._lower = [np.concatenate([empty, *self._lower])]
@@ -147,7 +148,7 @@ class LinearModel:
         return self._lower[0], self._upper[0]
 
     def matrix(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return all rows as starts [M + 1], columns [Z] and coefficients [Z]."""
+        """Return all constraints as a sparse matrix: row starts [M + 1], columns [Z] and coefficients [Z]."""
         empty = np.zeros(0, np.int64)
         if len(self._columns) > 1:
             self._starts = [np.concatenate(self._starts)]
@@ -159,13 +160,13 @@ class LinearModel:
         return starts, self._columns[0], self._coefficients[0]
 
     def row_bounds(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return the rows' lower and upper bounds [M], and which rows apply unconditionally [M]."""
+        """Return the lower and upper limits [M] of the constraints, and which of them hold unconditionally [M]."""
         always = np.ones(self.row_count, np.bool_)
         always[list(self.when)] = False
         return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
 
     def admits(self, values: NDArray[np.integer]) -> bool:
-        """Tell whether the values [V] satisfy all bounds and rows."""
+        """Tell whether these values of the variables [V] satisfy all bounds and constraints of the model."""
         lower, upper = self.bounds()
         if np.any(values < lower) or np.any(values > upper):
             return False
@@ -199,7 +200,7 @@ class LinearModel:
 def scale_weights(
     weights: FloatArray, counts: NDArray[np.integer], largest: int = SCALED_TOTAL
 ) -> tuple[IntArray, float, int]:
-    """Scale the float weights [C] of classes with these pod counts [C] to integers for CP-SAT.
+    """Scale the float weights [C] of pod classes with these pod counts [C] to integers, as CP-SAT requires.
 
     Returns the integers W [C], the scale (W ≈ scale · weights) and the slack. Equal weights stay equal.
     When all weights are multiples of the smallest ÷ k for a small k, the integers are exact and the slack

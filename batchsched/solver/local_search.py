@@ -30,7 +30,7 @@ Move = TypeVar("Move")
 
 @dataclass(slots=True)
 class RoomRequest:
-    """A request for room for pods of one class that do not fit into the present packing.
+    """A request to the local search: make room for pods of one pod class that do not fit at present.
 
     Args:
       class_index: the class.
@@ -44,17 +44,20 @@ class RoomRequest:
 
 
 class Neighbourhood(Protocol[Move]):
-    """One kind of move that makes room for a pod by moving other pods of the session.
+    """One kind of move of the local search: it makes room for a pod by moving other pods of the session.
 
     `LocalSearch` draws moves from `propose`, calls `apply` for each, and undoes those that fail.
     """
 
     def propose(self, request: RoomRequest) -> Iterator[Move]:
-        """Yield moves that may make room. The packing changes between two moves."""
+        """Yield moves of placed pods that may make room for the requested pods.
+
+        The packing changes between two moves.
+        """
         ...
 
     def apply(self, request: RoomRequest, move: Move) -> int | None:
-        """Make a move.
+        """Make a move, and place requested pods in the room that it makes.
 
         Returns:
           how many pods of the request were placed; None if the move is impossible. Then the caller rolls the packing
@@ -64,7 +67,7 @@ class Neighbourhood(Protocol[Move]):
 
 
 class PlacedPods:
-    """Table of the pods of a packing by class and node, which follows the packing's trail.
+    """Table of how many pods of each pod class each node holds; it follows the changes of a packing.
 
     `refresh` reads the new entries of the trail. If entries that were read already have been rolled back or
     withdrawn, it rebuilds the table: the packing reports both through `cut_back`, so that no caller has to.
@@ -101,11 +104,11 @@ class PlacedPods:
         room.cut_back_listeners.append(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
-        """Invalidate what was read of the trail after its first `length` entries."""
+        """Mark the table as outdated if it contains any change of the packing after the first `length` ones."""
         self._stale |= length < self._read
 
     def refresh(self) -> None:
-        """Bring the table up to date with the trail."""
+        """Bring the table of placed pods up to date with the changes of the packing."""
         if self._stale:
             # Fresh zero pages are cheaper than clearing: most pages are never written.
             self.by_class = np.zeros_like(self.by_class)
@@ -126,7 +129,7 @@ class PlacedPods:
         self._read = len(trail)
 
     def nodes_with_group(self, group: int) -> IntArray:
-        """Return the nodes that hold pods of a group, ascending."""
+        """Return the nodes, ascending, that hold pods of a group: pod classes with equal requests and filters."""
         if group not in self._holders:
             self._holders[group] = np.flatnonzero(self.by_group[group] > 0)
         return self._holders[group]
@@ -155,27 +158,27 @@ MAX_CLEARED_NODES: Final = 32
 
 
 class RelocationMove(NamedTuple):
-    """A move of pods of one class to other nodes, the same number from each node."""
+    """A move of the local search: pods of one pod class leave several nodes, the same number from each."""
 
     class_index: int
     pods_per_node: int
 
 
 class RelocationNeighbourhood:
-    """The neighbourhood in which pods of one class move to other nodes, a batch at once."""
+    """Moves of the local search that relocate pods of one pod class from several nodes at once."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:
         self._packing, self._placed = packing, placed
         self._small_first = _small_first(packing)
 
     def propose(self, request: RoomRequest) -> Iterator[RelocationMove]:
-        """Yield a move for every other movable class with 1, 2 and 3 pods per node."""
+        """Yield relocations of 1, 2 and 3 pods per node for every other pod class that may be moved."""
         for pods_per_node in range(1, MAX_PODS_PER_MOVE + 1):
             for other in self._movable(request.class_index)[:MAX_CLASSES]:
                 yield RelocationMove(other, pods_per_node)
 
     def apply(self, request: RoomRequest, move: RelocationMove) -> int | None:
-        """Move the pods away from as many nodes as the request still needs."""
+        """Relocate pods away from as many nodes as needed, and place one requested pod on each of these nodes."""
         packing, room = self._packing, self._packing.room
         other, each = move
         sources = self._sources(request, move)
@@ -238,14 +241,14 @@ class RelocationNeighbourhood:
 
 
 class ClearingMove(NamedTuple):
-    """A move of all pods of this session away from one node."""
+    """A move of the local search: all pods of this session leave one node."""
 
     node: int
     pods: IndexArray  # [C]
 
 
 class ClearingNeighbourhood:
-    """The neighbourhood that moves all pods of this session away from a node, so that a pod with devices fits there."""
+    """Moves of the local search that clear a node of all pods of this session for a pod with devices."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:
         self._packing, self._placed = packing, placed
@@ -253,7 +256,7 @@ class ClearingNeighbourhood:
         self._small_first = _small_first(packing)
 
     def propose(self, request: RoomRequest) -> Iterator[ClearingMove]:
-        """Yield nodes that would hold a pod of the class without the pods of this session, the fewest pods first."""
+        """Yield nodes on which the requested pod would fit without the pods of this session, fewest pods first."""
         room, problem, class_index = self._packing.room, self._packing.problem, request.class_index
         device = room.slots.device_of[class_index]
         if device < 0:
@@ -278,7 +281,7 @@ class ClearingNeighbourhood:
             yield ClearingMove(int(nodes[column]), pods[:, column])
 
     def apply(self, request: RoomRequest, move: ClearingMove) -> int | None:
-        """Place a pod of the class on the node if all its pods find other nodes in their domains."""
+        """Place the requested pod on the node if all pods of this session on it find other nodes."""
         room, class_index = self._packing.room, request.class_index
         node = np.array([move.node])
         # The largest pods first: they are the hardest to place elsewhere.
@@ -329,7 +332,7 @@ MAX_RECENT_ENTRIES: Final = 64
 
 
 class SwapMove(NamedTuple):
-    """A move that exchanges pods of one group on the source nodes with pods of another group elsewhere."""
+    """A move of the local search: pods on the source nodes and pods on other nodes exchange their nodes."""
 
     leaving: int
     entering: int
@@ -337,7 +340,7 @@ class SwapMove(NamedTuple):
 
 
 class SwapNeighbourhood:
-    """The neighbourhood of exchanges between two groups of classes."""
+    """Moves of the local search that exchange the nodes of pods with different requests, so that a third pod fits."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:
         self._packing, self._placed = packing, placed
@@ -353,7 +356,7 @@ class SwapNeighbourhood:
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
     def propose(self, request: RoomRequest) -> Iterator[SwapMove]:
-        """Yield exchanges of every pair of groups, pass by pass, until a pass changes nothing."""
+        """Yield exchanges for every pair of groups of equal pod classes, pass by pass, until a pass changes nothing."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
         usable = room.usable_nodes(class_index)
@@ -384,7 +387,7 @@ class SwapNeighbourhood:
                     promising = [p for p in np.flatnonzero(helped.any(axis=1)).tolist() if p > partner]
 
     def apply(self, request: RoomRequest, move: SwapMove) -> int | None:
-        """Exchange as many pairs of pods as the request needs, then place its pods on the nodes where they fit."""
+        """Exchange as many pairs of pods as needed, then place the requested pods on the nodes where they fit."""
         room, placed, class_index = self._packing.room, self._placed, request.class_index
         leaving, entering, sources = move
         gain = placed.group_demand[leaving] - placed.group_demand[entering]
@@ -489,7 +492,10 @@ class SwapNeighbourhood:
 
 
 class LocalSearch:
-    """The local search over one packing; it owns the tables that the neighbourhoods share."""
+    """The local search: it places pods by moving other pods of the session, which are not bound yet.
+
+    It owns the tables that the neighbourhoods share.
+    """
 
     def __init__(self, packing: Packing) -> None:
         """Start from a packing; it may hold pods already."""
@@ -502,7 +508,7 @@ class LocalSearch:
         )
 
     def place_by_moving(self, class_index: int, want: int, nodes: IntArray | None) -> int:
-        """Place up to `want` pods of a class by moving others.
+        """Place up to `want` pods of a pod class in room that is made by moving other pods of the session.
 
         Args:
           class_index: the class.

@@ -1,6 +1,6 @@
 """The node-level model: a count for each class on each node, whole gangs, domains, quotas, rows and cuts.
 
-It is exact, and for small problems only: with more than a few thousand counts it does not end in time (solver.md).
+It is exact, and for small problems only: with more than a few thousand counts it does not end in time.
 
 Shapes: C classes, G gangs, N nodes, R resources, S subgroups, X counts (the pairs of class and node that fit).
 """
@@ -26,10 +26,10 @@ from batchsched.solver.problem import (
 
 
 def count_fitting(problem: Problem) -> IntArray:
-    """Return how many pods of each class fit on each node by themselves [C, N], at most the class's count.
+    """Return how many pods [C, N] of each pod class fit on each node if no other pod is placed.
 
-    Masks, free capacity (of the resources that the class requests), required levels and pinned domains count.
-    Gangs that are not allowed fit nowhere.
+    The result is at most the pod count of the class. Masks, free capacity (of the resources that the class requests),
+    required levels and pinned domains count. Gangs that are not allowed fit nowhere.
     """
     fits = np.zeros((len(problem.classes.kind), len(problem.nodes.free)), np.int64)
     for index in np.flatnonzero(problem.gangs.allowed[problem.classes.gang]).tolist():
@@ -51,7 +51,7 @@ def count_fitting(problem: Problem) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainChoice:
-    """The choice of one domain for all pods of some classes: at most one of the domains' 0/1 variables is 1."""
+    """The choice of one topology domain for all pods of some pod classes: at most one 0/1 variable is 1."""
 
     classes: NDArray[np.bool_]  # [C]
     level: int
@@ -61,7 +61,7 @@ class DomainChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoGoodCut:
-    """The 0/1 variables of one cut.
+    """The 0/1 variables of a constraint that excludes one placement that the pipeline refused.
 
     For each count of the cut, one variable says that the count is below the refused value, and one that it is above; -1
     means that there is no such variable.
@@ -74,7 +74,9 @@ class NoGoodCut:
 
 
 class NodeModel(LinearModel):
-    """The node-level model of one problem. The first X variables are the counts.
+    """The integer model of a problem that counts the pods of each pod class on each single node.
+
+    The first X variables are the counts.
 
     classes, nodes [X]  class and node of each count.
     taken [G]           the variable that is 1 if the gang is taken, -1 if it always is.
@@ -125,7 +127,11 @@ class NodeModel(LinearModel):
     def add_at_most(
         self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
     ) -> None:
-        """Add Σ counts[which] <= limit · x[switch], or = with `exactly`; if switch is -1, Σ counts[which] <= limit."""
+        """Add a constraint: the pod counts in `which` sum up to at most `limit`, and to 0 if x[switch] is 0.
+
+        It is Σ counts[which] <= limit · x[switch], or = with `exactly`. If switch is -1, it is Σ counts[which] <=
+        limit.
+        """
         columns = np.flatnonzero(which)
         if switch < 0:
             if int(self.upper[columns].sum()) > limit:
@@ -246,9 +252,9 @@ class NodeModel(LinearModel):
         return NoGoodCut(columns, counts, below, above)
 
     def values_of_placements(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
-        """Return the values of all variables for placements (class, node, count); None if a class cannot use its node.
+        """Return the values of the model's variables for placements; None if a pod class cannot use its node.
 
-        The caller checks whether the values satisfy the rows.
+        A placement is (class, node, count). The caller checks whether the values satisfy the rows.
         """
         values = np.zeros(self.variable_count, np.int64)
         for index, node, count in triples:

@@ -29,12 +29,15 @@ TIER_TOLERANCE: Final = 1e-9
 
 
 def count_tiers(problem: Problem) -> int:
-    """Return T, one more than the number of the lowest tier."""
+    """Return the number T of tiers of a problem; tiers are numbered from 0, the highest."""
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
 def required_pods(problem: Problem) -> IntArray:
-    """Return the number of pods that each gang [G] and its subgroups still need. A gang with 0 is taken already."""
+    """Return for each gang [G] how many pods must still be placed for its minimum and those of its subgroups.
+
+    A gang with 0 is taken already.
+    """
     by_subgroup = np.bincount(
         problem.subgroups.gang, problem.subgroups.need, minlength=len(problem.gangs.need)
     )
@@ -42,7 +45,7 @@ def required_pods(problem: Problem) -> IntArray:
 
 
 def least_requests(problem: Problem) -> IntArray:
-    """Return a lower bound [G, R] of what the minimum of each gang requests.
+    """Return a lower bound [G, R] of the resources that the minimum number of pods of each gang requests.
 
     It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs.
     """
@@ -63,7 +66,7 @@ def least_requests(problem: Problem) -> IntArray:
 
 
 def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
-    """Return which gangs [G] exceed their quotas even if no other gang is placed. No solution takes them."""
+    """Return which gangs [G] exceed the quota of a queue even if no other gang is placed. No solution takes them."""
     beyond = np.zeros(len(problem.gangs.need), np.bool_)
     if not len(problem.quotas.gangs):
         return beyond
@@ -79,7 +82,7 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
 
 
 def find_unplaceable_classes(problem: Problem) -> BoolArray:
-    """Return which classes [C] have no node that is free enough for one pod, even if no other pod is placed."""
+    """Return which pod classes [C] have no node on which a pod fits, even if no other pod is placed."""
     masks = problem.kinds.mask[problem.classes.kind]
     return np.array(
         [
@@ -91,7 +94,7 @@ def find_unplaceable_classes(problem: Problem) -> BoolArray:
 
 
 def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArray:
-    """Return which gangs [G] have too few pods for their minimums if the unplaceable classes [C] get no node."""
+    """Return which gangs [G] cannot reach their minimum number of pods without the unplaceable pod classes [C]."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
     beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < required_pods(problem)
@@ -103,7 +106,7 @@ def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArr
 
 
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
-    """Return Σ weight over the placed pods of each tier [T].
+    """Return the objective [T] of each tier: the sum of the weights of its placed pods.
 
     Args:
       problem: the problem.
@@ -117,7 +120,10 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
 
 
 def compare_tiers(first: FloatArray, second: FloatArray) -> int:
-    """Compare two rows of tier values [T] lexicographically: 1, 0 or -1 as the first is larger, equal or smaller."""
+    """Compare two solutions by their objectives [T], the highest tier first.
+
+    Returns 1 if the first solution is better, 0 if both are equal, -1 if the first is worse.
+    """
     for value, other in zip(first.tolist(), second.tolist(), strict=True):
         # The first tier that differs decides: a lower tier never costs a higher one anything.
         if abs(value - other) > TIER_TOLERANCE * max(abs(value), abs(other)):
@@ -126,15 +132,16 @@ def compare_tiers(first: FloatArray, second: FloatArray) -> int:
 
 
 def gang_worth(problem: Problem) -> FloatArray:
-    """Return Σ weight·count over all pending pods of each gang [G], placed or not."""
+    """Return the sum of the weights of all pending pods of each gang [G], placed or not."""
     worth = problem.classes.weight * problem.classes.count
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 
 
 def list_preferred_levels(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
-    """Return the gangs and subgroups that prefer a level: (gang, subgroup or -1, level, weight, domains already used).
+    """Return the gangs and subgroups that prefer a topology level, with the weights of the preferences.
 
-    The weight is Σ weight·count over all pending pods, placed or not: a constant, so that the cost is linear.
+    An item is (gang, subgroup or -1, level, weight, domains already used). The weight is Σ weight·count over all
+    pending pods, placed or not: a constant, so that the cost is linear.
     """
     by_gang = gang_worth(problem)
     inside = problem.classes.subgroup != NONE
@@ -162,10 +169,10 @@ def list_preferred_levels(problem: Problem) -> list[tuple[int, int, int, float, 
 
 
 def preferred_level_cost(problem: Problem, solution: Solution) -> float:
-    """Return Σ weight × (domains used - 1) at the preferred levels of gangs and of subgroups.
+    """Return what a solution costs at preferred topology levels: Σ weight × (domains used - 1).
 
-    A domain counts if a member already runs there or a pod is placed there. Nodes without the label count
-    together as one more domain. Without any used domain the cost is 0. Source: api.md, the order of objectives.
+    The sum is over gangs and subgroups that prefer a level. A domain counts if a member already runs there or a pod
+    is placed there. Nodes without the label count together as one more domain. Without any used domain the cost is 0.
     """
     cost = 0.0
     for gang, sub, level, weight, used in list_preferred_levels(problem):
@@ -178,18 +185,18 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
 
 
 def max_tier_values(problem: Problem) -> FloatArray:
-    """Return the value of each tier [T] if every allowed gang were placed to its last pod: a crude upper bound."""
+    """Return the objective [T] of each tier if all pods of allowed gangs were placed: a crude upper bound."""
     allowed = problem.gangs.allowed[problem.classes.gang]
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 
 
 def count_placed_pods(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:
-    """Return the pods placed of each class [C], from the triples of a solution [P]."""
+    """Return how many pods of each pod class [C] a solution places, given its placements [P]."""
     placed = np.zeros(len(problem.classes.count), np.int64)
     np.add.at(placed, classes, counts)
     return placed
 
 
 def compare_solutions(a: Solution, b: Solution) -> int:
-    """Return 1 if `a` is better, -1 if `b` is, 0 if tier values and the number of gangs are equal."""
+    """Compare two solutions by objective, then by number of gangs: 1 if `a` is better, -1 if `b` is, 0 if equal."""
     return compare_tiers(a.objective, b.objective) or int(np.sign(int(a.taken.sum()) - int(b.taken.sum())))

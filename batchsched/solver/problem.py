@@ -40,7 +40,7 @@ ALL_NODES: Final = -1
 
 
 class Sense(IntEnum):
-    """How a row's left side relates to its right side."""
+    """Whether a linear constraint limits its left side from above (AT_MOST) or from below (AT_LEAST)."""
 
     AT_MOST = -1
     AT_LEAST = 1
@@ -48,7 +48,7 @@ class Sense(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A family of linear rows, one for each domain d of a partition of the nodes.
+    """A linear constraint on placed pods that holds in each domain of a partition of the nodes.
 
     For every domain d: Σ_i coefficients[i] · x[classes[i], nodes of d]
                         + Σ_j gang_coefficients[d, j] · y[gangs[j]]   (sense)   right[d]
@@ -86,10 +86,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A placement of some gangs that the pipeline refused: no solution may contain exactly these counts again.
+    """A placement of some gangs that the pipeline refused and that no later solution may contain.
 
-    The exact model turns a cut into a no-good over the named counts. The tiered model drops `gang` for the rest of
-    the session when the same gang is cut again.
+    Later solutions must differ from it in a count. The exact model turns a cut into a no-good over the named counts.
+    The tiered model drops `gang` for the rest of the session when the same gang is cut again.
     """
 
     gang: int
@@ -100,10 +100,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemTable:
-    """A table of a `Problem`: every column has one entry for each row of the table, along its first axis."""
+    """A table of a `Problem`: columns as arrays, in which entry i describes item i, such as gang i."""
 
     def take(self, rows: Positions) -> Self:
-        """Return the table of these rows only, in this order."""
+        """Return the table with only the items at these positions, in this order."""
         # Without `replace`, which checks every field: refusals take the tables of each gang. The slots are the columns.
         columns: tuple[str, ...] = self.__slots__
         return type(self)(*[getattr(self, column)[rows] for column in columns])
@@ -119,7 +119,7 @@ def _amounts() -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemNodes:
-    """The nodes.
+    """The nodes of a problem: free amounts, allocatable amounts and topology domains.
 
     Args:
       free: [N, R] unallocated amount on each node, never negative. One of the resources is the pod count.
@@ -134,7 +134,7 @@ class ProblemNodes:
     partitions: tuple[IndexArray, ...] = ()
 
     def take(self, nodes: Positions) -> "ProblemNodes":
-        """Return the table of these nodes only; a node may be taken several times."""
+        """Return the table with only these nodes; a node may be taken several times."""
         return ProblemNodes(
             self.free[nodes],
             self.capacity[nodes],
@@ -143,7 +143,10 @@ class ProblemNodes:
         )
 
     def concatenate(self, other: "ProblemNodes") -> "ProblemNodes":
-        """Return these nodes followed by `other`, which has the same levels and partitions."""
+        """Return a table of these nodes followed by those of `other`.
+
+        Both tables have the same levels and partitions.
+        """
         return ProblemNodes(
             np.concatenate([self.free, other.free]),
             np.concatenate([self.capacity, other.capacity]),
@@ -154,7 +157,7 @@ class ProblemNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemKinds(ProblemTable):
-    """The kinds: distinct results of Filter and Score, which many classes share.
+    """The distinct results of Filter and Score in a problem; pod classes with equal results share one kind.
 
     Args:
       mask: [K, N] static Filter result: whether a pod of this kind may be on this node.
@@ -165,11 +168,14 @@ class ProblemKinds(ProblemTable):
     score: IntArray
 
     def take_nodes(self, nodes: Positions) -> "ProblemKinds":
-        """Return the columns of these nodes only; a node may be taken several times."""
+        """Return the Filter and Score results for these nodes only; a node may be taken several times."""
         return ProblemKinds(self.mask[:, nodes], self.score[:, nodes])
 
     def concatenate(self, other: "ProblemKinds") -> "ProblemKinds":
-        """Return the same kinds with the node columns of `other` appended."""
+        """Return the Filter and Score results for the nodes of this table followed by those of `other`.
+
+        Both tables have the same kinds.
+        """
         return ProblemKinds(
             np.concatenate([self.mask, other.mask], axis=1), np.concatenate([self.score, other.score], axis=1)
         )
@@ -177,7 +183,7 @@ class ProblemKinds(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemClasses(ProblemTable):
-    """The classes: equal pods of one subgroup of one gang.
+    """The pod classes of a problem: equal pods of one subgroup of one gang form a class.
 
     Args:
       kind: [C] index into `ProblemKinds`.
@@ -225,10 +231,10 @@ class ProblemGangs(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemSubgroups(ProblemTable):
-    """The subgroups of a problem: columns as in `ProblemGangs`, for the pods of the classes in each subgroup.
+    """The subgroups of all gangs of a problem, as columns with one entry for each subgroup.
 
-    The gang's own level applies to them too. A gang needs no less than its subgroups need together, whatever its
-    own `need` is.
+    Columns have the meaning of those in `ProblemGangs`, for the pods of the classes in each subgroup. The gang's own
+    level applies to them too. A gang needs no less than its subgroups need together, whatever its own `need` is.
 
     Args:
       gang: [S] index into `ProblemGangs`.
@@ -247,7 +253,9 @@ class ProblemSubgroups(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsedDomains(ProblemTable):
-    """The domains of preferred levels that running members use: more pods there cost no further domain.
+    """The domains of preferred topology levels in which pods of a gang run already.
+
+    More pods there cost no further domain.
 
     Args:
       gang: [U] index into `ProblemGangs`.
@@ -264,7 +272,7 @@ class UsedDomains(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemQuotas(ProblemTable):
-    """The quotas: the limit of each queue, for the gangs of the queue and of its descendants.
+    """The amounts that the limit of each queue still leaves to the gangs of the queue and of its descendants.
 
     Args:
       covers: [Q, G] whether the gang counts against the quota.
@@ -277,14 +285,16 @@ class ProblemQuotas(ProblemTable):
     gangs: IntArray = field(default_factory=_amounts)
 
     def take_gangs(self, gangs: Positions) -> "ProblemQuotas":
-        """Return all quotas with the columns of these gangs only."""
+        """Return all quotas, restricted to these gangs."""
         # Without quotas `covers` may be 0 x 0, which has no columns to take.
         return replace(self, covers=self.covers[:, gangs]) if len(self.gangs) else self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """One session, as tables. All integers are in base units (milli-CPU, bytes, devices, pods).
+    """One session as arrays: nodes, pod classes, gangs, quotas and constraints.
+
+    All integers are in base units (milli-CPU, bytes, devices, pods).
 
     Args:
       nodes: free capacity, topology.
@@ -315,7 +325,10 @@ class Problem:
     spread: bool = False
 
     def take_resources(self, kept: IntArray) -> "Problem":
-        """Return the problem with only these resources [R']; no class that may be placed requests another one."""
+        """Return the problem with only these resources [R'].
+
+        No class that may be placed requests another resource.
+        """
         number = _renumbered(kept, self.nodes.free.shape[1])
         return replace(
             self,
@@ -328,7 +341,7 @@ class Problem:
         )
 
     def take_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
-        """Return the problem of some gangs: all nodes and quotas, no rows and no cuts.
+        """Return the problem restricted to some gangs, with all nodes and quotas, without plugin constraints and cuts.
 
         Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
 
@@ -363,14 +376,17 @@ class Problem:
 
 
 def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
-    """Return, for each label 0..groups-1, the positions that have it, ascending. Negative labels belong to no group."""
+    """Return, for each label 0..groups-1, the ascending positions in `labels` that have this label.
+
+    Negative labels belong to no group.
+    """
     order = np.argsort(labels, kind="stable")
     edges = np.searchsorted(labels[order], np.arange(groups + 1))
     return [order[first:end] for first, end in pairwise(edges.tolist())]
 
 
 def pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
-    """Return how many pods, at most `most`, fit into each row of free amounts.
+    """Return how many pods with this request fit into each row of free amounts [n], at most `most` each.
 
     Args:
       request: [R] request of one pod.
@@ -394,7 +410,7 @@ def _renumbered(kept: IntArray, size: int) -> IndexArray:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of the solver for one session.
+    """Limits of the solver for one session: deterministic time, rounds, gap, and size of exact models.
 
     Args:
       deterministic: CP-SAT's deterministic time over all calls; it repeats across machines and processes.
@@ -413,7 +429,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """Placed pods by class and node, with their value and bound.
+    """The numbers of pods that the solver places by pod class and node, with objective and bound of each tier.
 
     Args:
       classes, nodes, counts: [P] triples, counts > 0, sorted by class then node; one triple per (class, node).
@@ -437,14 +453,14 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """Relative gap: 1 - Σ objective ÷ Σ bound; 0 if nothing could be placed at all."""
+        """The relative gap between objective and upper bound: 1 - Σ objective ÷ Σ bound, or 0 if the bound is 0."""
         total = float(self.bound.sum())
         return max(0.0, 1.0 - float(self.objective.sum()) / total) if total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimProblem:
-    """The gang that needs room, and the units that may be evicted for it.
+    """The pending gang that needs room, and the running gangs and elastic pods (units) that may be evicted for it.
 
     Args:
       pending: the problem of exactly one pending gang. Units are evicted only for its minimum. The free amounts of its
@@ -483,11 +499,11 @@ class VictimProblem:
 
     @property
     def unit_count(self) -> int:
-        """U, the number of units that may be evicted."""
+        """The number U of units that may be evicted: whole running gangs, or single elastic pods."""
         return len(self.cost)
 
     def resources_by_unit(self) -> IntArray:
-        """Return the resources [U, R] that the eviction of each unit frees, summed over all nodes."""
+        """Return the resources [U, R] that evicting each gang or elastic pod frees, summed over all nodes."""
         held = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
         np.add.at(held, self.unit, self.freed)
         return held
@@ -495,7 +511,7 @@ class VictimProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSet:
-    """The units to evict, and the placement of the gang after that.
+    """The running gangs and elastic pods to evict for a pending gang, and the placement of that gang.
 
     Args:
       units: [V] ascending; empty if there is room already.

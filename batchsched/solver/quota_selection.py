@@ -41,7 +41,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangSubset:
-    """A problem with some of the gangs of a whole problem, and their numbers there.
+    """A problem restricted to some gangs of a whole problem, and the numbers of these gangs in the whole problem.
 
     Args:
       problem: the problem of these gangs: quotas keep their numbers, gangs and classes have new ones.
@@ -56,13 +56,13 @@ class GangSubset:
     whole: Problem
 
     def pad_to_all_tiers(self, values: FloatArray) -> FloatArray:
-        """Return values by tier of this problem [T'], extended by zeros to the tiers of the whole problem [T]."""
+        """Return values by tier [T'] of the restricted problem, padded with zeros to all tiers [T] of the whole one."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
 
     def to_whole_problem(self, solution: Solution) -> Solution:
-        """Return a solution of these gangs as a solution of the whole problem. No other gang gets a pod."""
+        """Return a solution of the restricted problem as a solution of the whole problem. No other gang gets a pod."""
         taken = required_pods(self.whole) == 0
         taken[self.gangs] = solution.taken
         return replace(
@@ -75,7 +75,7 @@ class GangSubset:
 
 
 def take_subset(problem: Problem, kept: BoolArray) -> GangSubset:
-    """Return the problem of the gangs `kept` [G] alone. All nodes and quotas stay as they are.
+    """Return the problem restricted to the gangs that `kept` [G] marks. All nodes and quotas stay as they are.
 
     Raises:
       ValueError: the problem has rows or cuts, which may link gangs to each other.
@@ -92,7 +92,7 @@ BUDGET_SHARE: Final = 0.1
 
 
 def is_limited_by_quotas_only(packing: Packing) -> bool:
-    """Tell whether every pod that the greedy did not place exceeds a quota: no pod lacked room on the nodes."""
+    """Tell whether only quotas kept the greedy solver from placing more pods: none lacked room on the nodes."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])
@@ -107,7 +107,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
 
 
 def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
-    """Select gangs by quotas alone and place the selection.
+    """Select gangs by quotas alone, as if all nodes were one, and place the selected gangs on the nodes.
 
     Args:
       packing: the greedy's packing of the session. Gangs that are kept are withdrawn from it.
@@ -163,7 +163,7 @@ def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Pack
 
 
 def merge_nodes(problem: Problem) -> Problem:
-    """Return the problem with all nodes merged into one, without levels, filters, rows and scores: a relaxation."""
+    """Return a relaxed problem with all nodes merged into one, without levels, filters, constraints and scores."""
     kinds = len(problem.kinds.mask)
     gangs, subgroups = problem.gangs, problem.subgroups
     return replace(

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry | None = None) -> Solution:
-    """Place the gangs of a session.
+    """Choose the gangs of a session to place, and the nodes of their pods.
 
     Args:
       problem: the session as arrays.
@@ -59,7 +59,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
 
 
 def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
-    """Return a problem with the same solutions, without what no solution can use.
+    """Return a problem with the same solutions that excludes gangs, pod classes and resources that no solution uses.
 
     A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
     each resource that no node offers: ten pods with 500 such resources each took minutes to solve.

@@ -33,7 +33,7 @@ _MAX_FAULTS_PER_CHECK: Final = 20
 
 
 def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
-    """Return all faults of a solution, one sentence each; empty if it is legal.
+    """Return all faults of a solution, one sentence each; the result is empty if the solution is legal.
 
     Checked are: the triples themselves, masks, capacity, class counts, all or nothing (gangs and subgroups),
     domains, allowed, quotas, rows, cuts, and the reported objective, bound and taken gangs. A row that is violated
@@ -52,7 +52,7 @@ def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
 
 
 def verify_victims(problem: VictimProblem, answer: VictimSet) -> tuple[str, ...]:
-    """Return all faults of a set of victims, one sentence each; empty if it is correct.
+    """Return all faults of a set of victims, one sentence each; the result is empty if the set is correct.
 
     Checked are: the units and their cost, bonds, limits and cuts, the placement on what is free without the units,
     and that the placement needs each eviction. Rows of plugins are not checked: the session sends the placement

@@ -14,7 +14,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class TrailEntry(NamedTuple):
-    """One change of a packing: pods of a class were placed on nodes, or, with class -1, `gang` was taken."""
+    """One recorded change of a packing: pods placed on nodes, or, with class -1, a gang marked as taken."""
 
     class_index: int
     gang: int
@@ -24,7 +24,7 @@ class TrailEntry(NamedTuple):
 
 
 class FreeCapacity:
-    """Free capacity, quotas and rows, and the trail of placements.
+    """The free capacity of nodes, quotas and plugin constraints while pods are placed, with undo.
 
     `mark` and `rollback` bracket an attempt. Minimums and domains are the subject of `Packing`.
     """
@@ -45,12 +45,15 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def usable_nodes(self, class_index: int) -> BoolArray:
-        """Return which nodes [N] the mask and the cuts allow to a class."""
+        """Return which nodes [N] a pod class may use: filters accept the node, and no refused placement names it."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
     def count_fitting(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
-        """Return the pods of a class that fit on each node by capacity and mask alone, [N], or [M] for given nodes."""
+        """Return how many pods of a pod class fit on each node by filters and capacity alone.
+
+        The result is [N], or [M] for given nodes.
+        """
         mask = self.usable_nodes(class_index)
         if nodes is not None:
             mask = mask[nodes]
@@ -66,7 +69,7 @@ class FreeCapacity:
         return fit
 
     def place(self, class_index: int, want: int, nodes: IntArray | None = None, whole: bool = False) -> int:
-        """Place up to `want` pods of a class, on the given nodes or on any.
+        """Place up to `want` pods of a pod class, on the given nodes or on any node.
 
         Args:
           class_index: the class.
@@ -101,7 +104,7 @@ class FreeCapacity:
         return placed
 
     def place_equal_gangs(self, classes: Sequence[int]) -> int:
-        """Place gangs of one pod each with equal requests, in this order, while there is room.
+        """Place gangs of one pod each with equal requests, in the given order, while there is room.
 
         Quotas and rows are not checked: `group_equal_gangs` groups only gangs that they do not concern.
 
@@ -155,12 +158,15 @@ class FreeCapacity:
                 break
         used = taken.nonzero()[0]
         where, counts = where[used], taken[used]
-        if limited:  # undo the charges of the phases: `put` charges the rows again
+        if limited:  # undo the charges of the phases: `place_unchecked` charges the rows again
             self.rows.add_pods(class_index, where, -counts)
         return where, counts
 
     def nodes_with_room(self, class_index: int, nodes: IntArray | None) -> IntArray:
-        """Return the nodes, among the given ones or all, where a pod of the class fits. Usually these are few."""
+        """Return the nodes, among the given ones or all, on which a pod of the pod class fits.
+
+        Usually these are few.
+        """
         usable = self.usable_nodes(class_index)
         takes = usable if nodes is None else usable[nodes]
         for r, amount in self.slots.needs[class_index]:
@@ -194,16 +200,22 @@ class FreeCapacity:
         return self.problem.spread or class_index in self.rows.of_class
 
     def place_unchecked(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
-        """Place these pods without checks: the caller has checked that they fit. Nodes are distinct."""
+        """Place pods of a pod class on nodes without any check, because the caller has checked that they fit.
+
+        Nodes are distinct.
+        """
         pods = int(counts.sum())
         self.apply_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
     def take_gang(self, gang: int) -> None:
-        """Mark the gang as taken: it counts against limits on the number of gangs and in rows."""
+        """Mark a gang as taken: it counts against limits on the number of gangs and in plugin constraints."""
         self.apply_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply_entry(self, entry: TrailEntry, sign: int = 1) -> None:
-        """Place the pods of a trail entry, or mark its gang as taken; sign -1 undoes that. The trail stays as it is."""
+        """Repeat a recorded change of the packing and append it to the trail; with sign -1, undo the change.
+
+        A caller that undoes an entry has removed it from the trail.
+        """
         if entry.class_index < 0:
             self.quotas.add_gang(entry.gang, sign)
             self.rows.set_gang_taken(entry.gang, sign)
@@ -219,18 +231,18 @@ class FreeCapacity:
             self.trail.append(entry)
 
     def mark(self) -> int:
-        """Return the length of the trail, for `rollback`."""
+        """Return the length of the trail of changes, so that `rollback` can undo all later changes."""
         return len(self.trail)
 
     def rollback(self, mark: int) -> None:
-        """Undo everything since the mark."""
+        """Undo all changes of the packing since the call of `mark` that returned this number."""
         while len(self.trail) > mark:
             self.apply_entry(self.trail.pop(), -1)
         for cut_back in self.cut_back_listeners:
             cut_back(mark)
 
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
-        """Undo all placements of some gangs, wherever they are in the trail; return them."""
+        """Undo all placements of some gangs and return them; placements of other gangs stay."""
         kept: list[TrailEntry] = []
         withdrawn: list[TrailEntry] = []
         unchanged = len(self.trail)  # entries before the first withdrawn one keep their positions
@@ -247,7 +259,10 @@ class FreeCapacity:
         return withdrawn
 
     def placements(self) -> tuple[IndexArray, IndexArray, IndexArray]:
-        """Return all placements, [P] each: classes, nodes, counts, sorted, one triple per class and node."""
+        """Return all placements as three sorted arrays [P]: pod classes, nodes and pod counts.
+
+        There is one triple for each class and node.
+        """
         entries = [entry for entry in self.trail if entry.class_index >= 0]
         if not entries:
             empty = np.zeros(0, np.int32)

@@ -16,7 +16,7 @@ from batchsched.solver.problem import (
 
 
 def limits_every_node(row: Row) -> bool:
-    """Tell whether a row limits every node by itself, so that it is counted like one more resource of the nodes."""
+    """Tell whether a plugin's constraint limits each node by itself, like one more resource of the nodes."""
     return (
         row.partition == EVERY_NODE
         and row.sense is Sense.AT_MOST
@@ -26,7 +26,7 @@ def limits_every_node(row: Row) -> bool:
 
 
 class QuotaLedger:
-    """The remaining amounts of every quota. A negative charge undoes a charge."""
+    """The amounts that remain of each quota while gangs are placed and placements are undone."""
 
     def __init__(self, problem: Problem) -> None:
         quota, gang = np.nonzero(problem.quotas.covers)
@@ -44,11 +44,11 @@ class QuotaLedger:
             self._of_gang[g].append(q)
 
     def is_limited(self, gang: int) -> bool:
-        """Tell whether any quota may refuse the gang."""
+        """Tell whether the quota of any queue may refuse the gang."""
         return bool(self._of_gang[gang])
 
     def admitted_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], want: int) -> int:
-        """Return how many of `want` pods with this request the gang's quotas admit."""
+        """Return how many of `want` pods with this request the quotas of the gang's queues admit."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
             for r, amount in pod_request:
@@ -57,7 +57,7 @@ class QuotaLedger:
         return want
 
     def add_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], pods: int) -> None:
-        """Count pods against the gang's quotas; a negative number undoes that."""
+        """Subtract the requests of a gang's pods from its quotas; a negative number of pods undoes that."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
             for r, amount in pod_request:
@@ -65,11 +65,17 @@ class QuotaLedger:
                     remaining[r] -= amount * pods
 
     def admits_gang(self, gang: int) -> bool:
-        """Tell whether the quotas admit one more gang; a gang with running members is counted already."""
+        """Tell whether the queues' limits on the number of gangs admit one more gang.
+
+        A gang with running members is counted already.
+        """
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def admits_minimum(self, gang: int) -> bool:
-        """Tell whether the quotas have room for the minimum of a gang without placed pods, by a lower bound."""
+        """Tell whether the quotas may have room for the minimum number of pods of a gang without placed pods.
+
+        The quotas are compared with the smallest possible requests of so many pods. False is always right.
+        """
         return all(
             amount <= 0 or amount <= available
             for q in self._of_gang[gang]
@@ -77,7 +83,7 @@ class QuotaLedger:
         )
 
     def add_gang(self, gang: int, sign: int) -> None:
-        """Count the gang against limits on the number of gangs (sign 1), or undo that (sign -1)."""
+        """Count a gang against limits on the number of gangs (sign 1), or undo that (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
                 if self.gangs_left[q] < UNLIMITED:
@@ -105,7 +111,10 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
 
 
 class RowLedger:
-    """The present left sides of the rows; rows that limit every node by itself are left out."""
+    """The present left sides of the linear constraints (rows) of plugins while pods are placed.
+
+    Rows that limit every node by itself are left out.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.rows = [row for row in problem.rows if not limits_every_node(row)]
@@ -133,19 +142,22 @@ class RowLedger:
         ]
 
     def set_gang_taken(self, gang: int, sign: int) -> None:
-        """Add the gang to the left sides of its rows as taken (sign 1), or undo that (sign -1)."""
+        """Count a gang as taken in the plugin constraints that name it (sign 1), or undo that (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
 
     def add_pods(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
-        """Count pods of a class on nodes; negative counts undo it."""
+        """Count pods of a pod class on nodes in the plugin constraints; negative counts undo that."""
         for i, coefficient in self.of_class.get(class_index, ()):
             domain = self.domains[i][nodes]
             inside = domain >= 0
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
 
     def clip_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
-        """Return `caps`, the maximum pods of the class on each of `nodes`, reduced to what the AT_MOST rows admit."""
+        """Reduce `caps`, the maximum pods of a pod class on each node, to what plugin constraints admit.
+
+        Only AT_MOST rows reduce them.
+        """
         for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]
             if coefficient <= 0 or row.sense is not Sense.AT_MOST:
@@ -155,7 +167,10 @@ class RowLedger:
         return caps
 
     def unmet_minimums(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
-        """Return for each AT_LEAST row of the class the nodes' domains, and how many pods each domain still lacks."""
+        """Return how many pods of a pod class each domain still lacks for plugin constraints with a lower limit.
+
+        For each such row, the result has the domains of the nodes, and the missing pods of each domain.
+        """
         result = []
         for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]
@@ -166,7 +181,7 @@ class RowLedger:
         return result
 
     def is_satisfied(self, gang: int) -> bool:
-        """Tell whether every row that concerns the gang is satisfied."""
+        """Tell whether all plugin constraints that name the gang or its pods are satisfied."""
         for i in self.touching.get(gang, ()):
             over = self.left_side[i] - self.right[i]
             # Both senses are relative to `right`, which the constructor moved to what holds without placements.

@@ -26,7 +26,7 @@ PACK_LEVELS: Final = 64
 
 
 class NodeOrder:
-    """The order in which nodes are filled, for one problem; it holds no state of the packing."""
+    """Computes the order in which nodes are filled with pods of a pod class; it does not record placed pods."""
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         """Collect the device sizes that are requested; `plain` omits slot preservation, as in other schedulers."""
@@ -56,11 +56,14 @@ class NodeOrder:
         self._score: dict[int, IntArray | None] = {}
 
     def dominant_share(self, class_index: int) -> float:
-        """Return the largest share of an average node that one pod of a class takes: how hard it is to place."""
+        """Return the largest share of an average node's resources that one pod of a pod class requests.
+
+        A pod with a large share is hard to place.
+        """
         return self._dominant[class_index]
 
     def dominant_resource(self, class_index: int) -> int:
-        """Return the resource of which a class takes the largest share."""
+        """Return the resource of which a pod class requests the largest share of an average node."""
         return int(np.argmax(self._ratio[class_index]))
 
     def _device_company(self, problem: Problem) -> list[tuple[int, IntArray]]:
@@ -77,13 +80,16 @@ class NodeOrder:
         return result
 
     def is_filled_in_phases(self, class_index: int) -> bool:
-        """Tell whether a node may be filled in more than one phase; otherwise all pods that fit are placed at once."""
+        """Tell whether nodes are filled in several phases, so that blocks of free devices stay whole.
+
+        Otherwise all pods that fit are placed at once.
+        """
         return not self.plain and (bool(self._amounts_per_device) or self.device_of[class_index] >= 0)
 
     def phase_limits(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield, phase by phase, how many pods each node may take; later phases may break larger blocks of devices.
+        """Yield for each phase how many pods each node may take; later phases may break blocks of free devices.
 
         Args:
           class_index: the class.
@@ -136,7 +142,7 @@ class NodeOrder:
         return spare
 
     def order_nodes(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
-        """Return positions into `nodes` in the order in which they are filled, the first `most` of them.
+        """Return the order in which nodes are filled, as positions in `nodes`: the first `most` of them.
 
         Args:
           class_index: the class.
@@ -216,7 +222,10 @@ class NodeOrder:
 
 
 def augmented_demand(problem: Problem) -> IntArray:
-    """Return the demand [C, R + E]: resources, and one column for each of E rows that limit every node by itself."""
+    """Return the requests [C, R + E] of one pod of each class for R resources and E per-node plugin constraints.
+
+    Each of the E rows limits every node by itself, so that it is treated as one more resource.
+    """
     rows = [
         row.class_coefficients(len(problem.classes.demand)) for row in problem.rows if limits_every_node(row)
     ]
@@ -224,6 +233,6 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return the free amounts [R + E, N] of the resources and rows that are the columns of `augmented_demand`."""
+    """Return the free amounts [R + E, N] of each node for the columns of `augmented_demand`."""
     rows = [np.maximum(0, row.right) for row in problem.rows if limits_every_node(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

@@ -14,7 +14,7 @@ from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_p
 
 @dataclass(frozen=True, slots=True)
 class SubgroupMembers:
-    """A subgroup, or the pods of a gang outside any subgroup (index -1)."""
+    """The pods of one subgroup of a gang, or, with index -1, the pods of a gang outside any subgroup."""
 
     index: int
     need: int
@@ -26,7 +26,7 @@ class SubgroupMembers:
 
 @dataclass(frozen=True, slots=True)
 class GangMembers:
-    """A gang's classes, the largest pods first, and its parts, those with a required level first."""
+    """The pod classes of a gang, the largest pods first, and its subgroups, those with a required level first."""
 
     classes: tuple[int, ...]
     parts: tuple[SubgroupMembers, ...]
@@ -37,7 +37,7 @@ class GangMembers:
 def find_members(
     problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int]
 ) -> GangMembers:
-    """Return a gang's members from its classes and subgroups."""
+    """Return the pod classes and subgroups of a gang in the order in which they are placed."""
     classes = sorted(owned, key=partial(_size, slots))
     inner = problem.subgroups
     parts = [
@@ -78,7 +78,7 @@ def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnGangs:
-    """The placements that were withdrawn, and the domains that had been chosen for them."""
+    """The placements of gangs that were removed from a packing, and the topology domains of these gangs."""
 
     entries: list[TrailEntry]
     domains: dict[int, int]
@@ -86,7 +86,7 @@ class WithdrawnGangs:
 
 
 class Packing:
-    """A packing that grows gang by gang.
+    """The nodes with the pods that the solver has placed on them so far; gangs are added one by one.
 
     A gang is placed by these rules, in this order: its required (or pinned) domain is the one that holds it with the
     least to spare; it uses the fewest domains of its preferred level; nodes are filled in the order of `NodeOrder`.
@@ -110,18 +110,18 @@ class Packing:
         self._parts_of = [own.tolist() for own in group_positions(problem.subgroups.gang, gangs)]
 
     def mark(self) -> int:
-        """Return the length of the trail, for `rollback`."""
+        """Return the number of changes so far, so that `rollback` can undo all later changes."""
         return self.room.mark()
 
     def rollback(self, mark: int) -> None:
-        """Undo everything since the mark."""
+        """Undo all changes since the call of `mark` that returned this number."""
         for entry in self.room.trail[mark:]:
             if entry.class_index < 0:
                 self._forget(entry.gang)
         self.room.rollback(mark)
 
     def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
-        """Remove all pods of some gangs; `reinstate` undoes it as long as their room is free."""
+        """Remove all pods of some gangs from the packing; `reinstate` undoes this as long as their room is free."""
         # The domains must be read before `_forget` drops them.
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {part.index for g in gangs for part in self.members(g).parts}
@@ -131,7 +131,7 @@ class Packing:
         return WithdrawnGangs(self.room.withdraw(gangs), domains, inner)
 
     def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
-        """Put withdrawn gangs back on their nodes."""
+        """Put gangs that `withdraw` removed back on their nodes."""
         for entry in withdrawn.entries:
             self.room.apply_entry(entry)
             if entry.class_index < 0:
@@ -147,7 +147,7 @@ class Packing:
             self.domain_of_part.pop(part.index, None)
 
     def place_gang(self, gang: int) -> list[TrailEntry] | None:
-        """Place a gang's minimum, all or nothing.
+        """Place the minimum number of pods of a gang, or no pod at all.
 
         Returns:
           the trail entries of its pods; None if the gang cannot be placed now. Then nothing has changed.
@@ -175,12 +175,15 @@ class Packing:
         return None
 
     def place_equal_gangs(self, gangs: Sequence[int]) -> None:
-        """Place gangs of one group of `group_equal_gangs`; if not all fit, place the first of them."""
+        """Place single-pod gangs with equal requests in the given order until one does not fit.
+
+        The gangs are of one group of `group_equal_gangs`.
+        """
         placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in gangs])
         self.taken[gangs[:placed]] = True
 
     def place_surplus(self, gang: int) -> int:
-        """Place as many of the pending pods of a taken gang as fit; return how many."""
+        """Place as many elastic pods of a gang as fit, once its minimum is placed; return how many."""
         if not self.taken[gang] or not self.problem.gangs.allowed[gang]:
             return 0
         if not any(self.room.waiting[class_index] for class_index in self._classes_of[gang]):
@@ -226,7 +229,7 @@ class Packing:
         return nodes, True
 
     def allowed_nodes(self, class_index: int) -> IntArray | None:
-        """Return the nodes in the domains that were chosen for the gang and the part of a class; None for all nodes."""
+        """Return the nodes that a pod class may use in the domains chosen for its gang and subgroup; None for all."""
         gang = int(self.problem.classes.gang[class_index])
         part = next(part for part in self.members(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
@@ -380,7 +383,7 @@ class Packing:
     # ------------------------------------------------------------------------------------ domains
 
     def domain_nodes(self, level: int, domain: int) -> IntArray:
-        """Return the nodes of a domain, ascending."""
+        """Return the nodes of a topology domain, ascending."""
         if level not in self._nodes_of:
             ids = self.problem.nodes.levels[level]
             self._nodes_of[level] = group_positions(ids, int(ids.max(initial=-1)) + 1)
@@ -405,7 +408,7 @@ class Packing:
     def fitting_domains(
         self, members: GangMembers, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
-        """Return the domains of a level that may each hold the whole minimum, the tightest fit first."""
+        """Return the domains of a topology level that may each hold `need` pods of a gang, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
         # With all pods needed, each class must fit as a whole; otherwise only the sum counts.
@@ -438,7 +441,7 @@ class Packing:
         return [int(d) for d in order if share[d] > 0]
 
     def place_on_few_domains(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
-        """Place up to `want` pods of a class on few domains of a level; return how many were placed.
+        """Place up to `want` pods of a pod class on few domains of a topology level; return how many were placed.
 
         Domains that already have pods of the gang come first, then the tightest that holds the rest, else the
         largest.
@@ -481,7 +484,7 @@ class Packing:
     # ------------------------------------------------------------------------------------ members
 
     def members(self, gang: int) -> GangMembers:
-        """Return a gang's classes and parts, in the order in which they are placed."""
+        """Return the pod classes and subgroups of a gang in the order in which they are placed."""
         if gang not in self._members:
             self._members[gang] = find_members(
                 self.problem, self.room.slots, gang, self._classes_of[gang], self._parts_of[gang]
@@ -489,7 +492,7 @@ class Packing:
         return self._members[gang]
 
     def to_solution(self, stage: str) -> Solution:
-        """Return the placements as a solution of this stage, with the bound of `max_tier_values`."""
+        """Return the packing as a solution found by the step `stage`, with the bounds of `max_tier_values`."""
         classes, nodes, counts = self.room.placements()
         value = tier_values(self.problem, classes, counts)
         bound = np.maximum(value, max_tier_values(self.problem))

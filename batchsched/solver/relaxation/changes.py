@@ -22,7 +22,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """A gang, or one subgroup of it, requires another level instead of its own; NONE: no level."""
+    """A relaxation: a gang, or one of its subgroups, requires another topology level or, with NONE, no level."""
 
     gang: int
     level: int
@@ -31,7 +31,7 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """More empty nodes.
+    """A relaxation: the cluster gets more empty nodes.
 
     Args:
       count: how many nodes.
@@ -53,7 +53,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """A quota is raised by amounts [R] of resources and by a number of gangs."""
+    """A relaxation: one quota is raised by amounts [R] of resources and by a number of gangs."""
 
     quota: int
     amounts: tuple[int, ...]
@@ -62,7 +62,7 @@ class QuotaChange:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A plugin's row is loosened by an amount in each of its domains."""
+    """A relaxation: a plugin's constraint is loosened by an amount in each of its domains."""
 
     row: int
     by: int
@@ -70,7 +70,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """A class has more pods."""
+    """A relaxation: a pod class has more pods."""
 
     pod_class: int
     count: int
@@ -78,7 +78,7 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True)
 class CombinedChange:
-    """Several changes at once, of which none suffices by itself."""
+    """A relaxation that makes several changes at once."""
 
     parts: "tuple[Relaxation, ...]"
 
@@ -87,7 +87,7 @@ Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | PodChange | Co
 
 
 def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
-    """Return the problem with the change made. Added nodes come last, so that all numbers keep their meaning."""
+    """Return the problem after a relaxation. Added nodes come last, so that all numbers keep their meaning."""
     match relaxation:
         case LevelChange():
             return _level(problem, relaxation)
@@ -106,7 +106,7 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
 
 
 def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
-    """Return the change with every amount replaced by `resized(amount)`; None if no amount above 0 remains.
+    """Return the relaxation with each amount replaced by `resized(amount)`; None if no amount above 0 remains.
 
     A change of level has no amount, so the result is None.
     """
@@ -130,7 +130,7 @@ def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxati
 
 
 def halve_change(change: Relaxation) -> Relaxation | None:
-    """Return the change with half of its amounts, rounded down; None if no amount above 0 remains."""
+    """Return the relaxation with half of its amounts, rounded down; None if no amount above 0 remains."""
     return resize_change(change, lambda amount: amount // 2)
 
 
@@ -152,7 +152,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
 
 
 def problem_of_added_nodes(problem: Problem, change: NodeChange) -> Problem:
-    """Return the problem with only the added nodes, and without rows."""
+    """Return the problem with only the nodes that a relaxation adds, and without plugin constraints."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (saturate(change.extra) if change.extra else 0)
     mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)
@@ -198,7 +198,10 @@ def _grown(row: Row, like: int, count: int) -> Row:
 
 
 def saturate(amounts: Sequence[int]) -> IntArray:
-    """Return amounts [R] as an array. More than UNLIMITED becomes UNLIMITED, because 64 bits do not hold every sum."""
+    """Return amounts [R] as an array in which every amount above UNLIMITED is replaced by UNLIMITED.
+
+    64 bits do not hold every sum.
+    """
     return np.array([min(amount, UNLIMITED) for amount in amounts], np.int64)
 
 

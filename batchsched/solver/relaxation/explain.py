@@ -49,7 +49,7 @@ from batchsched.solver.relaxation.search import (
 
 
 def subtract_placements(problem: Problem, solution: Solution) -> Problem:
-    """Return the problem that remains after the solution's placements: only refused gangs may still be placed."""
+    """Return the problem that remains after the placements of a solution: only refused gangs may still be placed."""
     request = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     free = problem.nodes.free.copy(order="F")  # column order: every question reads it resource by resource
     np.subtract.at(free, solution.nodes, request)
@@ -102,7 +102,9 @@ def _remaining_row(problem: Problem, solution: Solution, row: Row) -> Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedGang:
-    """The problem of one gang, in which the gang has number 0, and the numbers of the same items in the whole problem.
+    """The problem of one gang by itself, with the numbers of its classes, quotas and constraints in the whole problem.
+
+    In its own problem, the gang has number 0.
 
     Args:
       problem: the gang's classes, quotas and rows; all nodes, and no cuts.
@@ -118,7 +120,7 @@ class IsolatedGang:
     rows: IntArray
 
     def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
-        """Return a relaxation of this one-gang problem with the indexes of the whole problem."""
+        """Return a relaxation of the one-gang problem in the numbering of the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
                 number = NONE if subgroup == NONE else int(self.subgroups[subgroup])
@@ -149,7 +151,7 @@ class GangProblems:
         return group_positions(problem.classes.gang, gangs), group_positions(problem.subgroups.gang, gangs)
 
     def isolate(self, gang: int) -> IsolatedGang:
-        """Return one gang's own problem."""
+        """Return the problem of one gang by itself: its pod classes, quotas and plugin constraints, over all nodes."""
         problem = self._problem
         classes, subgroups = (owned[gang] for owned in self._owned)
         # Without quotas `covers` may be 0 x 0, which has no column of the gang.
@@ -209,7 +211,7 @@ _MAX_NODE_TYPES: Final = 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefusalEvidence:
-    """Why one gang is refused, what it lacks, and which change admits it.
+    """The explanation of one refused gang: the limiting constraint, missing amounts, and a change that admits it.
 
     Args:
       gang: its number.
@@ -242,7 +244,7 @@ class RefusalEvidence:
 
 
 class RefusalExplainer:
-    """Explains the refusals of one solution."""
+    """Explains why one solution of the solver does not place certain gangs."""
 
     def __init__(
         self,
@@ -279,7 +281,7 @@ class RefusalExplainer:
         return _group_nodes_by_type(self._problem)
 
     def explain_gang(self, gang: int) -> RefusalEvidence:
-        """Explain why a gang was refused."""
+        """Explain why a gang was refused, and find the smallest change that admits the gang."""
         isolated = self._after.isolate(gang)
         residual = ResidualProblem(isolated.problem)
         if not self._problem.gangs.allowed[gang]:
@@ -302,7 +304,7 @@ class RefusalExplainer:
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
     def fits_unconstrained(self, gang: int) -> bool:
-        """Tell whether a refused gang would fit without rows and without a required level of its own."""
+        """Tell whether a refused gang would fit without plugin constraints and without its required topology level."""
         problem = self._after.isolate(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
         return ResidualProblem(replace(problem, gangs=gangs, rows=())).fits()

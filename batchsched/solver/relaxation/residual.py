@@ -43,7 +43,7 @@ _BUDGET: Final = Budget(deterministic=0.5)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """How many pods of a gang's minimum fit in each domain.
+    """How many pods of a gang's minimum fit in each topology domain.
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
@@ -57,17 +57,17 @@ class FitCounts:
 
     @property
     def shortfall(self) -> IntArray:
-        """Pods that do not fit, [D, C]."""
+        """The number of pods [D, C] of the gang's minimum that do not fit, by topology domain and pod class."""
         return self.minimum - self.placed
 
     @property
     def fits(self) -> bool:
-        """Whether some domain takes the whole minimum."""
+        """Whether some topology domain has room for the gang's minimum number of pods."""
         return bool((self.placed.sum(axis=1) >= self.minimum.sum()).any())
 
     @property
     def best_domain_position(self) -> int:
-        """Position in `domains` of the domain in which the fewest pods do not fit."""
+        """The position in `domains` of the topology domain in which the fewest pods of the minimum do not fit."""
         return int(np.argmin(self.shortfall.sum(axis=1)))
 
 
@@ -87,7 +87,7 @@ class _Cells:
 
 
 class ResidualProblem:
-    """The problem of one gang on the capacity that the other gangs leave, with cached answers about it.
+    """The problem of one refused gang on the capacity that other gangs leave, with cached answers.
 
     Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
     problem is another `ResidualProblem`.
@@ -99,12 +99,12 @@ class ResidualProblem:
 
     @cached_property
     def pods_needed(self) -> int:
-        """Pods that the gang still needs."""
+        """The number of pods that must still be placed for the gang's minimum."""
         return int(required_pods(self.problem)[0])
 
     @cached_property
     def minimum(self) -> IntArray:
-        """Pods of each class [C] that make the gang's minimum, the smallest pods first."""
+        """The number of pods of each pod class [C] that make the gang's minimum, chosen from the smallest pods."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         chosen = np.zeros(len(classes.count), np.int64)
         if self.pods_needed >= int(classes.count.sum()):
@@ -139,7 +139,7 @@ class ResidualProblem:
 
     @cached_property
     def fit_counts(self) -> FitCounts:
-        """How many pods of the minimum fit in each domain if the largest pods are placed first.
+        """How many pods of the gang's minimum fit in each topology domain if the largest pods are placed first.
 
         Masks, free capacity, the gang's required level and its pinned domain count. Quotas, rows and levels of
         subgroups do not. Exact for a gang of one class.
@@ -149,7 +149,7 @@ class ResidualProblem:
         return FitCounts(cells.domains, placed, self.minimum)
 
     def fits_with_nodes(self, added: Problem) -> bool:
-        """Whether the minimum fits once nodes are added that are all in one domain.
+        """Whether the gang's minimum fits once nodes are added that are all in one topology domain.
 
         The new nodes are filled last, with the pods that the other nodes of their domain do not take.
 
@@ -170,7 +170,7 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Whether in some domain each class fits by itself and the sums of all resources suffice.
+        """Whether some domain has room for each pod class by itself and enough of each resource for the minimum.
 
         If not, the gang does not fit however it is packed, provided that it needs all of its pods.
         """
@@ -219,13 +219,13 @@ class ResidualProblem:
         return usable
 
     def with_changes(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
-        """Return the residual problem with these changes made; without changes, return this object."""
+        """Return the residual problem after these relaxations; without relaxations, return this object."""
         return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
 
     # ------------------------------------------------------------------------------------ admission
 
     def fits(self) -> bool:
-        """Tell whether the gang can be taken.
+        """Tell whether the gang's minimum fits on the nodes and into the gang's quotas.
 
         True is always right: a placement was found. False is exact for gangs of one class without rows and without
         levels of subgroups, and for small problems; otherwise it says that filling the largest pods first fails.
@@ -238,7 +238,7 @@ class ResidualProblem:
         return self._is_placeable
 
     def fits_with(self, change: Relaxation) -> bool:
-        """Tell whether the gang fits once the problem is changed.
+        """Tell whether the gang's minimum fits once the problem is relaxed by a change.
 
         Quotas come first. If the packing need not count against them, the nodes are not examined again for a change
         of quotas alone.
@@ -259,7 +259,7 @@ class ResidualProblem:
         return self.with_changes(other_parts)._is_placeable
 
     def fitted_in(self, before: "ResidualProblem") -> bool:
-        """Tell whether the gang fitted `before`, when nodes and quotas had more left.
+        """Tell whether the gang fitted in `before`, its problem before other gangs of the session were placed.
 
         What the nodes take now they took then, so `before` is examined only if the gang does not fit now.
         """
@@ -271,7 +271,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether counting pods and resources suffices: there are no rows and no levels of subgroups."""
+        """Whether counting pods decides if the gang fits: no plugin constraints, no levels of subgroups."""
         return not self.problem.rows and all(
             level == NONE for level in self.problem.subgroups.required.tolist()
         )
@@ -316,7 +316,7 @@ class ResidualProblem:
 
     @cached_property
     def missing_pods(self) -> IntArray:
-        """Number of pods of each class [C] that do not exist, but must be created for the minimum."""
+        """The number of pods of each pod class [C] that must still be created for the gang's minimum."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         missing = np.zeros(len(classes.count), np.int64)
         for subgroup, need in enumerate(subgroups.need.tolist()):
@@ -331,7 +331,7 @@ class ResidualProblem:
 
     @cached_property
     def quota_gaps(self) -> tuple[QuotaChange, ...]:
-        """What the quotas lack for the minimum: one change for each quota that lacks something."""
+        """The amounts that quotas lack for the gang's minimum: one change for each quota that lacks something."""
         return self._quota_gaps_of(self)
 
     def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[QuotaChange, ...]:
@@ -356,20 +356,26 @@ class ResidualProblem:
         return tuple(gaps)
 
     def passing_nodes(self) -> BoolArray:
-        """[C, N] which nodes pass the filters of each class; classes that the minimum does not need pass none."""
+        """Return which nodes [C, N] pass the filters of each pod class in the gang's minimum.
+
+        Classes that the minimum does not need pass no node.
+        """
         needed = self.minimum > 0
         passes: BoolArray = self.problem.kinds.mask[self.problem.classes.kind] & needed[:, None]
         return passes
 
     def capacity_shortage(self) -> IntArray:
-        """[R] the amounts that all nodes that pass the filters lack together for the minimum."""
+        """Return the amounts [R] by which the gang's minimum exceeds the free capacity of all nodes together.
+
+        Nodes that no pod of the minimum may use do not count.
+        """
         usable = self.passing_nodes().any(axis=0)
         request = self.minimum @ self.problem.classes.demand
         total = self.problem.nodes.free[usable].sum(axis=0)
         return np.where(request > 0, np.maximum(request - total, 0), 0)
 
     def node_size_shortage(self) -> IntArray:
-        """[R] the amounts by which the largest node that passes the filters, if empty, is too small for a pod."""
+        """Return the amounts [R] by which a pod of the gang exceeds the largest node that passes the filters."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
         for class_index, passes in enumerate(self.passing_nodes()):
@@ -382,7 +388,7 @@ class ResidualProblem:
         return short
 
     def resource_shortage(self) -> IntArray:
-        """[R] the amounts that are missing for the pods that do not fit in the best domain.
+        """Return the amounts [R] that are missing for the pods that do not fit in the best topology domain.
 
         A resource counts for a class if more of its pods would fit without requesting it.
         """

@@ -46,7 +46,7 @@ class RefusalCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFamily:
-    """Relaxations of one constraint that differ only in size.
+    """Changes that loosen the same constraint of a refused gang and differ only in size.
 
     Args:
       cause: the constraint that the changes loosen.
@@ -65,7 +65,7 @@ class ChangeFamily:
     fixed: int = 0
 
     def change_of_size(self, size: int) -> Relaxation:
-        """Return the change of the given size."""
+        """Return the change of this family that has the given size."""
         if size == self.steps:
             return combine_changes(*self.parts)
         return combine_changes(
@@ -80,7 +80,7 @@ class ChangeFamily:
 
 
 class AdmissionProbe:
-    """Answers whether a change admits the gang, and remembers the answers; each new answer costs a computation."""
+    """Answers whether a change admits a refused gang; it remembers answers and limits the number of computed ones."""
 
     def __init__(self, admits: Callable[[Relaxation], bool], most: int) -> None:
         """Compute at most `most` answers with `admits`."""
@@ -100,7 +100,7 @@ class AdmissionProbe:
 
 
 def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxation | None:
-    """Return the smallest member of the family that admits the gang, None if its largest does not.
+    """Return the smallest change of a family that admits the refused gang; None if the largest does not.
 
     Doubles the size from the start, then bisects. If a larger change does not always admit more, the result is
     halved as long as its half admits too: at least half of the result then does not.
@@ -146,7 +146,7 @@ def propose_change_families(
     wider: Sequence[int],
     others_use_more: bool = True,
 ) -> Iterator[ChangeFamily]:
-    """Yield families of changes that may admit a gang, the least disruptive kind first.
+    """Yield families of changes that may admit a refused gang, the least disruptive family first.
 
     Args:
       residual: the gang's own problem on what is left.
@@ -180,7 +180,7 @@ def propose_change_families(
 
 
 def combine_changes(*parts: Relaxation) -> Relaxation:
-    """Return a change that combines several changes; a single change is returned as it is."""
+    """Return one change that makes all given changes; a single change is returned as it is."""
     return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
 

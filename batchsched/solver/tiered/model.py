@@ -37,7 +37,7 @@ MAX_SCATTERED_DOMAINS: Final = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainCell:
-    """The nodes that a gang or a part may use if a certain domain is chosen for it.
+    """The nodes that a gang or a subgroup may use if a certain topology domain is chosen for it.
 
     Args:
       areas: (level, domain) pairs; their rows count the cell's pods.
@@ -49,7 +49,7 @@ class DomainCell:
 
 
 class CandidateDomains:
-    """Candidate domains of gangs with a required level."""
+    """The topology domains that the tiered model considers for gangs and subgroups with a required level."""
 
     def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
         """Compute containments of levels and the incumbent's domains; `complete`: all domains are candidates."""
@@ -66,7 +66,7 @@ class CandidateDomains:
         }
 
     def enclosing_domains(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
-        """Return the domain itself and every domain of another level that contains all of it."""
+        """Return a topology domain and every domain of another level that contains all its nodes."""
         result = [(level, domain)]
         for other in range(len(self._problem.nodes.levels)):
             if other != level:
@@ -76,7 +76,10 @@ class CandidateDomains:
         return tuple(result)
 
     def cells_of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
-        """Return a cell for each candidate domain of a gang; with `every`, one cell of all domains that may hold it."""
+        """Return the nodes (a cell) of each topology domain in which the model may place a gang.
+
+        With `every`, there is a single cell of all domains that may hold the gang.
+        """
         gangs, need = self._problem.gangs, max(self._packing.needs[gang], 1)
         level = int(gangs.required[gang]), int(gangs.pinned[gang])
         chosen = self._candidates(members, need, level, None, None if every else (gang, NONE))
@@ -85,7 +88,10 @@ class CandidateDomains:
     def cells_of_part(
         self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
-        """Return a cell for each candidate domain of a part, inside `outer`; `every` as in `cells_of_gang`."""
+        """Return the nodes (a cell) of each topology domain in which the model may place a subgroup.
+
+        The cells are inside `outer`. `every` is as in `cells_of_gang`.
+        """
         packing = self._packing
         pods = int(self._problem.classes.count[list(part.classes)].sum())
         members = GangMembers(part.classes, (part,), pods, levelled=True)
@@ -180,7 +186,7 @@ Load = tuple[int, int, int, int, int]
 
 
 class TieredModel(LinearModel):
-    """The model of one problem; cuts only tighten it.
+    """The integer model that chooses gangs tier by tier, with pods counted by node pool; cuts only tighten it.
 
     Attributes `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads; `cell` points into
     `cells`; `y` [G] are the gangs' variables.
@@ -303,7 +309,10 @@ class TieredModel(LinearModel):
     def add_pod_count_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
-        """Add the row lower <= Σ factors · pods of the loads (+ Σ gangs [G] · y) <= upper, in unscaled integers."""
+        """Add the constraint lower <= Σ factors · pods of `loads` (+ Σ gangs [G] · y) <= upper.
+
+        The integers are not scaled.
+        """
         total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable[loads], factors * self.factor[loads])
         if gangs is not None:
@@ -377,19 +386,22 @@ class TieredModel(LinearModel):
     # ------------------------------------------------------------------------------------ values
 
     def pods_by_class(self, values: IntArray) -> IntArray:
-        """Return the number of placed pods of each class, [C], given the values of the model's variables."""
+        """Return the number of placed pods of each pod class [C], given the values of the model's variables."""
         result = np.zeros(len(self.problem.classes.count), np.int64)
         np.add.at(result, self.class_index, self.factor * values[self.variable])
         return result
 
     def objective_coefficients(self, weights: IntArray) -> IntArray:
-        """Return Σ weights [C] over placed pods, as coefficients of the model's variables [V]."""
+        """Return the weights [C] of placed pods as objective coefficients of the model's variables [V]."""
         total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total
 
     def values_of_solution(self, solution: Solution) -> IntArray:
-        """Return the values of the variables for a solution that uses candidate domains only, for use as a hint."""
+        """Return the values of the model's variables that represent a solution, for use as a hint of CP-SAT.
+
+        The solution uses candidate domains only.
+        """
         problem = self.problem
         values = np.zeros(self.variable_count, np.int64)
         values[self.y] = solution.taken

@@ -32,7 +32,7 @@ MAX_SLOT_SIZES: Final = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodePools:
-    """The pools of a problem.
+    """The node pools of a problem: disjoint sets of similar nodes.
 
     Args:
       of_node: [N] pool of each node.
@@ -50,12 +50,15 @@ class NodePools:
 
     @property
     def size(self) -> int:
-        """Number of pools."""
+        """The number of node pools."""
         return len(self.nodes)
 
 
 def build_pools(packing: Packing) -> NodePools:
-    """Divide the nodes of a problem into pools, along the rows' partitions as long as that makes few enough pools."""
+    """Divide the nodes of a problem into pools of similar nodes.
+
+    Pools are also divided along the domains of rows and by free devices, as long as there are few enough pools.
+    """
     problem, ledger = packing.problem, packing.room.rows
     labels = _labels(problem)
     split: list[int] = []
@@ -106,7 +109,10 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotRow:
-    """A row Σ factors·x <= right; `size` is the resource and the request size of a simple row."""
+    """A linear constraint Σ factors·x <= right on pod counts x, for the capacity of a set of nodes.
+
+    `size` is the resource and the request size of a simple row.
+    """
 
     factors: IntArray
     right: int
@@ -114,7 +120,10 @@ class SlotRow:
 
 
 class SlotSupply:
-    """Computes how many requests of one size given nodes hold. Devices without enough CPU and memory do not count."""
+    """Computes how many requests of one size a set of nodes can hold.
+
+    Devices without enough CPU and memory do not count.
+    """
 
     def __init__(self, packing: Packing) -> None:
         """Compute the usable devices: those with the CPU and memory that every pod requests with a device."""
@@ -148,7 +157,7 @@ class SlotSupply:
         return max(common, int(sizes.mean()) // 4096, 1)
 
     def slot_sizes(self, resource: int, classes: IntArray) -> IntArray:
-        """Return the sizes that form slot rows for these classes: their distinct requests, and the common unit."""
+        """Return the request sizes of a resource to form slot rows for: those of pod classes, and their common unit."""
         sizes = np.unique(self.demand[classes, resource])
         sizes = sizes[sizes > 0]
         if len(sizes) > MAX_SLOT_SIZES:
@@ -157,12 +166,12 @@ class SlotSupply:
         return np.unique(np.append(sizes, unit)) if sizes.size else sizes
 
     def total_slots(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
-        """Return Σ_n floor(free_n / s) over the nodes, for each size."""
+        """Return how many requests of each size the nodes hold: Σ_n floor(free_n / size) over the nodes."""
         held: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
         return held
 
     def nonredundant_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
-        """Yield the slot rows of an area that some values of the counts violate.
+        """Yield the capacity constraints of a set of nodes that some possible pod counts violate.
 
         Args:
           classes: [J] the classes of the counts in the row, repeats allowed.
@@ -242,7 +251,7 @@ class SlotSupply:
 
 
 def pools_by_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
-    """Return a row's domains and the pools of each; None if a pool extends over several domains."""
+    """Return the node pools in each domain of a plugin constraint; None if a pool extends over several domains."""
     if index not in pools.along:
         return None
     of_pool = pools.along[index]

@@ -25,13 +25,15 @@ MAX_EJECTED_GANGS: Final = 16
 
 
 class GangEjection:
-    """Places gangs by ejecting gangs of lower tiers from one packing."""
+    """Places gangs by removing (ejecting) gangs of lower tiers that the same session has placed."""
 
     def __init__(self, packing: Packing, search: LocalSearch) -> None:
         self._packing, self._search = packing, search
 
     def place_gang(self, gang: int, nodes: IntArray | None) -> list[int] | None:
-        """Place a gang by local search, or by ejecting gangs of lower tiers one by one, the lowest tier first.
+        """Place a gang in free room, by local search, or in the room of ejected gangs of lower tiers.
+
+        The lowest tier is ejected first.
 
         Args:
           gang: the gang that fell short.
@@ -176,7 +178,7 @@ MAX_RESETTLED_GANGS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class PodShortage:
-    """Pods of a class that are in the plan but did not fit on the nodes."""
+    """The number of pods of a pod class that are in the tiered plan but did not fit on the nodes."""
 
     gang: int
     class_index: int
@@ -185,7 +187,10 @@ class PodShortage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundedSolution:
-    """A packing, and the pods that did not fit at first, whether or not room was found for them later."""
+    """The packing that results from rounding a tiered plan, and the pods of the plan that did not fit at first.
+
+    Room may have been found for these pods later.
+    """
 
     packing: Packing
     shortages: tuple[PodShortage, ...]
@@ -204,7 +209,7 @@ class _Order:
 def round_to_nodes(
     aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool
 ) -> RoundedSolution:
-    """Place a plan on nodes, then all other gangs and elastic pods that fit; return the packing.
+    """Place the pods of a tiered plan on nodes, then all other gangs and elastic pods that fit.
 
     Args:
       aggregate: the model.

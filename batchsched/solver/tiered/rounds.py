@@ -45,7 +45,7 @@ MAX_TIE_EFFORT: float = 0.02
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TieredSolution:
-    """Result of a lexicographic solve: the model's values, their split over pools, proved bounds [T]."""
+    """Result of solving a tiered model: variable values, pods by node pool, and an upper bound of each tier [T]."""
 
     values: IntArray
     split: PoolSplit
@@ -53,7 +53,10 @@ class TieredSolution:
 
 
 class TierSolver:
-    """Solves one tiered model lexicographically. Its cuts remain for the next solve, the fixed tiers do not."""
+    """Solves a tiered model tier by tier: higher tiers keep their objectives while lower tiers are maximised.
+
+    Its cuts remain for the next solve, the fixed tiers do not.
+    """
 
     def __init__(self, aggregate: TieredModel, budget: CpSatBudget) -> None:
         """Scale every tier's weights to integers, each tier by its own factor."""
@@ -76,7 +79,7 @@ class TierSolver:
     def maximise_tiers(
         self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None = None
     ) -> TieredSolution | None:
-        """Maximise tier after tier.
+        """Maximise the objective of one tier after the other, the highest tier first.
 
         Args:
           hint: [V] a first guess; it is feasible if it comes from a placement.
@@ -89,7 +92,7 @@ class TierSolver:
         return self._ascend(hint, floors, ceiling, None)
 
     def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
-        """Return each tier's upper bound [T], given the value of `placed` [C] in the tiers above.
+        """Return an upper bound [T] of each tier's objective, with higher tiers fixed to the pods in `placed` [C].
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """
@@ -111,7 +114,7 @@ class TierSolver:
         ceiling: TieredSolution | None,
         placed_above: IntArray | None,
     ) -> TieredSolution | None:
-        """Maximise tier after tier; for bounds, hold every tier above at the value of `given` [C]."""
+        """Maximise tier after tier; for bounds, hold every tier above at the value of `placed_above` [C]."""
         aggregate = self.aggregate
         problem = aggregate.problem
         bound = np.zeros(len(self._scale))
@@ -222,14 +225,14 @@ MAX_FREE_VARIABLES: Final = 1500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaselineSolutions:
-    """Solutions that the result must not be worse than, and the best of them."""
+    """Solutions that the result of the tiered solve must not be worse than, and the best of them."""
 
     best: Solution
     placed: tuple[IntArray, ...]
 
 
 class TieredRounds:
-    """The tiered stage for one problem."""
+    """The tiered solve of one problem, in rounds: choose gangs, place them on nodes, exclude what did not fit."""
 
     def __init__(
         self,
@@ -272,7 +275,7 @@ class TieredRounds:
         )
 
     def run(self) -> Solution:
-        """Run rounds until the gap is met, all pods fit, a round after the first gains nothing, or the budget ends."""
+        """Run rounds until the gap is small enough, all pods fit, improvement stops, or the budget ends."""
         done, bounded, gained = 0, False, False
         for number in range(self._budget.rounds):
             done = number + 1

@@ -39,14 +39,20 @@ _CUT_SCALE = 2.0**34
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSplit:
-    """A choice split over the pools: fractional pods [C, P]; `short` is the weighted shortage."""
+    """The division of chosen pods among the node pools: fractional pods [C, P].
+
+    `short` is the weighted shortage.
+    """
 
     pods: FloatArray
     short: float
 
 
 class PoolTransport:
-    """The linear program of one model, kept in the LP solver between choices."""
+    """The linear program that divides the chosen pods of a tiered model among the node pools.
+
+    It is kept in the LP solver between choices.
+    """
 
     def __init__(self, aggregate: TieredModel) -> None:
         """Build the program without a choice."""
@@ -198,11 +204,14 @@ class PoolTransport:
 
     @property
     def has_tightened_rows(self) -> bool:
-        """Whether rows are tighter than the problem's: then new cuts are not valid for bounds."""
+        """Whether capacity constraints are tighter than the problem's, so that new cuts are not valid for bounds."""
         return bool((self._right < self._original_right).any())
 
     def tighten(self, class_index: int, pods: FloatArray) -> None:
-        """Subtract pods [P] of a class that did not fit from the slot rows of its size and of smaller sizes."""
+        """Reduce the capacity of node pools by the pods [P] of a pod class that did not fit on their nodes.
+
+        The pods are subtracted from the slot rows of their size and of smaller sizes.
+        """
         needs = dict(self._aggregate.packing.room.slots.needs[class_index])
         for (p, r, size), row in self._levels.items():
             amount = needs.get(r, 0)
@@ -210,13 +219,13 @@ class PoolTransport:
                 self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
 
     def loosen(self) -> FloatArray:
-        """Give every row its original right side; return the tightened ones for `restore`."""
+        """Restore the original limits of all constraints; return the tightened limits for `restore`."""
         kept = self._right.copy()
         self.restore(self._original_right)
         return kept
 
     def restore(self, right: FloatArray) -> None:
-        """Set the right sides that `loosen` returned."""
+        """Set the limits of all constraints to the values that `loosen` returned."""
         for row in np.flatnonzero(self._right != right).tolist():
             self._side(row, float(right[row]))
 
@@ -227,7 +236,11 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ asking
 
     def split_over_pools(self, values: IntArray) -> tuple[PoolSplit, bool]:
-        """Return the choice `values` [V] split over the pools, and False if it does not fit and a cut was added."""
+        """Divide the pods of a chosen plan, `values` [V], among the node pools.
+
+        Returns:
+          the division, and False if the pods do not fit and a cut that excludes the plan was added to the model.
+        """
         aggregate = self._aggregate
         pods = aggregate.pods_by_class(values)
         on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])

@@ -19,7 +19,10 @@ Greedy = Callable[[VictimTerms], VictimState | None]
 
 
 def choose_by_unit(terms: VictimTerms) -> VictimState | None:
-    """Evict units one by one, those with the lowest cost per freed amount of the requested resources first."""
+    """Evict gangs and elastic pods one by one, those with the lowest cost per freed resource first.
+
+    Only resources that the pending gang requests count.
+    """
     worth = np.zeros(terms.problem.unit_count)
     for c, demand in enumerate(terms.problem.pending.classes.demand):
         requested = demand > 0
@@ -34,7 +37,10 @@ def choose_by_unit(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_price(terms: VictimTerms) -> VictimState | None:
-    """Clear node after node, the cheapest first; each unit's cost is divided among the nodes it blocks."""
+    """Evict the victims on one node after the other, the cheapest node first, until the pending gang fits.
+
+    The cost of a victim is divided among the nodes on which it blocks pods.
+    """
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
         price = np.maximum(price, cost_per_pod(terms, c))
@@ -44,7 +50,10 @@ def choose_by_price(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_node(terms: VictimTerms) -> VictimState | None:
-    """Clear node after node, the one that is cheapest to clear now: units that are evicted already cost no more."""
+    """Evict the victims on one node after the other, always on the node that is cheapest to clear at that moment.
+
+    Units that are evicted already cost nothing.
+    """
     ground = VictimState(terms)
     gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
     open_sites = gain > 0
@@ -64,7 +73,10 @@ GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_by_unit)
 
 
 def restore_unneeded(ground: VictimState) -> None:
-    """Restore units without which the gang still fits, the most costly first, until every evicted unit is needed."""
+    """Undo the evictions without which the pending gang still fits, the most costly first.
+
+    In the end, every evicted unit is needed.
+    """
     cost = ground.problem.cost
     changed = True
     while changed:
@@ -87,7 +99,7 @@ def _units_on(terms: VictimTerms, site: int) -> list[int]:
 
 
 def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
-    """Return the least cost of one more pod of a class on each site [S].
+    """Return for each candidate node [S] the least eviction cost of room for one more pod of a pod class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -103,7 +115,7 @@ def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
 
 
 def cost_lower_bound(terms: VictimTerms) -> float:
-    """Return a lower bound of the cost of any set of units that makes room; 0 if no better bound is known."""
+    """Return a lower bound of what any evictions that make room for the gang cost; 0 if no bound is known."""
     if not terms.rigid:
         return 0.0
     return max((_bound_class_cost(terms, c) for c in range(len(terms.count))), default=0.0)
@@ -123,7 +135,7 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
 
 
 def closure_cost(terms: VictimTerms) -> IntArray:
-    """Return what each unit costs together with the units that must be evicted with it, [U]."""
+    """Return the eviction cost [U] of each gang or elastic pod, including victims that must be evicted with it."""
     problem = terms.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])
@@ -159,7 +171,7 @@ def _in_order(terms: VictimTerms, groups: Iterable[list[int]]) -> VictimState | 
 
 @dataclass(frozen=True, slots=True)
 class VictimBudget:
-    """Limits for the search of the victims of one gang.
+    """Limits of time, rounds and gap for the search of the victims of one pending gang.
 
     Args:
       deterministic: CP-SAT's deterministic time over all its calls.
@@ -177,7 +189,7 @@ class VictimBudget:
 
 
 def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSet | None:
-    """Find the least costly set of units to evict so that the gang's minimum fits.
+    """Find the cheapest running gangs and elastic pods to evict so that the pending gang's minimum fits.
 
     The set costs no more than the best greedy's set, and every unit in it is needed. If no set makes room for
     the gang, the result is None: then no unit is evicted.
@@ -217,7 +229,10 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
-    """Yield a problem for each domain of the required level, or one without it; skip those that no eviction solves."""
+    """Yield one victim problem for each domain of the gang's required topology level, or one for all nodes.
+
+    Domains in which no eviction makes enough room are skipped.
+    """
     for case in _domains(problem):
         terms = VictimTerms.from_problem(case)
         if terms.may_suffice(terms.most):
@@ -273,7 +288,10 @@ class _Search:
             self.best = ground
 
     def search_exactly(self, terms: VictimTerms, least: float) -> int:
-        """Search for a cheaper set with the model; return a lower bound of the cost, at most that of the best set."""
+        """Search for a cheaper set of victims by CP-SAT; return a lower bound of the cost of any set.
+
+        The bound is at most the cost of the best set.
+        """
         most = int(terms.problem.cost.sum()) + 1
         bound = int(least)
         if self.best is not None and least >= self.best.cost:

@@ -21,7 +21,7 @@ from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 
 
 class VictimModel(LinearModel):
-    """The CP-SAT model that chooses victims; cuts may be added between two solves."""
+    """The CP-SAT model that chooses the victims for one pending gang; cuts may be added between two solves."""
 
     def __init__(self, terms: VictimTerms) -> None:
         super().__init__()
@@ -41,7 +41,10 @@ class VictimModel(LinearModel):
         self._cutoff: int | None = None
 
     def solve(self, hint: VictimState | None, below: int, budget: CpSatBudget, gap: float) -> CpSatAnswer:
-        """Find the least costly set of units that costs less than `below`; its first U values say which are evicted."""
+        """Find the cheapest set of victims that costs less than `below`.
+
+        The first U values of the answer say which units are evicted.
+        """
         cost = self._terms.problem.cost
         if self._cutoff is None:
             self._cutoff = self.add_row(self._leave, cost, upper=below - 1)
@@ -52,7 +55,7 @@ class VictimModel(LinearModel):
         return budget.maximise(self, objective, budget.remaining, gap=gap, hint=values)
 
     def add_cut(self, evicted: BoolArray) -> None:
-        """Forbid a set of units [U] and all its subsets: another unit has to be evicted."""
+        """Forbid a set of victims [U] and all its subsets: at least one other victim has to be evicted."""
         self.add_sum(self._leave[np.flatnonzero(~evicted)], lower=1)
 
     def _pairwise(self) -> None:

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimTerms:
-    """The data of a victim problem that stay constant while units are evicted and restored.
+    """The data of a victim problem that stay constant while victims are evicted and restored.
 
     Args:
       problem: the problem.
@@ -58,7 +58,7 @@ class VictimTerms:
 
     @classmethod
     def from_problem(cls, problem: VictimProblem) -> "VictimTerms":
-        """Compute the terms of a problem."""
+        """Compute the constant data of a victim problem."""
         pending = problem.pending
         evictable = np.zeros_like(problem.free)
         np.add.at(evictable, problem.node, problem.freed)
@@ -101,7 +101,7 @@ class VictimTerms:
         )
 
     def may_suffice(self, fit: IntArray) -> bool:
-        """Tell whether the gang may fit if `fit` [C, S] pods fit, with each class counted by itself."""
+        """Tell whether the pending gang may fit if `fit` [C, S] pods of each class fit on each node by themselves."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
@@ -124,7 +124,7 @@ def _one_domain(problem: Problem, sites: IntArray) -> bool:
 
 
 class VictimState:
-    """The evicted units, and what is free without them."""
+    """The gangs and elastic pods that a search has evicted so far, and what is free without them."""
 
     def __init__(self, terms: VictimTerms) -> None:
         self.terms = terms
@@ -148,11 +148,14 @@ class VictimState:
 
     @property
     def cost(self) -> int:
-        """Cost of all evicted units."""
+        """The sum of the costs of all victims evicted so far."""
         return int(self.problem.cost[self.evicted].sum())
 
     def with_required_units(self, units: Iterable[int]) -> list[int]:
-        """Return units and those that must be evicted with them, less those evicted already, in no particular order."""
+        """Return these victims and all that must be evicted with them, without those that are evicted already.
+
+        They are in no particular order.
+        """
         closure: dict[int, None] = {}
         stack = list(units)
         while stack:
@@ -163,7 +166,11 @@ class VictimState:
         return list(closure)
 
     def evict_units(self, units: Iterable[int]) -> bool:
-        """Evict units and those that must be evicted with them; False, without any change, if a limit forbids it."""
+        """Evict these victims and all that must be evicted with them, unless a limit forbids it.
+
+        Returns:
+          True, or False if a limit forbids it. Then nothing has changed.
+        """
         leaving = self.with_required_units(units)
         # Limits are tested unit by unit, so that a failure undoes only what was moved.
         for number, unit in enumerate(leaving):
@@ -176,11 +183,11 @@ class VictimState:
         return True
 
     def restore_unit(self, unit: int) -> None:
-        """Restore a unit. No evicted unit may require its eviction."""
+        """Undo the eviction of one gang or elastic pod. No other evicted unit may require its eviction."""
         self._move(unit, -1)
 
     def is_required(self, unit: int) -> bool:
-        """Tell whether an evicted unit may be evicted only with this unit."""
+        """Tell whether another evicted gang or pod may be evicted only together with this one."""
         return any(self.evicted[other] for other in self._upon[unit])
 
     def _move(self, unit: int, sign: int) -> None:
@@ -196,11 +203,11 @@ class VictimState:
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether a cut says that the evicted units do not make room."""
+        """Whether the evicted victims are known not to make enough room, from an earlier attempt (a cut)."""
         return any(not np.delete(self.evicted, cut).any() for cut in self.problem.cuts)
 
     def gang_fits(self) -> bool:
-        """Tell whether the gang fits now."""
+        """Tell whether the pending gang's minimum fits after the evictions so far."""
         if not self.terms.may_suffice(self.fit) or (self.terms.rigid and not self._in_quota()) or self.is_cut:
             return False
         # Counting is exact for one class on nodes of one domain; otherwise the packing must find a placement.
@@ -221,7 +228,7 @@ class VictimState:
 
 
 def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing | None:
-    """Place the gang's minimum with some units [U] evicted; None if the packing finds no placement."""
+    """Place the pending gang's minimum on what is free after evictions [U]; None if no placement is found."""
     free = problem.free.copy()
     leaving = evicted[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
@@ -234,7 +241,7 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
 
 
 def quotas_after_eviction(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return what remains of the quotas with some units [U] evicted: amounts [Q, R] and gangs [Q]."""
+    """Return what remains of each quota after evictions [U]: amounts [Q, R] and numbers of gangs [Q]."""
     back = problem.quota_unit[:, evicted].astype(np.int64)
     quota_left = problem.quota_left + back @ problem.resources_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
