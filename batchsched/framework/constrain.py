@@ -21,7 +21,7 @@ __all__ = ["ALL_NODES", "EVERY_NODE", "Candidate", "CandidateSet", "Row", "Sense
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """Pods of one class and one gang that the session may place: a column of the solver's problem.
+    """The pending pods of one gang and one pod class, which form one column of the solver's problem.
 
     Args:
       index: the number of the column; rows refer to it.
@@ -41,7 +41,7 @@ class Candidate:
 
 
 class CandidateSet:
-    """All candidates of a session, and the partitions of the nodes to which rows refer."""
+    """The pending pods that the solver may place, by gang and pod class, and the node partitions of its constraints."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)
@@ -51,7 +51,10 @@ class CandidateSet:
         self._partition_numbers: dict[bytes, int] = {}
 
     def of_gangs(self, gangs: Set[int]) -> "CandidateSet":
-        """Return the set of the candidates of some gangs. Both sets share the registered partitions."""
+        """Return only the candidates that belong to the given gangs: their pending pods by pod class.
+
+        Both sets share the registered partitions.
+        """
         batch = CandidateSet([one for one in self.candidates if one.gang in gangs])
         batch.partitions, batch.gathered, batch._partition_numbers = (
             self.partitions,
@@ -61,7 +64,10 @@ class CandidateSet:
         return batch
 
     def register_partition(self, domains: IndexArray) -> int:
-        """Register a partition of the nodes, [N] the domain of each node (-1: none), and return its number."""
+        """Register a partition of the nodes, given as the domain of each node [N], and return its number.
+
+        -1 marks a node without a domain.
+        """
         key = np.ascontiguousarray(domains, np.int32).tobytes()
         if key not in self._partition_numbers:
             self._partition_numbers[key] = len(self.partitions)
@@ -72,7 +78,7 @@ class CandidateSet:
 def counting_row(
     plugin: str, reason: str, partition: int, coefficients: Mapping[int, int], right: IntArray
 ) -> Row:
-    """Return a row that limits the weighted number of pods of some classes in each domain.
+    """Return a linear constraint that limits the number of pods, weighted by pod class, in each domain of a partition.
 
     Args:
       plugin: the plugin that adds the row.
@@ -94,19 +100,22 @@ def counting_row(
 def excluding_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
 ) -> Row:
-    """Return a row that forbids the pods of some classes on the nodes where `nodes` [N] is True."""
+    """Return a linear constraint that forbids pods of the given classes on the nodes where `nodes` [N] is True."""
     partition = candidates.register_partition(np.where(nodes, 0, -1).astype(np.int32))
     return counting_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """[D+1] Return the sums of node counts by domain; the last entry is for nodes without a domain (code -1)."""
+    """Return the sums [D+1] of per-node counts by topology domain.
+
+    The last entry is for nodes without a domain (code -1).
+    """
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowDomains:
-    """The domains of a topology key, as rows of the solver refer to them.
+    """The domains of a topology key, in the form that linear constraints of the solver refer to.
 
     Args:
       partition: EVERY_NODE if each domain is one node, else the number of a registered partition.
@@ -118,7 +127,10 @@ class RowDomains:
 
     @classmethod
     def of_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
-        """Return the row domains for `codes` [N], the domain of each node, -1 for nodes that do not count."""
+        """Create the domains for linear constraints from `codes` [N], the domain of each node.
+
+        -1 stands for a node without a domain.
+        """
         inside = codes[codes >= 0]
         used, sizes = np.unique(inside, return_counts=True)
         if len(used) and int(sizes.max()) == 1:
@@ -128,6 +140,6 @@ class RowDomains:
         return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
     def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """[rows] Return the limit of each row: the value of its domain, or `elsewhere` for nodes without a domain."""
+        """Return the limit of each linear constraint [rows]: its domain's value, or `elsewhere` without a domain."""
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

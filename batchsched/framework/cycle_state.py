@@ -8,10 +8,13 @@ T = TypeVar("T")
 
 @runtime_checkable
 class CloneableValue(Protocol):
-    """A value that AddPod and RemovePod change. A dry run works on a copy, so that the original does not change."""
+    """A value of a cycle state that the AddPod and RemovePod methods of a plugin change.
+
+    A dry run works on a copy, so that the original does not change.
+    """
 
     def clone(self) -> object:
-        """Return an independent copy."""
+        """Return an independent copy of this value of a cycle state."""
 
 
 # No slots: typing stores the type argument on the instance, so `StateKey[int]("x")` would raise with slots.
@@ -23,7 +26,7 @@ class StateKey(Generic[T]):
 
 
 class CycleState:
-    """The values of one cycle: one pass of a pod class through the extension points.
+    """The values that plugins keep for one pod class during one pass through the extension points.
 
     Args:
       below: another state, which is read if this one has no value for a key.
@@ -38,11 +41,11 @@ class CycleState:
         self.skip_score: set[str] = set()
 
     def write(self, key: StateKey[T], value: T) -> None:
-        """Store a value under a key."""
+        """Store a value in the cycle state under a typed key."""
         self._values[key.name] = value
 
     def read(self, key: StateKey[T]) -> T:
-        """Return the value of a key.
+        """Return the value that the cycle state has under a key.
 
         Raises:
           KeyError: the key has no value, because a plugin reads it before writing it.
@@ -52,17 +55,23 @@ class CycleState:
         return cast(T, self._values[key.name])
 
     def has(self, key: StateKey[T]) -> bool:
-        """Return True if the key has a value."""
+        """Return True if the cycle state has a value under a key."""
         return key.name in self._values or (self._below is not None and self._below.has(key))
 
     def copy_values_from(self, other: "CycleState") -> None:
-        """Copy the values of another state, without those of the state below it. The values are shared, not cloned."""
+        """Copy the values of another cycle state, but not those of the state that it falls back to.
+
+        The values are shared, not cloned.
+        """
         self._values.update(other._values)
         self.skip_filter |= other.skip_filter
         self.skip_score |= other.skip_score
 
     def clone(self) -> "CycleState":
-        """Return a copy for a dry run. Values with `clone` are cloned, also inside a tuple; all others are shared."""
+        """Return a copy of the cycle state for a dry run.
+
+        Values with `clone` are cloned, also inside a tuple; all others are shared.
+        """
         copy = CycleState(None if self._below is None else self._below.clone())
         copy._values = {name: _cloned(value) for name, value in self._values.items()}
         copy.skip_filter = set(self.skip_filter)

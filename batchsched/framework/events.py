@@ -23,7 +23,7 @@ from batchsched.api.core.requests import may_be_resized, pod_requests
 
 
 class EventResource(StrEnum):
-    """The kind of the object that changed in an event.
+    """The kind of object that changed in a cluster event, such as Node or AssignedPod.
 
     AssignedPod: a pod that is assumed or bound. UnscheduledPod: another pending pod. TargetPod: the refused pod
     itself.
@@ -52,7 +52,10 @@ class EventResource(StrEnum):
 
 
 class Action(Flag):
-    """What happened to an object. UPDATE combines all updates; UPDATE_OTHER is any update that no other name covers."""
+    """The change of the object in a cluster event: added, deleted, or updated in a given respect.
+
+    UPDATE combines all updates; UPDATE_OTHER is any update that no other name covers.
+    """
 
     ADD = auto()
     DELETE = auto()
@@ -86,7 +89,7 @@ class Action(Flag):
 
 
 def action_name(action: Action) -> str:
-    """Return the name of a single action in kube-scheduler's spelling."""
+    """Return the name of a single action in kube-scheduler's spelling, such as UpdateNodeLabel."""
     if action is Action.UPDATE_OTHER or action is Action.UPDATE:
         return "Update"
     return (action.name or "All").title().replace("_", "")
@@ -94,7 +97,7 @@ def action_name(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event that happened, or a set of events that a plugin registers.
+    """A change of an object that happened, or the changes for which a plugin registers.
 
     Args:
       resource: the kind of object.
@@ -108,7 +111,7 @@ class ClusterEvent:
 
     @property
     def label(self) -> str:
-        """The name in the metric `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
+        """The event's name in the metric `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
         target = self.resource is EventResource.TARGET_POD
         return (
             self.named
@@ -117,11 +120,11 @@ class ClusterEvent:
 
     @property
     def wildcard(self) -> bool:
-        """True if the event concerns all pods, whatever plugin refused them."""
+        """True if the event may help all refused pods, whichever plugin refused them."""
         return self.resource is EventResource.ANY
 
     def includes(self, event: "ClusterEvent") -> bool:
-        """Return True if this registered event covers an event that happened."""
+        """Return True if this event, for which a plugin registered, covers an event that happened."""
         return self.wildcard or (self.resource is event.resource and bool(self.action & event.action))
 
 
@@ -131,14 +134,14 @@ ANY_EVENT: Final = ClusterEvent(EventResource.ANY, Action.ALL)
 
 
 class Hint(StrEnum):
-    """The answer of a hint function: whether an event may help a refused pod."""
+    """The answer of a queueing hint function: Queue if a cluster event may help a refused pod, else Skip."""
 
     QUEUE = "Queue"
     SKIP = "Skip"
 
     @classmethod
     def queue_if(cls, helps: bool) -> "Hint":
-        """Return QUEUE if a condition is true, else SKIP."""
+        """Return the queueing hint QUEUE if a condition is true, else SKIP."""
         return cls.QUEUE if helps else cls.SKIP
 
 
@@ -152,7 +155,10 @@ name, uid and times it is called once, unless the event is about the pod itself.
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """Events that may help a refused pod, with a hint function. Without a function the answer is QUEUE."""
+    """Cluster events that may help a refused pod, and the hint function that decides about each of them.
+
+    Without a function the answer is QUEUE.
+    """
 
     event: ClusterEvent
     hint: HintFunction | None = None
@@ -161,12 +167,15 @@ class ClusterEventWithHint:
     def for_events(
         cls, resource: EventResource, action: Action, hint: HintFunction | None = None
     ) -> "ClusterEventWithHint":
-        """Return a hint function together with the events for which it is called."""
+        """Return a hint function together with the cluster events for which it is called."""
         return cls(ClusterEvent(resource, action), hint)
 
 
 def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunction:
-    """Return a hint function for plugins that read only nodes: QUEUE if the node passes now and did not before."""
+    """Return a hint function that answers QUEUE if a node passes the given test now and did not pass before.
+
+    It is for plugins that read only nodes.
+    """
 
     def hint(pod: Pod, old: Node | None, new: Node) -> Hint:
         return Hint.queue_if(passes(pod, new) and (old is None or not passes(pod, old)))
@@ -192,7 +201,9 @@ PODS = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULED_POD, Eve
 
 
 def events_of_change(resource: EventResource, old: Any, new: Any) -> tuple[ClusterEvent, ...]:
-    """Return the events of a change. `old` is None for an added object, `new` is None for a deleted one.
+    """Return the cluster events for the change of one object from `old` to `new`.
+
+    `old` is None for an added object, `new` is None for a deleted one.
 
     A Node update without a field that scheduling reads gives no event.
 

@@ -39,12 +39,12 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
 class InvalidAnswer(ValueError):
-    """An answer that does not have the format of its verb; the message describes the difference."""
+    """An extender's answer reports an error, or does not have the format of the called verb."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:
-    """Answer to the filter verb.
+    """The decoded answer of an extender to the filter verb.
 
     Args:
       nodes: names of the nodes that fit.
@@ -59,7 +59,7 @@ class FilterAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MetaVictims:
-    """Victims on a node, by uid, and the number of disruption budgets that their eviction violates."""
+    """An extender's victims on one node, by uid, and the number of disruption budgets that their eviction violates."""
 
     uids: tuple[str, ...]
     violations: int
@@ -78,12 +78,12 @@ class _Items(msgspec.Struct, frozen=True):
 
 
 def encode_object(value: Pod | Node) -> bytes:
-    """Return an object as JSON in the Kubernetes format. Empty parts of the object are written, too."""
+    """Return a Pod or Node as JSON in the Kubernetes format. Empty parts of the object are written, too."""
     return _ENCODER.encode({name: getattr(value, name) for name in value.__struct_encode_fields__})
 
 
 def encode_extender_args(pod: Pod, nodes: Sequence[bytes] | None, names: Sequence[str] | None) -> bytes:
-    """Return the body of a filter or prioritize call, with Node objects or with their names only."""
+    """Return the body of an extender's filter or prioritize call, with Node objects or with only their names."""
     listed = b"null" if nodes is None else b'{"metadata":{},"items":[' + b",".join(nodes) + b"]}"
     named = b"null" if names is None else msgspec.json.encode(names)
     return b'{"Pod":' + encode_object(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
@@ -92,7 +92,7 @@ def encode_extender_args(pod: Pod, nodes: Sequence[bytes] | None, names: Sequenc
 def encode_preemption_args(
     pod: Pod, victims: Mapping[str, tuple[Sequence[Pod], int]], *, by_uid: bool
 ) -> bytes:
-    """Return the body of a preempt call: for each node its victims and the number of violated disruption budgets."""
+    """Return the body of an extender's preempt call: for each node its victims and the number of violated budgets."""
     field = "NodeNameToMetaVictims" if by_uid else "NodeNameToVictims"
     by_node = {}
     for node, (pods, violations) in victims.items():
@@ -107,14 +107,14 @@ def uid_or_key(pod: Pod) -> str:
 
 
 def encode_binding_args(pod: Pod, node: str) -> bytes:
-    """Return the body of a bind call."""
+    """Return the body of an extender's bind call, which names the pod and the node."""
     return _ENCODER.encode(
         {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.metadata.uid, "Node": node}
     )
 
 
 def decode_filter_answer(body: str, *, by_name: bool) -> FilterAnswer:
-    """Decode an answer to filter.
+    """Decode an extender's answer to the filter verb.
 
     Args:
       body: the answer.
@@ -139,7 +139,7 @@ def decode_filter_answer(body: str, *, by_name: bool) -> FilterAnswer:
 
 
 def decode_scores(body: str) -> list[tuple[str, int]]:
-    """Decode an answer to prioritize: node names with scores, in the order of the answer.
+    """Decode an extender's answer to the prioritize verb: node names with scores, in the order of the answer.
 
     Raises:
       InvalidAnswer: the answer has another format.
@@ -155,7 +155,7 @@ def decode_scores(body: str) -> list[tuple[str, int]]:
 
 
 def decode_victims(body: str) -> dict[str, MetaVictims]:
-    """Decode an answer to preempt: node name → victims.
+    """Decode an extender's answer to the preempt verb: node name → victims.
 
     Raises:
       InvalidAnswer: the answer has another format.
@@ -200,7 +200,7 @@ LEFT_OUT: Final = "extender {url} left the node out"
 
 
 class ExtenderChain:
-    """The extenders of one profile.
+    """The scheduler extenders of one profile, which are called one after the other.
 
     Args:
       extenders: the configuration of each extender. Ignorable extenders are called last.
@@ -219,7 +219,7 @@ class ExtenderChain:
         return len(self._extenders)
 
     def begin_session(self) -> None:
-        """Begin a session: forget the failures of earlier sessions, so that all extenders are called again."""
+        """Forget the extenders' failures in earlier sessions, so that the new session calls all extenders again."""
         self._failed.clear()
         self.ignored.clear()
 
@@ -228,7 +228,7 @@ class ExtenderChain:
         return any(_manages(one, pod) for one in self._extenders)
 
     def filter(self, pod: Pod, feasible: BoolArray, table: NodeTable) -> list[tuple[str, Verdict]]:
-        """Call the filter verb of the extenders, and return their refusals.
+        """Call the filter verb of the extenders for a pod, and return the nodes that each extender refuses.
 
         Args:
           pod: the pod to place.
@@ -267,7 +267,7 @@ class ExtenderChain:
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:
-        """[n] Return the sum of score times weight of all extenders, to be added to the plugins' scores."""
+        """Return the sums [n] of the extenders' weighted scores of nodes, to be added to the plugins' scores."""
         total = np.zeros(len(places), np.int64)
         index_of = {table.names[place]: number for number, place in enumerate(places)}
         for extender in self._extenders:
@@ -287,7 +287,7 @@ class ExtenderChain:
     def preempt(
         self, pod: Pod, victims: Mapping[str, NodeVictims], leaving: Callable[[str], Sequence[Pod] | None]
     ) -> Mapping[str, NodeVictims]:
-        """Return the victims by node after the preempt calls, in which extenders may remove nodes and replace victims.
+        """Return the victims by node after the extenders' preempt calls, which may remove nodes and replace victims.
 
         Args:
           pod: the pending pod.
@@ -317,7 +317,9 @@ class ExtenderChain:
         return victims
 
     async def bind(self, pod: Pod, node: str) -> bool:
-        """Bind a pod through the extender that binds. Return False if there is none, or it failed and may be ignored.
+        """Bind a pod to a node through the first extender with a bind verb that manages the pod.
+
+        Return False if there is none, or if it failed and may be ignored.
 
         Raises:
           ExtenderError: the extender failed.

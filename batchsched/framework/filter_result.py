@@ -14,7 +14,7 @@ NOT_NARROWED = "node(s) didn't satisfy plugin(s) [{plugins}]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterResult:
-    """Answers of PreFilter and Filter about one class over all N nodes.
+    """The combined answers of the PreFilter and Filter plugins about one pod class and all N nodes.
 
     Args:
       state: the cycle state of the class.
@@ -36,12 +36,15 @@ class FilterResult:
     outside: BoolArray | None = None
 
     def restricted_to(self, allowed: BoolArray) -> "FilterResult":
-        """Return a result in which the nodes outside of `allowed` [N] are excluded."""
+        """Return the filter result with the nodes outside of `allowed` [N] excluded."""
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
     def without_prefilter_exclusion(self, node: int) -> "FilterResult":
-        """Return a result in which the node is not excluded by a PreFilter: only the Filters decide about it."""
+        """Return the filter result without the exclusion of one node by PreFilter plugins.
+
+        Only the Filters decide about the node.
+        """
         if self.outside is None or not self.outside[node]:
             return self
         outside, fits, refused_by = self.outside.copy(), self.fits.copy(), self.refused_by.copy()
@@ -52,7 +55,10 @@ class FilterResult:
         return replace(self, fits=fits, refused_by=refused_by, outside=outside)
 
     def with_refusals(self, refusals: Sequence[tuple[str, Verdict]]) -> "FilterResult":
-        """Return a result with more refusals, such as those of extenders: name → verdict about all N nodes."""
+        """Return the filter result with further refusals, such as those of extenders.
+
+        Each has a name and a verdict about all N nodes.
+        """
         fits, refused_by = self.fits.copy(), self.refused_by.copy()
         for number, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):
             refused_by[fits & ~verdict.feasible] = number
@@ -67,14 +73,17 @@ class FilterResult:
         )
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
-        """Return the reasons for which a node is refused; () if it is feasible."""
+        """Return the reasons for which a node is refused; () if the node is feasible."""
         if self.outside is not None and self.outside[node]:
             return (NOT_NARROWED.format(plugins=", ".join(self.narrowed_by)),)
         by = int(self.refused_by[node])
         return self.verdicts[by].reasons_at(node) if by >= 0 else ()
 
     def code_at(self, node: int) -> Code:
-        """Return the code of a node's refusal, or Success. A PreFilter's refusal applies to every node."""
+        """Return the status code of a node's refusal, or Success if the node is feasible.
+
+        A PreFilter's refusal applies to every node.
+        """
         if not self.status.ok:
             return self.status.code
         if self.outside is not None and self.outside[node]:
@@ -85,7 +94,7 @@ class FilterResult:
         return Code.UNRESOLVABLE if self.verdicts[by].unresolvable[node] else Code.UNSCHEDULABLE
 
     def nodes_where_preemption_may_help(self) -> list[int]:
-        """Return the indices of the nodes with code Unschedulable, where evictions may help."""
+        """Return the indexes of the nodes that are refused with code Unschedulable, where evictions may help."""
         everywhere = range(len(self.fits))
         if not self.status.ok:
             return list(everywhere) if self.status.code is Code.UNSCHEDULABLE else []
@@ -97,7 +106,10 @@ class FilterResult:
         return [int(at) for at in np.flatnonzero(helpable)]
 
     def reason_counts(self) -> Counter[str]:
-        """Return the number of refused nodes by reason. Only the first plugin that refuses a node counts."""
+        """Return for each reason the number of nodes that are refused for it.
+
+        Only the first plugin that refuses a node counts.
+        """
         counts: Counter[str] = Counter()
         for by, verdict in enumerate(self.verdicts):
             first_refused = self.refused_by == by
@@ -109,7 +121,7 @@ class FilterResult:
         return +counts
 
     def fit_error(self) -> str:
-        """Return kube-scheduler's message `0/N nodes are available: …`."""
+        """Return kube-scheduler's message `0/N nodes are available: …` for this filter result."""
         if not self.status.ok:
             return fit_error(len(self.fits), self.status.reasons)
         return fit_error(
@@ -118,7 +130,7 @@ class FilterResult:
 
 
 def fit_error(nodes: int, parts: Sequence[str]) -> str:
-    """Return `0/N nodes are available: a, b.` with sorted parts.
+    """Return kube-scheduler's message `0/N nodes are available: a, b.` with the given reasons in sorted order.
 
     Source: `FitError.Error` of kube-scheduler's framework.
     """
@@ -127,5 +139,5 @@ def fit_error(nodes: int, parts: Sequence[str]) -> str:
 
 
 def no_refusals(count: int) -> IndexArray:
-    """[N] Return an array of -1, the value of `refused_by` for nodes that no plugin refuses."""
+    """Return an array [N] of -1, the value of `FilterResult.refused_by` for nodes that no plugin refuses."""
     return np.full(count, -1, np.int32)

@@ -9,7 +9,9 @@ from batchsched.framework.status import SUCCESS, Code, Status
 
 @dataclass(slots=True)
 class GangCount:
-    """The numbers of a gang's pods by state. The session updates the numbers at Reserve and Unreserve.
+    """The pod counts of one gang: how many pods it needs at least, how many exist, and how many are placed.
+
+    The session updates the numbers at Reserve and Unreserve.
 
     Args:
       key: the gang's identity: namespace/name of the PodGroup, or `pod/namespace/name` for a single pod.
@@ -31,7 +33,7 @@ class GangCount:
 
     @property
     def complete(self) -> bool:
-        """True if the minimum of the gang and of each subGroup is placed."""
+        """True if at least the minimum number of pods is placed, for the gang and for each of its subGroups."""
         if not self.sub_minimum:  # a pod at Permit asks this
             return self.placed >= self.minimum
         return self.placed >= self.minimum and all(
@@ -40,13 +42,13 @@ class GangCount:
 
     @property
     def has_enough_pods(self) -> bool:
-        """True if enough pods exist for the minimum of the gang and of each subGroup."""
+        """True if at least the minimum number of pods exists, for the gang and for each of its subGroups."""
         return self.existing >= self.minimum and all(
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
 
     def change_placed(self, pod: Pod, change: int) -> None:
-        """Change the number of placed pods by 1 or -1."""
+        """Change the number of a gang's placed pods by 1 or -1, and that of the pod's subGroup."""
         self.placed += change
         if self.sub_minimum:
             name = pod.labels.get(SUB_GROUP_LABEL, "")
@@ -74,21 +76,24 @@ class WaitingPod:
 
     @property
     def pending_plugins(self) -> tuple[str, ...]:
-        """The plugins that have not allowed the pod yet."""
+        """The Permit plugins that have not allowed the waiting pod yet."""
         return tuple(self.until)
 
     def allow(self, plugin: str) -> None:
-        """Allow the pod on behalf of one plugin. The wait ends when no other plugin holds the pod."""
+        """Allow a pod that waits at Permit, on behalf of one plugin.
+
+        The wait ends when no other plugin holds the pod.
+        """
         self.until.pop(plugin, None)
 
     def reject(self, plugin: str, reason: str) -> None:
-        """Reject the pod, and thereby its gang. Only the first rejection counts."""
+        """Reject a pod that waits at Permit, and thereby its gang. Only the first rejection counts."""
         if self.rejection.ok:
             self.rejection = Status(Code.UNSCHEDULABLE, (reason,), plugin)
 
 
 class WaitingPods:
-    """The pods that wait at Permit, by gang, including those of earlier sessions.
+    """The pods that wait at Permit, by gang, including pods that earlier sessions placed.
 
     Plugins get this object as `nodes.waiting`, and allow or reject its pods. The session acts on the result.
     """
@@ -97,7 +102,7 @@ class WaitingPods:
         self._gangs: dict[str, dict[str, WaitingPod]] = {}
 
     def add(self, waiting: WaitingPod) -> None:
-        """Add a waiting pod."""
+        """Add a pod to the pods that wait at Permit."""
         self._gangs.setdefault(waiting.gang, {})[waiting.pod.key] = waiting
 
     def __iter__(self) -> Iterator[WaitingPod]:
@@ -106,27 +111,27 @@ class WaitingPods:
             yield from pods.values()
 
     def get(self, pod: str) -> WaitingPod | None:
-        """Return the waiting pod `namespace/name`, or None."""
+        """Return the pod `namespace/name` if it waits at Permit, otherwise None."""
         return next((pods[pod] for pods in self._gangs.values() if pod in pods), None)
 
     def rejection(self, gang: str) -> Status:
-        """Return the first rejection of a pod of the gang, or Success."""
+        """Return the first rejection among a gang's pods that wait at Permit, or Success if none is rejected."""
         return next((one.rejection for one in self.of_gang(gang) if not one.rejection.ok), SUCCESS)
 
     def of_gang(self, gang: str) -> Iterable[WaitingPod]:
-        """The waiting pods of a gang, in the order in which they were added."""
+        """The pods of a gang that wait at Permit, in the order in which they were added."""
         return self._gangs.get(gang, {}).values()
 
     def allow(self, gang: str, plugin: str) -> None:
-        """Allow all waiting pods of a gang on behalf of one plugin."""
+        """Allow all pods of a gang that wait at Permit, on behalf of one plugin."""
         for waiting in self._gangs.get(gang, {}).values():
             if waiting.until:
                 waiting.allow(plugin)
 
     def remove_gang(self, gang: str) -> None:
-        """Remove a gang's waiting pods."""
+        """Remove a gang's pods from the pods that wait at Permit."""
         self._gangs.pop(gang, None)
 
     def all_allowed(self, gang: str) -> bool:
-        """True if no plugin makes a pod of the gang wait any more."""
+        """True if no plugin makes a pod of the gang wait at Permit any more."""
         return not any(waiting.until for waiting in self._gangs.get(gang, {}).values())

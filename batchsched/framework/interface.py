@@ -34,14 +34,17 @@ from batchsched.ports.cluster import Binder
 
 
 class Plugin(Protocol):
-    """The attributes of every plugin. `traits` (see `framework.traits`) and `Args` (a pydantic model) are optional."""
+    """The interface that all plugins share: the attribute `name`.
+
+    `traits` (see `framework.traits`) and `Args` (a pydantic model) are optional.
+    """
 
     name: ClassVar[str]
 
 
 @runtime_checkable
 class SignaturePlugin(Protocol):
-    """A plugin that declares what it reads of a pod. Pods with equal signatures from all plugins form a class.
+    """A plugin that declares which parts of a pod it reads. Pods with equal signatures from all plugins form a class.
 
     If an enabled plugin has no signature, only pods with the same spec and the same labels form a class.
     """
@@ -55,10 +58,13 @@ class SignaturePlugin(Protocol):
 
 @runtime_checkable
 class PodLabelKeysPlugin(Protocol):
-    """A plugin that declares which labels a pod's selectors read. Other labels do not separate pods into classes."""
+    """A plugin that declares which pod labels the selectors in a pod's spec read.
+
+    Other labels do not separate pods into classes.
+    """
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
-        """Return the label keys, of this pod or of other pods, that the selectors in this pod's spec read."""
+        """Return the keys of the pod labels, its own or of other pods, that the selectors in this pod's spec read."""
 
 
 @runtime_checkable
@@ -66,7 +72,7 @@ class SnapshotLabelsPlugin(Protocol):
     """A plugin that declares which pod labels are read by selectors of objects other than pods, such as Services."""
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the keys of the pod labels that selectors of the snapshot's objects read."""
+        """Return the keys of the pod labels that selectors of Services and other objects in the snapshot read."""
 
 
 @runtime_checkable
@@ -74,18 +80,20 @@ class EnqueueExtensionsPlugin(Protocol):
     """A plugin that registers the events after which a pod that it refused is tried again. Without it: every event."""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events with their queueing hints; an empty sequence if no event can help a refused pod."""
+        """Return the cluster events that may help a refused pod, with queueing hints; none if no event can help."""
 
 
 @runtime_checkable
 class PreEnqueuePlugin(Protocol):
-    """Called before a pod enters the scheduling queue. A refused pod stays outside and uses no resources.
+    """A plugin that is called before a pod enters the scheduling queue, and may refuse the pod.
+
+    A refused pod stays outside and uses no resources.
 
     With the trait `preenqueue_reads_spec_only` it is called for the first of the pods that share a spec.
     """
 
     def preenqueue(self, pod: Pod) -> Status:
-        """Return Success if the pod may be queued."""
+        """Return Success if the pod may enter the scheduling queue, otherwise a refusal."""
 
 
 @runtime_checkable
@@ -93,29 +101,40 @@ class QueueSortPlugin(Protocol):
     """A plugin that orders the pods of a gang, and also the gangs if no queue policy orders them. A profile has one."""
 
     def key(self, pod: Pod, priority: int, queued: float) -> Any:
-        """Return a sort key; the smallest comes first. `queued` is in seconds since 1970."""
+        """Return the key by which a pod is sorted; the pod with the smallest key comes first.
+
+        `queued` is in seconds since 1970.
+        """
 
 
 @runtime_checkable
 class PreFilterPlugin(Protocol):
-    """Called once for each class, before its Filters. It may refuse all nodes, restrict them, or prepare the Filter."""
+    """A plugin that is called for a pod class before its Filters.
+
+    It may refuse all nodes, restrict them, or prepare the Filter.
+    """
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        """Return a status and the nodes that may be feasible. Skip omits the plugin's Filter for this class."""
+        """Return a status for a pod class, and the nodes that may be feasible for it.
+
+        Skip omits the plugin's Filter for this class.
+        """
 
 
 @runtime_checkable
 class PreFilterExtensionsPlugin(Protocol):
-    """Updates a PreFilter's state when pods are added to nodes or removed: placed pods, nominated pods, and victims.
+    """A plugin that updates its PreFilter state when pods are added to nodes or removed from nodes.
+
+    These are placed pods, nominated pods, and victims.
 
     State values that these methods change must have `clone()`, so that a dry run works on a copy.
     """
 
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Update the state after a pod was added to a node."""
+        """Update the plugin's PreFilter state after a pod was added to a node."""
 
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Update the state after a pod was removed from a node."""
+        """Update the plugin's PreFilter state after a pod was removed from a node."""
 
 
 @runtime_checkable
@@ -123,7 +142,7 @@ class FilterPlugin(Protocol):
     """A plugin that refuses nodes for a pod class. The reason of a node is that of the first plugin that refuses it."""
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        """Return which nodes of the view the plugin refuses, and why. It must have no side effects."""
+        """Return which of the given nodes the plugin refuses for a pod class, and why. It must have no side effects."""
 
 
 @runtime_checkable
@@ -131,7 +150,7 @@ class BulkFilterPlugin(Protocol):
     """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
 
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Return True if counts[i] of the pods may be placed on nodes[i], for all i together.
+        """Return True if counts[i] pods of the class may be placed on nodes[i], for all i at the same time.
 
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
         ones in place, would refuse none of them. The method may be called without a PreFilter before it.
@@ -140,14 +159,20 @@ class BulkFilterPlugin(Protocol):
 
 @runtime_checkable
 class IgnoredResourcesPlugin(Protocol):
-    """A Filter that checks the allocatable amounts of nodes, but ignores some resources."""
+    """A Filter that compares requests with the allocatable amounts of nodes, but ignores some resources."""
 
     def ignores_resource(self, resource: str) -> bool:
-        """Return True if the Filter does not check a resource. The solver then ignores the resource, too."""
+        """Return True if the Filter does not check whether nodes have enough of a resource.
+
+        The solver then ignores the resource, too.
+        """
 
 
 class NodeDryRun(Protocol):
-    """A dry run on one node: pods are removed and added, then the Filters are called. The exit undoes all changes."""
+    """A dry run of preemption on one node: pods are removed and added, then the Filters are called.
+
+    The exit undoes all changes.
+    """
 
     def __enter__(self) -> "NodeDryRun":
         """Begin the dry run."""
@@ -156,33 +181,42 @@ class NodeDryRun(Protocol):
         """Undo all changes."""
 
     def add(self, pod: Pod) -> None:
-        """Add a pod to the node."""
+        """Add a pod to the node of this dry run."""
 
     def remove(self, pod: Pod) -> None:
-        """Remove a pod from the node."""
+        """Remove a pod from the node of this dry run."""
 
     def run_filters(self) -> Status:
-        """Call all Filters for the node, with and without nominated pods; return the first refusal, or Success."""
+        """Call all Filters for the pending pod on the node, with and without the node's nominated pods.
+
+        Return the first refusal, or Success.
+        """
 
 
 class MultiNodeDryRun(Protocol):
-    """A dry run on several nodes at once, with one row for each. It works on copies, so nothing needs to be undone."""
+    """A dry run of preemption on several nodes at once.
+
+    The dry run works on copies, so nothing needs to be undone.
+    """
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The node of each row."""
+        """The node-table indexes of the nodes in this dry run; the other methods refer to them by position."""
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods[i] to the node of rows[i]."""
+        """Add pods[i] to node number rows[i] of this dry run."""
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods[i] from the node of rows[i]."""
+        """Remove pods[i] from node number rows[i] of this dry run."""
 
     def run_filters(self) -> list[Status]:
-        """Call all Filters for the node of each row; return the first refusal of each row, or Success."""
+        """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Return True for each row if the pod still fits on its node. It fitted on all before the last change."""
+        """Return an array [k]: True for each given node of this dry run on which the pending pod still fits.
+
+        It fitted on all of them before the last change.
+        """
 
 
 NodeVictims = tuple[tuple[Pod, ...], int]
@@ -190,89 +224,123 @@ NodeVictims = tuple[tuple[Pod, ...], int]
 
 
 class PostFilterHandle(Protocol):
-    """What a PostFilter plugin may read and simulate."""
+    """The interface through which a PostFilter plugin reads the cluster and simulates evictions."""
 
     @property
     def table(self) -> NodeTable:
-        """The nodes and the pods on them."""
+        """The node table: all nodes with the pods on them."""
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
-        """The disruption budgets, less the evictions of this session."""
+        """The PodDisruptionBudgets, reduced by the evictions that this session has decided so far."""
 
     def priority_of(self, pod: Pod) -> int:
-        """Return a pod's resolved priority."""
+        """Return the priority of a pod that counts for preemption."""
 
     def potential_victims(self, node: int) -> Sequence[Pod]:
-        """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
+        """Return the pods on a node that may be evicted for the pending pod: of lower priority and not protected."""
 
     def start_node_dry_run(self, node: int) -> NodeDryRun:
-        """Start a dry run on one node."""
+        """Start a dry run of evictions on one node."""
 
     def start_multi_node_dry_run(self, nodes: Sequence[int]) -> MultiNodeDryRun:
-        """Start a dry run on several nodes. It omits nodes that it does not support: use `start_node_dry_run`."""
+        """Start a dry run of evictions on several nodes at once.
+
+        It omits nodes that it does not support: use `start_node_dry_run`.
+        """
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
-        """Call the extenders for victims by node name; return those that they accept, in the given order."""
+        """Call the extenders' preempt verb for victims by node name, and return the victims by node that remain."""
 
 
 @runtime_checkable
 class PostFilterPlugin(Protocol):
-    """Called if no node is feasible. It may nominate a node and name victims. The first Success ends the chain."""
+    """A plugin that is called for a pod if no node is feasible for it.
+
+    It may nominate a node and name victims. The first Success ends the chain.
+    """
 
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
-        """Return the node to nominate and the victims. `scan` has the reasons of refused nodes and the cycle state."""
+        """Return the node to nominate for the pod, and the victims to evict from this node.
+
+        `scan` has the reasons of refused nodes and the cycle state.
+        """
 
 
 @runtime_checkable
 class ConstrainPlugin(Protocol):
-    """Adds rows to the solver's problem. It is called once in a session, and not at all if the solver is off."""
+    """A plugin that adds linear constraints to the solver's problem.
+
+    It is called for each problem that the session builds, and not at all if the solver is off.
+    """
 
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
-        """Return linear constraints on the candidates. A row must not forbid a placement that the plugins allow."""
+        """Return linear constraints on the numbers of pods that the solver places, by pod class and topology domain.
+
+        A constraint must not forbid a placement that the plugins allow.
+        """
 
 
 @runtime_checkable
 class PreScorePlugin(Protocol):
-    """Called once for each class with its feasible nodes. Skip omits the plugin's Score."""
+    """A plugin that prepares its Score for a pod class, given all nodes that are feasible for this class.
+
+    Skip omits the plugin's Score.
+    """
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        """Prepare the plugin's Score for these nodes and return a status."""
+        """Prepare the plugin's Score of a pod class for its feasible nodes, and return a status."""
 
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """Ranks the feasible nodes."""
+    """A plugin that scores the feasible nodes of a pod class."""
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """[n] Return a raw score for each node; higher is better."""
+        """Return the raw score of each node [n].
+
+        Without NormalizeScore, raw scores are from 0 to 100 and higher is better. With NormalizeScore, only the mapped
+        scores have to be like this.
+        """
 
 
 @runtime_checkable
 class NormalizeScorePlugin(Protocol):
-    """Maps raw scores to 0..100. Without it, the raw scores must be in this range."""
+    """A plugin that maps the raw scores of its Score to 0..100, where higher is better.
+
+    Without it, the raw scores must be in this range.
+    """
 
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """[n] Return the scores mapped to 0..100."""
+        """Return the raw scores of all feasible nodes, mapped to 0..100 [n]; higher is better."""
 
 
 @runtime_checkable
 class ReservePlugin(Protocol):
-    """Called with a pod's node before Permit; the last point at which a plugin may keep state for the pod."""
+    """A plugin that is called with a pod and its chosen node before Permit, and may keep state for the pod.
+
+    Reserve is the last extension point at which a plugin may keep state for the pod.
+    """
 
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
-        """Keep what the pod needs on the node. After a refusal, `unreserve` of all plugins is called."""
+        """Reserve what the pod needs on its chosen node, such as volumes, and return a status.
+
+        After a refusal, `unreserve` of all plugins is called.
+        """
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Release what `reserve` kept. It must be idempotent: all plugins get the call, even without a `reserve`."""
+        """Release what `reserve` kept for the pod on its node.
+
+        It must be idempotent: all plugins get the call, even without a `reserve`.
+        """
 
 
 @runtime_checkable
 class SelectiveReservePlugin(Protocol):
-    """A Reserve plugin that keeps state for some classes only."""
+    """A Reserve plugin that keeps state only for pods of some pod classes."""
 
     def reserves_nothing(self, pod: PodClass) -> bool:
-        """Return True if `reserve` would return Success for every pod of the class on every node, and keep nothing.
+        """Return True if `reserve` would keep nothing and return Success for every pod of the class on every node.
 
         `reserve` is then not called for these pods; `unreserve` is. If the plugin also has Permit, later pods of the
         same gang may already be assumed when Permit is called for a pod.
@@ -281,46 +349,55 @@ class SelectiveReservePlugin(Protocol):
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """Called before the binding of a pod. The plugin allows the pod, rejects it, or makes it wait.
+    """A plugin that is called before the binding of a pod, and allows the pod, rejects it, or makes it wait.
 
     With the trait `permit_is_per_gang` it is called for the first of the equal pods that are assumed together.
     """
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
-        """Return Success, a refusal, or Wait. A waiting pod stays assumed until it is allowed or rejected."""
+        """Return Success to allow the pod, a refusal to reject it, or Wait to make it wait at Permit.
+
+        A waiting pod stays assumed until it is allowed or rejected.
+        """
 
 
 class BindingHandle(Protocol):
-    """What plugins may use in a binding cycle."""
+    """The interface through which plugins read nodes and write to the API server in a binding cycle."""
 
     @property
     def table(self) -> NodeTable:
-        """The nodes, with the volumes that Reserve assumed for the pod."""
+        """The node table, with the volumes that Reserve assumed for the pod."""
 
     @property
     def binder(self) -> Binder:
-        """The component that writes to the API server. An exception of it ends the binding cycle."""
+        """The component through which plugins write to the API server. An exception of it ends the binding cycle."""
 
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
-    """Prepares the binding, for example by provisioning a volume."""
+    """A plugin that prepares the binding of a pod, for example by provisioning a volume."""
 
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        """Prepare the binding and return a status. After a refusal the pod returns to the scheduling queue."""
+        """Prepare the binding of the pod to the node, and return a status.
+
+        After a refusal the pod returns to the scheduling queue.
+        """
 
 
 @runtime_checkable
 class BindPlugin(Protocol):
-    """Writes the binding. The first plugin that does not return Skip has bound the pod."""
+    """A plugin that writes the binding of a pod to the API server.
+
+    The first plugin that does not return Skip has bound the pod.
+    """
 
     async def bind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        """Bind the pod, or return Skip."""
+        """Bind the pod to the node, or return Skip to leave the pod to the next Bind plugin."""
 
 
 @runtime_checkable
 class PostBindPlugin(Protocol):
-    """Called after a pod was bound."""
+    """A plugin that is called after a pod was bound."""
 
     async def postbind(self, pod: Pod, node: str) -> None:
-        """Do what the plugin has to do after the binding, such as removing what it kept for the pod."""
+        """Do what is left to do after the pod was bound, such as removing state that the plugin kept for the pod."""

@@ -15,7 +15,7 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits
 
 
 class PerNodeFilter:
-    """A Filter that judges one node at a time.
+    """Base class for Filter plugins that judge one node at a time.
 
     Subclass it and implement `filter_node`. Without `traits`, it is called again for a node when pods have been
     placed. A Filter that reads only the Node object declares `PlacementEffect.NONE`.
@@ -25,11 +25,14 @@ class PerNodeFilter:
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY)
 
     def filter_node(self, pod: Pod, node: Node) -> Status:
-        """Return Success, Unschedulable or UnschedulableAndUnresolvable; a refusal has one or more reasons."""
+        """Return the status of one node for a pod: Success, Unschedulable or UnschedulableAndUnresolvable.
+
+        A refusal has one or more reasons.
+        """
         raise NotImplementedError
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        """Call `filter_node` for each node of the view."""
+        """Call `filter_node` for each of the given nodes, and return the combined verdict."""
         answers = [self.filter_node(pod.pod, node) for node in nodes.objects]
         reasons = tuple(dict.fromkeys(reason for answer in answers for reason in answer.reasons))
         refused = np.zeros((len(reasons), len(answers)), np.bool_)
@@ -48,14 +51,17 @@ class PerNodeFilter:
 
 
 class PerNodeScore:
-    """A Score that rates one node at a time, from 0 to 100. Subclass it and implement `score_node`."""
+    """Base class for Score plugins that score one node at a time, from 0 to 100.
+
+    Subclass it and implement `score_node`.
+    """
 
     name: ClassVar[str]
 
     def score_node(self, pod: Pod, node: Node) -> int:
-        """Return a score from 0 to 100; higher is better."""
+        """Return the score of one node for a pod, from 0 to 100; higher is better."""
         raise NotImplementedError
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Call `score_node` for each node of the view."""
+        """Call `score_node` for each of the given nodes, and return the scores."""
         return np.fromiter((self.score_node(pod.pod, node) for node in nodes.objects), np.int64, len(nodes))

@@ -10,7 +10,7 @@ from batchsched.framework.status import IndexArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClass:
-    """A class of equal pods.
+    """Pods that no plugin can tell apart, with one of them as an example and with the requests of each.
 
     Args:
       pod: one of the pods. Plugins may read its spec, its namespace, and labels that some selector reads.
@@ -31,15 +31,15 @@ class PodClass:
 
     @property
     def cache_key_class(self) -> "PodClass":
-        """The class under which the results of this class are cached."""
+        """The pod class under which the plugin results of this pod class are cached."""
         return self.kin or self
 
     def with_pod(self, pod: Pod) -> "PodClass":
-        """Return a copy of the class that shows another of its pods as `pod`."""
+        """Return a copy of the pod class with another of its pods as the example `pod`."""
         return replace(self, pod=pod)
 
     @classmethod
     def of_pod(cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0) -> "PodClass":
-        """Create the class of a pod with its requests. Column 0 is the pod count."""
+        """Create the pod class of one pod with its requests. Column 0 is the pod count."""
         asked = np.flatnonzero(requests[1:] > 0).astype(np.int32) + 1
         return cls(pod, requests, np.asarray(nonzero, np.int64), asked.astype(np.int32), priority)

@@ -41,7 +41,7 @@ from batchsched.framework.status import (
 
 
 class DryRunNodes(Nodes):
-    """A view of n nodes in which the requested amounts differ from those of the table."""
+    """A view of n nodes that shows the requested amounts of a dry run instead of those in the node table."""
 
     __slots__ = ("_nonzero", "_requested")
 
@@ -53,18 +53,18 @@ class DryRunNodes(Nodes):
     @property
     @override
     def requested(self) -> IntArray:
-        """[n, R] requests of the pods that would be on each node."""
+        """The requests [n, R] of the pods that would be on each node after the dry run."""
         return self._requested
 
     @property
     @override
     def nonzero(self) -> IntArray:
-        """[n, 2] requested milli-CPU and bytes, with the defaults that scoring uses."""
+        """The requested milli-CPU and bytes [n, 2] on each node in the dry run, with the defaults that scoring uses."""
         return self._nonzero
 
 
 class PreemptionDryRun:
-    """A dry run on several nodes at once, on copies of the requested amounts. The table is not changed.
+    """A dry run of preemption on several nodes at once, on copies of the requested amounts. The table is not changed.
 
     Args:
       pipeline: the Filters to call.
@@ -88,11 +88,14 @@ class PreemptionDryRun:
         self._nonzero = table.nonzero[self._nodes_of_rows]
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods[i] to the node of rows[i]. A row may occur several times. The pods are on nodes of the table."""
+        """Add pods[i] to node number rows[i] of this dry run.
+
+        A number may occur several times. The pods are on nodes of the table.
+        """
         self._change(rows, pods, 1)
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods[i] from the node of rows[i]."""
+        """Remove pods[i] from node number rows[i] of this dry run."""
         self._change(rows, pods, -1)
 
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
@@ -105,7 +108,9 @@ class PreemptionDryRun:
         np.add.at(self._nonzero, rows, sign * nonzero)
 
     def run_filters(self) -> list[Status]:
-        """Call all Filters for each node of the dry run. Return the first refusal for each node, or Success.
+        """Call all Filters for the pending pod on each node of this dry run.
+
+        Return the first refusal for each node, or Success.
 
         Raises:
           PluginError: a plugin failed.
@@ -123,7 +128,7 @@ class PreemptionDryRun:
         return statuses
 
     def fits(self, rows: IndexArray) -> BoolArray:
-        """[k] Return True for each of these rows if the pod still passes all Filters on its node.
+        """Return an array [k]: True for each given node of this dry run on which the pending pod still fits.
 
         The pod passed all Filters on these nodes before the last pods were added or removed.
 
@@ -146,7 +151,7 @@ PREEMPT_NEVER: Final = "Never"
 
 
 def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
-    """Return False if the preemptionPolicy is Never, in the pod's spec or, if not set there, in its PriorityClass.
+    """Return True unless the pod's spec, or its PriorityClass if the spec states nothing, has preemptionPolicy Never.
 
     Args:
       pod: the pending pod.
@@ -159,13 +164,13 @@ def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
 
 
 def spec_priority(pod: Pod) -> int:
-    """Return the priority in a pod's spec, which the API server resolves; 0 if it has none."""
+    """Return the priority in a pod's spec, which the API server resolves; 0 if the spec has none."""
     return pod.spec.priority or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Nominations:
-    """The pods that are nominated for a node.
+    """The pods that are nominated for a node, by node.
 
     Args:
       pods: node index → nominated pods.
@@ -179,7 +184,7 @@ class Nominations:
     def of_pods(
         cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = spec_priority
     ) -> "Nominations":
-        """Return the nominations of pods with a node of the table in `status.nominatedNodeName`."""
+        """Return the nominations of the pods that have a node of the table in `status.nominatedNodeName`."""
         pods_on: dict[int, tuple[Pod, ...]] = {}
         for pod in pods:
             node = table.index.get(pod.status.nominated_node_name)
@@ -188,7 +193,7 @@ class Nominations:
         return cls(pods_on, priority_of)
 
     def competing_pods(self, pod: PodClass, node: int) -> tuple[Pod, ...]:
-        """Return the nominated pods of a node that have an equal or higher priority, without the pod itself."""
+        """Return the pods nominated for a node that have the priority of the given pod or a higher one."""
         return tuple(
             nominated
             for nominated in self.pods.get(node, ())
@@ -197,7 +202,9 @@ class Nominations:
 
 
 class SingleNodeDryRun:
-    """A dry run on one node, which adds and removes pods. The exit restores the table; the cycle state is a copy.
+    """A dry run of preemption on one node, which removes pods from the node table and adds pods to it.
+
+    The exit restores the table; the cycle state is a copy.
 
     Used host ports are a set, as in kube-scheduler: if two pods use one port, the port is free after one of them is
     removed.
@@ -222,20 +229,26 @@ class SingleNodeDryRun:
         self._take_back(0, self._ports)
 
     def add(self, pod: Pod) -> None:
-        """Add a pod to the node."""
+        """Add a pod to the node of this dry run."""
         self._change(pod, self._state, come=True)
 
     def remove(self, pod: Pod) -> None:
-        """Remove a pod from the node."""
+        """Remove a pod from the node of this dry run."""
         self._change(pod, self._state, come=False)
 
     def run_filters(self) -> Status:
-        """Call all Filters, with and without nominated pods; return the first refusal, or Success."""
+        """Call all Filters for the pending pod on the node, with and without the node's nominated pods.
+
+        Return the first refusal, or Success.
+        """
         crowded = self.run_filters_with_nominated_pods()
         return crowded if not crowded.ok else self._ask(self._state)
 
     def run_filters_with_nominated_pods(self) -> Status:
-        """Call all Filters with the nominated pods on the node; return the first refusal. Success without such pods."""
+        """Call all Filters for the pending pod while the nominated pods that compete with it are on the node.
+
+        Return the first refusal. Return Success if there are no such nominated pods.
+        """
         handle = self._handle
         # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
         rivals = [
@@ -301,7 +314,7 @@ class SingleNodeDryRun:
 
 
 def protects_no_pod(_pod: Pod) -> bool:
-    """Return False, so that every pod of lower priority may be evicted. This is the default."""
+    """Return False for every pod, so that no pod is protected from eviction. This is the default."""
     return False
 
 
@@ -320,7 +333,7 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionHandle:
-    """What a PostFilter plugin may read and simulate for one pod without a feasible node."""
+    """The data and dry runs that a PostFilter plugin may use for one pod without a feasible node."""
 
     pipeline: Pipeline
     pod: PodClass
@@ -337,16 +350,16 @@ class PreemptionHandle:
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
-        """The disruption budgets, less the evictions of this session."""
+        """The PodDisruptionBudgets, reduced by the evictions that this session has decided so far."""
         current = self.disruption.budgets
         return self.table.snapshot.pod_disruption_budgets if current is None else current
 
     def priority_of(self, pod: Pod) -> int:
-        """Return a pod's resolved priority."""
+        """Return the priority of a pod that counts for preemption."""
         return self.nominations.priority_of(pod)
 
     def potential_victims(self, node: int) -> Sequence[Pod]:
-        """Return the pods on a node that may be evicted: they have a lower priority and are not protected."""
+        """Return the pods on a node that may be evicted for the pending pod: of lower priority and not protected."""
         return [
             pod
             for pod in self.table.pods.pods_on(node)
@@ -354,11 +367,15 @@ class PreemptionHandle:
         ]
 
     def start_node_dry_run(self, node: int) -> SingleNodeDryRun:
-        """Start a dry run on one node."""
+        """Start a dry run of evictions on one node."""
         return SingleNodeDryRun(self, node)
 
     def start_multi_node_dry_run(self, nodes: Sequence[int]) -> PreemptionDryRun:
-        """Start a dry run on several nodes, without those that a pod of equal or higher priority is nominated for."""
+        """Start a dry run of evictions on several nodes at once.
+
+        It omits nodes with nominated pods of equal or higher priority. It has no nodes if a Filter reads more than Node
+        objects and requests.
+        """
         together: Sequence[int] = ()
         if self.pipeline.depends_on_requests_only(self.scan.state):
             waited_for = {
@@ -368,7 +385,7 @@ class PreemptionHandle:
         return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
-        """Call the extenders for victims by node name; return those that they accept, in the given order.
+        """Call the extenders' preempt verb for victims by node name, and return the victims by node that remain.
 
         Raises:
           ExtenderError: an extender failed that may not be ignored.
@@ -386,7 +403,7 @@ def filter_with_nominations(
     allowed: BoolArray | None = None,
     sampling: Sampling | None = None,
 ) -> FilterResult:
-    """Return the filter result of one pod after nominated pods, sampling and extenders are taken into account.
+    """Return the filter result of one pod, adjusted for nominated pods, sampling and extenders.
 
     Nodes keep capacity for nominated pods of equal or higher priority. If the pod itself is nominated for a node and
     fits there, no other node is considered, and the sampling position for the next pod does not move.
@@ -413,7 +430,7 @@ def filter_with_nominations(
 
 
 def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
-    """Return a result in which only the pod's own nominated node is feasible; None if that node is not feasible.
+    """Return the filter result with only the pod's own nominated node feasible; None if that node is not feasible.
 
     Source: `evaluateNominatedNode` of kube-scheduler.
     """
@@ -424,7 +441,7 @@ def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTab
 
 
 def refuse_nominated_conflicts(handle: PreemptionHandle) -> FilterResult:
-    """Return the filter result of a handle; a node is refused if the pod does not fit together with nominated pods.
+    """Return the filter result in which a node is also refused if the pod does not fit beside its nominated pods.
 
     For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.
 
@@ -468,7 +485,7 @@ def _refused(scan: FilterResult, node: int, refusal: Status) -> FilterResult:
 
 
 def run_postfilters(handle: PreemptionHandle) -> PostFilterAnswer:
-    """Call the PostFilters for a pod without a feasible node.
+    """Call the PostFilter plugins for a pod without a feasible node.
 
     The first Success is the answer. UnschedulableAndUnresolvable and Error end the chain. Otherwise the reasons of
     all plugins are joined, and the last plugin that sets or clears the nomination decides about it.

@@ -17,7 +17,10 @@ FloatArray = NDArray[np.float64]
 
 
 class Code(StrEnum):
-    """The codes of a status. Names and meaning are those of kube-scheduler's framework."""
+    """The code of a plugin's status, such as Success or Unschedulable.
+
+    Names and meaning are those of kube-scheduler's framework.
+    """
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"
@@ -44,7 +47,7 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        """True for Success and Skip, which do not refuse the pod."""
+        """True if the status is Success or Skip, which do not refuse the pod."""
         return self.code is Code.SUCCESS or self.code is Code.SKIP
 
 
@@ -54,7 +57,7 @@ SKIP: Final = Status(Code.SKIP)
 
 @dataclass(frozen=True, slots=True)
 class PreFilterAnswer:
-    """Answer of PreFilter: a status, and a restriction of the nodes.
+    """The answer of a PreFilter plugin: a status, and the nodes that may be feasible.
 
     Args:
       status: Skip omits the plugin's Filter for this class.
@@ -71,7 +74,7 @@ SKIP_FILTER: Final = PreFilterAnswer(SKIP)
 
 @dataclass(frozen=True, slots=True)
 class PermitAnswer:
-    """Answer of Permit: Success, a refusal, or Wait with the maximum time in seconds."""
+    """The answer of a Permit plugin: Success, a refusal, or Wait with the maximum time in seconds."""
 
     status: Status = SUCCESS
     timeout_seconds: float = 0.0
@@ -79,7 +82,7 @@ class PermitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PostFilterAnswer:
-    """Answer of PostFilter.
+    """The answer of a PostFilter plugin: a status, the nominated node, and the pods to evict.
 
     Args:
       status: Success if evictions make the node feasible. After Unschedulable the next plugin is called;
@@ -95,7 +98,7 @@ class PostFilterAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """The answer of a Filter for n nodes: which nodes it refuses, and why.
+    """The answer of a Filter plugin about n nodes: which nodes it refuses, and why.
 
     Args:
       reasons: K messages.
@@ -109,21 +112,24 @@ class Verdict:
 
     @property
     def feasible(self) -> BoolArray:
-        """[n] True for the nodes that are not refused."""
+        """An array [n]: True for each node that the Filter does not refuse."""
         fits: BoolArray = ~np.asarray(self.refused.any(axis=0))
         return fits
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
-        """Return the reasons for which the node at index `node` of the answer is refused."""
+        """Return the reasons for which the Filter refuses one node, given by its position in the verdict."""
         return tuple(self.reasons[k] for k in np.flatnonzero(self.refused[:, node]))
 
     def status_at(self, node: int, plugin: str) -> Status:
-        """Return the refusal of the node at index `node` of the answer as a status of the plugin."""
+        """Return the refusal of one node, given by its position in the verdict, as a status of the plugin."""
         code = Code.UNRESOLVABLE if self.unresolvable[node] else Code.UNSCHEDULABLE
         return Status(code, self.reasons_at(node), plugin)
 
     def expanded_to(self, nodes: IndexArray, count: int) -> "Verdict":
-        """Return this answer for the n nodes `nodes` as an answer for all `count` nodes. It refuses no other node."""
+        """Return this verdict about the n nodes `nodes` as a verdict about all `count` nodes.
+
+        It refuses no other node.
+        """
         refused, unresolvable = np.zeros((len(self.reasons), count), np.bool_), np.zeros(count, np.bool_)
         refused[:, nodes] = self.refused
         unresolvable[nodes] = self.unresolvable
@@ -131,10 +137,10 @@ class Verdict:
 
     @classmethod
     def accept(cls, count: int) -> "Verdict":
-        """Return an answer that refuses none of `count` nodes."""
+        """Return a verdict of a Filter that refuses none of `count` nodes."""
         return cls((), np.zeros((0, count), np.bool_), np.zeros(count, np.bool_))
 
     @classmethod
     def refuse(cls, refused: BoolArray, reason: str, *, unresolvable: bool) -> "Verdict":
-        """Return an answer that refuses the nodes marked in `refused` [n] for one reason."""
+        """Return a verdict of a Filter that refuses the nodes marked in `refused` [n], all for one reason."""
         return cls((reason,), refused[np.newaxis, :], refused & unresolvable)

@@ -84,7 +84,7 @@ class PluginTraits:
 
 @runtime_checkable
 class TraitsPlugin(Protocol):
-    """A plugin that declares traits."""
+    """A plugin that declares traits, which tell the session what it may cache."""
 
     @property
     def traits(self) -> PluginTraits:

@@ -20,7 +20,7 @@ NONE: Final = np.zeros(0, np.int32)
 
 
 class NodeChangeLog:
-    """A log of changed nodes with a generation number. Old entries are dropped.
+    """A log of the nodes that changed, in which each change has a generation number. Old entries are dropped.
 
     Args:
       size: the number of nodes.
@@ -38,7 +38,7 @@ class NodeChangeLog:
         """The generations of the last question, and its answer: consecutive questions are often equal."""
 
     def record(self, node: int) -> None:
-        """Log a change of a node."""
+        """Record in the log that a node changed."""
         self.generation += 1
         self._log.append(node)
         # A result older than the log is outdated for all nodes; after so long, most of them changed anyway.
@@ -48,7 +48,7 @@ class NodeChangeLog:
             self._from += half
 
     def nodes_changed_since(self, generation: int) -> IndexArray:
-        """[k] Return the nodes that changed after a generation, ascending and without duplicates."""
+        """Return the nodes [k] that changed after a generation, ascending and without duplicates."""
         if generation == self.generation:
             return NONE
         if generation < self._from:
@@ -61,7 +61,10 @@ class NodeChangeLog:
         return self._latest[1]
 
     def renumber(self, numbers: list[int], size: int) -> None:
-        """Replace node index i by numbers[i], which is NO_NODE if the node is removed. NO_NODE stays NO_NODE."""
+        """Replace node index i in the log by numbers[i], which is NO_NODE if the node is removed.
+
+        NO_NODE stays NO_NODE.
+        """
         self._log = [numbers[one] for one in self._log]
         self._size = size
         self.record(NO_NODE)
@@ -89,11 +92,16 @@ class Memo:
         self._arrays: dict[Hashable, tuple[int, Array]] = {}
 
     def value(self, key: Hashable, build: Callable[[], Any], amend: Callable[[Any, IndexArray], Any]) -> Any:
-        """Return the value of a key. `build` computes it on first use; `amend` updates it for changed nodes."""
+        """Return the value that is cached under a key and computed from Node objects.
+
+        `build` computes it on first use; `amend` updates it for changed nodes.
+        """
         return self._of(self._values, key, build, amend)
 
     def array(self, key: Hashable, ask: Callable[[IndexArray | None], Array]) -> Array:
-        """[N] Return the array of a key. `ask` computes the entries of nodes by index, or of all nodes (None).
+        """Return the array [N] that is cached under a key and computed from Node objects.
+
+        `ask` computes the entries of nodes by index, or of all nodes (None).
 
         Earlier arrays of the key are not changed.
         """
@@ -128,7 +136,7 @@ class Memo:
         return value
 
     def reindex(self, source: IndexArray) -> None:
-        """Reorder the entries of all arrays: node j had index source[j], or is new if source[j] is -1.
+        """Reorder all cached arrays for new node indexes: node j had index source[j], or is new if source[j] is -1.
 
         New nodes are also in the log of changes, so their entries are computed before use.
         """
@@ -139,7 +147,7 @@ class Memo:
 
 
 def reindexed(array: Array, source: IndexArray) -> Array:
-    """[N, …] Return rows in a new order: row j was at source[j]; it is zero where source[j] is -1."""
+    """Return an array [N, …] with reordered entries: entry j was at source[j], or is zero if source[j] is -1."""
     made = np.zeros((len(source), *array.shape[1:]), array.dtype)
     kept = source >= 0
     made[kept] = array[source[kept]]

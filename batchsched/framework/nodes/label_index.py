@@ -18,7 +18,7 @@ from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 
 def selector_key(selector: LabelSelector | None) -> Hashable:
-    """Return a hashable value that is equal for equal selectors."""
+    """Return a hashable value for a label selector, which is equal for equal selectors."""
     if selector is None:
         return None
     return (tuple(sorted((selector.match_labels or {}).items())), selector.match_expressions or ())
@@ -26,7 +26,7 @@ def selector_key(selector: LabelSelector | None) -> Hashable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """A selection of pods by namespaces and selectors.
+    """The namespaces and label selectors that together select pods.
 
     Args:
       selectors: all must match; None selects nothing, () selects everything.
@@ -45,16 +45,19 @@ class Selection:
     def from_selector(
         cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None
     ) -> "Selection":
-        """Return the selection of one selector. None selects nothing."""
+        """Return the selection of pods by one label selector in the given namespaces.
+
+        A selector of None selects nothing.
+        """
         return cls(None if selector is None else (selector,), namespaces)
 
     @property
     def matches_everything(self) -> bool:
-        """True if the selectors have no requirement, and so match every label set."""
+        """True if the label selectors have no requirement, and so match all labels."""
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the selectors match a label set. Its namespace is not checked."""
+        """Return True if the label selectors match the labels of a pod. The pod's namespace is not checked."""
         return self.selectors is not None and all(one.matches(labels) for one in self.selectors)
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
@@ -62,7 +65,7 @@ class Selection:
         return (self.namespaces is None or namespace in self.namespaces) and self.matches_labels(labels)
 
     def label_keys(self) -> frozenset[str]:
-        """Return the keys of the labels that the selectors read."""
+        """Return the keys of the labels that the label selectors read."""
         none: frozenset[str] = frozenset()
         return none.union(*(one.keys() for one in self.selectors or ()))
 
@@ -77,7 +80,7 @@ class Selection:
 
 
 class LabelIndex:
-    """Label sets with their namespaces, numbered in the order of their addition."""
+    """An index of label sets with their namespaces, which finds the label sets that a selector matches."""
 
     def __init__(self) -> None:
         self._sets: list[tuple[str, Mapping[str, str]]] = []
@@ -89,7 +92,7 @@ class LabelIndex:
         return len(self._sets)
 
     def add(self, namespace: str, labels: Mapping[str, str]) -> int:
-        """Add a label set and return its number."""
+        """Add the labels and the namespace of a pod to the index, and return the number of this label set."""
         number = len(self._sets)
         self._sets.append((namespace, labels))
         for item in labels.items():
@@ -97,7 +100,10 @@ class LabelIndex:
         return number
 
     def select(self, selection: Selection) -> IndexArray:
-        """[k] Return the numbers of the selected label sets, ascending. Results are cached and extended."""
+        """Return the numbers [k] of the label sets that a selector matches, ascending.
+
+        Results are cached and extended.
+        """
         seen, selected = self._selected.get(selection.selector_key, (0, []))
         if seen < len(self._sets):
             likely = self._likely(selection, seen)
@@ -127,14 +133,14 @@ FEW = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelGroup:
-    """A group of pods on nodes with the same namespace and labels. Either all of them are terminating or none is."""
+    """Pods on nodes that have the same namespace and labels. Either all of them are terminating or none is."""
 
     namespace: str
     labels: dict[str, str]
     terminating: bool
 
     def contains(self, pod: Pod) -> bool:
-        """Return True if a pod belongs to the group."""
+        """Return True if a pod has the namespace, the labels and the terminating state of this group."""
         return (
             pod.labels == self.labels
             and pod.namespace == self.namespace
@@ -144,7 +150,7 @@ class LabelGroup:
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
-    """A group of pods on nodes with the same namespace, pod affinity and pod anti-affinity.
+    """Pods on nodes that have the same namespace, pod affinity and pod anti-affinity.
 
     Args:
       namespace, affinity: what the pods share.
@@ -157,7 +163,7 @@ class AffinityGroup:
     _arrays: tuple[IndexArray, IntArray] | None = None
 
     def change_count(self, node: int, by: int) -> None:
-        """Change the number of the group's pods on a node by `by`, which may be negative."""
+        """Change the number of this group's pods on a node by `by`, which may be negative."""
         count = self.on.get(node, 0) + by
         if count:
             self.on[node] = count
@@ -166,12 +172,12 @@ class AffinityGroup:
         self._arrays = None
 
     def renumber(self, numbers: list[int]) -> None:
-        """Replace node index i by numbers[i]."""
+        """Replace node index i by numbers[i] in the pod counts of this group."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
     def node_counts(self) -> tuple[IndexArray, IntArray]:
-        """Return ([k] nodes, [k] number of the pods on each)."""
+        """Return the nodes [k] that have pods of this group, and the number [k] of these pods on each node."""
         if self._arrays is None:
             size = len(self.on)
             self._arrays = (
@@ -182,7 +188,7 @@ class AffinityGroup:
 
 
 class PodLabelGroups:
-    """The label groups of the pods on nodes, numbered in the order of their creation.
+    """The pods on nodes, counted in groups of equal namespace and labels.
 
     A long-running cluster gets new label sets all the time. Therefore `drop_empty_groups` drops groups without pods,
     which changes the numbers of the other groups.
@@ -206,7 +212,7 @@ class PodLabelGroups:
         return len(self._groups)
 
     def add_pods(self, pods: Iterable[Pod]) -> list[int]:
-        """Add pods to their label groups.
+        """Add pods to the groups of pods with the same namespace and labels.
 
         Returns:
           The group of each pod, in the order of `pods`.
@@ -249,13 +255,16 @@ class PodLabelGroups:
         return number
 
     def remove_pods(self, numbers: Iterable[int]) -> None:
-        """Remove one pod from each of the groups with these numbers; a number may occur several times."""
+        """Remove one pod from each of the label groups with these numbers; a number may occur several times."""
         for number in numbers:
             self._sizes[number] -= 1
             self._empty += self._sizes[number] == 0
 
     def drop_empty_groups(self) -> IndexArray | None:
-        """Drop the empty groups if there are many. Return [groups] the new numbers (-1: dropped); else None."""
+        """Drop the label groups without pods if there are many.
+
+        Return the new number of each group [groups], -1 for dropped groups; or None if nothing was dropped.
+        """
         if self._empty <= max(FEW, len(self._groups) // 2):
             return None
         keys, sizes = list(self._number), self._sizes
@@ -269,11 +278,14 @@ class PodLabelGroups:
         return numbers
 
     def matching_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
-        """[groups] Return True for the groups that pass a test, which is called for each group."""
+        """Return an array [groups]: True for each label group that passes a test."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
     def selected_groups(self, selection: Selection, *, terminating: bool) -> BoolArray:
-        """[groups] Return True for the selected groups. Groups of terminating pods count only if `terminating`."""
+        """Return an array [groups]: True for each label group that a selection by namespace and labels matches.
+
+        Groups of terminating pods count only if `terminating`.
+        """
         chosen = np.zeros(len(self._groups), np.bool_)
         chosen[self._index.select(selection)] = True
         if not terminating:

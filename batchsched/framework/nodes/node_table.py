@@ -22,7 +22,7 @@ from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class AssumedClaim:
-    """Volumes and claims that one pod reserved.
+    """The volumes and PersistentVolumeClaims that one pod has reserved.
 
     Args:
       volumes: pairs of a volume and the claim, `namespace/name`, to which it will be bound.
@@ -35,7 +35,7 @@ class AssumedClaim:
 
 @dataclass(slots=True)
 class AssumedVolumes:
-    """The volumes and claims that pods have reserved, by pod."""
+    """The volumes and PersistentVolumeClaims that pods have reserved, by pod."""
 
     claim_of: dict[str, str] = field(default_factory=dict)
     """Volume → the claim, `namespace/name`, for which it is assumed."""
@@ -44,23 +44,26 @@ class AssumedVolumes:
     _by_pod: dict[str, AssumedClaim] = field(default_factory=dict)
 
     def assume(self, pod: str, promise: AssumedClaim) -> None:
-        """Store what a pod, `namespace/name`, reserved."""
+        """Store the volumes and claims that the pod `namespace/name` has reserved."""
         self._by_pod[pod] = promise
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
 
     def copy_reserved(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
-        """Copy the entries of `before` for which `is_reserved` returns True for the pod's `namespace/name`."""
+        """Copy from `before` the volumes and claims of the pods for which `is_reserved` returns True.
+
+        It is called with the `namespace/name` of a pod.
+        """
         for pod, promise in before._by_pod.items():
             if is_reserved(pod):
                 self.assume(pod, promise)
 
     def get(self, pod: str) -> AssumedClaim:
-        """Return what a pod, `namespace/name`, reserved; an empty value if nothing."""
+        """Return the volumes and claims that the pod `namespace/name` has reserved; an empty value if none."""
         return self._by_pod.get(pod, AssumedClaim())
 
     def revert(self, pod: str) -> None:
-        """Delete what a pod reserved, if anything."""
+        """Release the volumes and claims that the pod `namespace/name` has reserved, if any."""
         promise = self._by_pod.pop(pod, None)
         if promise is None:
             return
@@ -79,12 +82,12 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
-    """Return None. This is `NodeTable.gang_of` of a table without gangs."""
+    """Return None for every pod, as `NodeTable.gang_of` of a table without gangs."""
     return None
 
 
 class NodeTable:
-    """Arrays of N nodes and R resources: allocatable amounts, and requests of the pods on the nodes.
+    """The N nodes of a session as arrays over R resources: allocatable amounts, and requests of the pods on the nodes.
 
     Args:
       snapshot: the cluster; the order of its nodes defines their indexes.
@@ -125,7 +128,7 @@ class NodeTable:
                     self.allocatable[index, self.column[resource]] = amount
 
     def replace_nodes(self, nodes: Sequence[Node]) -> IndexArray | None:
-        """Replace the Node objects by the current ones. Pods stay on their nodes.
+        """Replace the Node objects of the table by the current ones. Pods stay on their nodes.
 
         Args:
           nodes: all N nodes, including each node with pods. Resources that are not in the table are ignored.
@@ -169,7 +172,9 @@ class NodeTable:
         return source
 
     def cached_value(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
-        """Return the cached value of a key. `build` computes it from Node objects, and again after one of them changed.
+        """Return the value that is cached under a key and computed from Node objects.
+
+        `build` computes it, and again after a Node object changed.
 
         The caller owns the key, which must include all parameters of the value. `build` must not read pods on nodes.
         """
@@ -178,11 +183,13 @@ class NodeTable:
     def incremental_value(
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
-        """Like `cached_value`, but `amend` computes the new value from the old one and the [k] changed nodes."""
+        """Return a value as `cached_value` does, but let `amend` update the old value for the [k] changed nodes."""
         return cast(T, self._memo.value(key, lambda: build(self), amend))
 
     def cached_array(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
-        """[N] Return the cached array of a key. `ask` computes its entries, later for changed nodes only.
+        """Return the array [N] that is cached under a key and computed node by node.
+
+        `ask` computes its entries, later for changed nodes only.
 
         The caller owns the key as in `cached_value`. `ask` must not read other nodes. The array is read-only.
         """
@@ -195,13 +202,16 @@ class NodeTable:
         )
 
     def snapshot_value(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
-        """Return the cached value of a key. `build` computes it once, from objects that are neither nodes nor pods."""
+        """Return the value that is cached under a key and computed from snapshot objects other than nodes and pods.
+
+        `build` computes it once.
+        """
         if key not in self._snapshot_values:
             self._snapshot_values[key] = build(self.snapshot)
         return cast(T, self._snapshot_values[key])
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return ([R] the requests of a pod, including the pod count; [2] its requests for scoring)."""
+        """Return the requests [R] of a pod, including the pod count, and its requests for scoring [2]."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
         for resource, amount in pod_requests(pod).items():
@@ -209,7 +219,7 @@ class NodeTable:
         return vector, np.asarray(nonzero_requests(pod), np.int64)
 
     def add_pods(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
-        """Put pods with equal requests on nodes.
+        """Add pods with equal requests to their nodes in the table.
 
         Args:
           placements: each pod with the index of its node.
@@ -226,7 +236,7 @@ class NodeTable:
             self.moves.record(node)
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
-        """Take pods off their nodes, each with the requests that it was added with.
+        """Remove pods from their nodes in the table. Each pod is subtracted with the requests that it was added with.
 
         Raises:
           KeyError: a pod is on no node.
@@ -254,7 +264,7 @@ class NodeTable:
             nonzero_row += nonzero * count
 
     def counted_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return the requests ([R], [2] for scoring) with which a pod was added to its node.
+        """Return the requests [R], and those for scoring [2], with which a pod was added to its node.
 
         Raises:
           KeyError: the pod is on no node.
@@ -262,7 +272,10 @@ class NodeTable:
         return self._counted[pod.key]
 
     def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return for each node [N] the index of its value of a label (-1 if it has none), and the values."""
+        """Return for each node [N] the index of its value of a label, and the label's values.
+
+        The index is -1 if the node does not have the label.
+        """
         label = self._labels.get(key)
         if label is None:
             values: dict[str, int] = {}
@@ -275,26 +288,29 @@ class NodeTable:
         return label
 
     def all_nodes_view(self) -> "Nodes":
-        """Return the view of all nodes."""
+        """Return a read-only view of all nodes of the table."""
         return Nodes(self, slice(None), len(self.nodes))
 
     def node_view(self, node: int) -> "Nodes":
-        """Return the view of one node."""
+        """Return a read-only view of one node of the table."""
         return Nodes(self, slice(node, node + 1), 1)
 
     def nodes_view(self, nodes: IndexArray) -> "Nodes":
-        """Return the view of the nodes with the given indexes."""
+        """Return a read-only view of the nodes with the given indexes."""
         return Nodes(self, nodes, len(nodes))
 
     def sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
-        """Return the view of nodes by distinct, ascending indexes. For all nodes or one node, arrays are not copied."""
+        """Return a read-only view of the nodes with distinct, ascending indexes.
+
+        For all nodes or one node, arrays are not copied.
+        """
         if len(nodes) == len(self.nodes):
             return self.all_nodes_view()
         return self.node_view(int(nodes[0])) if len(nodes) == 1 else self.nodes_view(nodes)
 
 
 class Nodes:
-    """A read-only view of n nodes, which is passed to plugins.
+    """A read-only view of n nodes of the node table, which is passed to plugins.
 
     Narrow an array over all N nodes to the view with `array[nodes.where]`.
     """
@@ -312,17 +328,17 @@ class Nodes:
 
     @property
     def allocatable(self) -> IntArray:
-        """[n, R] allocatable amounts."""
+        """The allocatable amounts [n, R] of the nodes."""
         return self.table.allocatable[self.where]
 
     @property
     def requested(self) -> IntArray:
-        """[n, R] requests of the pods on each node, including pods placed in this session."""
+        """The requests [n, R] of the pods on each node, including pods that this session has placed."""
         return self.table.requested[self.where]
 
     @property
     def nonzero(self) -> IntArray:
-        """[n, 2] requested milli-CPU and bytes, with the defaults that scoring uses."""
+        """The requested milli-CPU and bytes [n, 2] on each node, with the defaults that scoring uses."""
         return self.table.nonzero[self.where]
 
     @property
@@ -334,12 +350,12 @@ class Nodes:
 
     @property
     def indexes(self) -> IndexArray:
-        """[n] the nodes' indexes in the table."""
+        """The indexes [n] of these nodes in the node table."""
         return np.arange(len(self.table.nodes), dtype=np.int32)[self.where]
 
     @property
     def first_index(self) -> int:
-        """The index of the view's first node in the table.
+        """The index of the view's first node in the node table.
 
         Raises:
           IndexError: the view is empty.
@@ -359,10 +375,13 @@ class Nodes:
         return self.table.pods
 
     def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return for each node [n] the index of its value of a label (-1 if it has none), and the values."""
+        """Return for each node [n] the index of its value of a label, and the label's values.
+
+        The index is -1 if the node does not have the label.
+        """
         codes, values = self.table.label_values(key)
         return codes[self.where], values
 
     def where_true(self, test: Callable[[Node], bool]) -> BoolArray:
-        """[n] Return True for the nodes that pass a test, which is called for each Node object."""
+        """Return an array [n]: True for each node that passes a test, which is called for each Node object."""
         return np.fromiter((test(node) for node in self.objects), np.bool_, self._size)

@@ -20,14 +20,14 @@ DEFAULT_PROTOCOL: Final = "TCP"
 
 
 class HostPort(NamedTuple):
-    """A host port: address (0.0.0.0 for all addresses of the node), protocol and number."""
+    """A host port of a pod: address (0.0.0.0 for all addresses of the node), protocol and port number."""
 
     address: str
     protocol: str
     number: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Return True if the two ports cannot be in use on the same node."""
+        """Return True if two host ports cannot be in use on the same node."""
         if (self.protocol, self.number) != (other.protocol, other.number):
             return False
         return EVERY_ADDRESS in (self.address, other.address) or self.address == other.address
@@ -57,7 +57,7 @@ def any_port_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) 
 
 
 class PodTable:
-    """The pods on nodes, with counts of pods per node by labels.
+    """The pods on nodes, indexed by node, labels, pod affinity, host ports and volumes.
 
     Args:
       nodes: the number of nodes.
@@ -86,7 +86,7 @@ class PodTable:
         """Claim, `namespace/name` → pods on any node that use it."""
 
     def add(self, placements: Sequence[tuple[Pod, int]]) -> list[str]:
-        """Put pods on nodes.
+        """Add pods to their nodes in the table.
 
         Args:
           placements: each pod with the index of its node; no pod is on a node already.
@@ -141,7 +141,7 @@ class PodTable:
                 yield self.claim_users.setdefault(claim, {})
 
     def remove(self, keys: Sequence[str]) -> list[int]:
-        """Take pods off their nodes.
+        """Remove pods from their nodes in the table.
 
         Args:
           keys: `namespace/name` of each pod.
@@ -211,7 +211,7 @@ class PodTable:
             del self._affinity_groups[key]
 
     def renumber(self, numbers: list[int], nodes: int) -> None:
-        """Replace the node indexes. Nodes that are removed have no pods.
+        """Replace the node indexes of all pods after nodes were added or removed. Nodes that are removed have no pods.
 
         Args:
           numbers: old index → new index.
@@ -246,15 +246,18 @@ class PodTable:
         return iter(self._pods.values())
 
     def affinity_groups(self) -> Iterable[AffinityGroup]:
-        """The groups of pods with equal pod affinity and anti-affinity."""
+        """The groups of pods on nodes with the same namespace, pod affinity and anti-affinity."""
         return self._affinity_groups.values()
 
     def count_matching(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
-        """[N] Return how many pods on each node belong to a label group that passes a test."""
+        """Return the number [N] of pods on each node with a namespace and labels that pass a test."""
         return self._count_in(self._groups.matching_groups(matches))
 
     def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
-        """[N] Return how many pods on each node are selected. Terminating pods count only if `terminating`."""
+        """Return the number [N] of pods on each node that are selected by namespace and labels.
+
+        Terminating pods count only if `terminating`.
+        """
         return self._count_in(self._groups.selected_groups(selection, terminating=terminating))
 
     def _count_in(self, chosen: BoolArray) -> IntArray:

@@ -26,7 +26,7 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 @dataclass(frozen=True, slots=True)
 class MigratedKind:
-    """A kind of in-tree volume that is migrated to a CSI driver.
+    """A kind of in-tree volume, such as AWS EBS, that is migrated to a CSI driver.
 
     Args:
       plugin: the in-tree plugin, which StorageClasses name as provisioner.
@@ -53,7 +53,7 @@ NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-vol
 
 
 def migrated_kind(source: InTreeSource) -> MigratedKind | None:
-    """Return the kind of a migrated in-tree volume, given in a pod or as a PersistentVolume; None for other volumes."""
+    """Return which kind of migrated in-tree volume a pod's volume or a PersistentVolume is; None for other volumes."""
     pairs = (
         (source.gce_persistent_disk, GCE),
         (source.aws_elastic_block_store, EBS),
@@ -65,13 +65,13 @@ def migrated_kind(source: InTreeSource) -> MigratedKind | None:
 
 
 def inline_volume_handle(volume: Volume) -> str | None:
-    """Return the CSI handle of a migrated volume in a pod's spec, None if it cannot be derived."""
+    """Return the CSI volume handle of a migrated volume in a pod's spec; None if it cannot be derived."""
     disk = volume.gce_persistent_disk
     return _gce_handle(disk.pd_name, "zones", _UNSPECIFIED) if disk else _handle(volume)
 
 
 def volume_handle(volume: PersistentVolume) -> str | None:
-    """Return the CSI handle of a migrated PersistentVolume, None if it cannot be derived."""
+    """Return the CSI volume handle of a migrated PersistentVolume; None if it cannot be derived."""
     disk = volume.spec.gce_persistent_disk
     if disk is None:
         return _handle(volume.spec)
@@ -115,7 +115,7 @@ def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
 
 
 def csi_node_affinity(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
-    """Return a volume's node affinity with the zone expressed by the label of the CSI driver.
+    """Return the node affinity of a PersistentVolume with zones expressed by the label of the CSI driver.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.
     """

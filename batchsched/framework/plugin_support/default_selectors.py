@@ -18,7 +18,7 @@ WORKLOADS: Final = frozenset({("v1", CONTROLLER), ("apps/v1", "ReplicaSet"), ("a
 
 
 def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
-    """Return the selectors of the Services that select the pod and of its controller, () if there are none.
+    """Return the label selectors of the pod's Services and of its controller; () if there are none.
 
     Source: `DefaultSelector` of kube-scheduler's plugins/helper.
     """
@@ -49,7 +49,7 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 
 def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
-    """Return the keys of the pod labels that the default selectors of a snapshot may read."""
+    """Return the keys of the pod labels that selectors of the snapshot's Services and controllers read."""
     keys: set[str] = set()
     for service in snapshot.services:
         keys.update(service.spec.selector or ())

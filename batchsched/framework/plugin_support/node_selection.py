@@ -18,7 +18,7 @@ FIELD_NAME = "metadata.name"
 
 
 def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArray:
-    """[N] Return True for the nodes that match at least one of the selector's terms.
+    """Return a mask [N]: True for each node that matches at least one term of a node selector.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.
@@ -34,7 +34,9 @@ def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArr
 
 
 def nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
-    """[N] Return True for the nodes that match all expressions of a term. A term without expressions matches no node.
+    """Return a mask [N]: True for each node that matches all expressions of a node selector term.
+
+    A term without expressions matches no node.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.
@@ -54,7 +56,7 @@ def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
 
 
 def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
-    """[N] Return True for the nodes that have all of the labels."""
+    """Return a mask [N]: True for each node that has all of the given labels."""
     mask = np.ones(len(table.nodes), np.bool_)
     for key, value in labels.items():
         mask &= _expression(table, Requirement(key=key, operator="In", values=(value,)))
@@ -62,7 +64,7 @@ def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
 
 
 def nodes_matching_pod(table: NodeTable, pod: Pod) -> BoolArray:
-    """[N] Return True for the nodes that match a pod's nodeSelector and required node affinity.
+    """Return a mask [N]: True for each node that matches a pod's nodeSelector and required node affinity.
 
     Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
     """
@@ -110,7 +112,10 @@ def _field(nodes: Nodes, field: Requirement) -> BoolArray:
 
 
 def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
-    """Return ([N] the number of each node's group, the taints of each group). A group may have lost all its nodes."""
+    """Return for each node [N] the number of its set of taints, and the distinct sets of taints.
+
+    A set may belong to no node any more.
+    """
     group_numbers: dict[tuple[Taint, ...], int] = table.snapshot_value("taint groups", lambda _: {})
 
     def codes(nodes: Nodes) -> IndexArray:
@@ -123,7 +128,7 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
 def untolerated_taint_counts(
     table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]
 ) -> IntArray:
-    """[N] Return how many taints of each node have one of the effects and are not tolerated."""
+    """Return for each node [N] how many of its taints have one of the effects and are not tolerated."""
 
     def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
@@ -136,7 +141,7 @@ def untolerated_taint_counts(
 def count_untolerated_taints(
     taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
 ) -> int:
-    """Return how many of the taints have one of the effects and are not tolerated."""
+    """Return how many of the given taints have one of the effects and are not tolerated."""
     return sum(
         taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
     )

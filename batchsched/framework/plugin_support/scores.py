@@ -23,7 +23,7 @@ NONZERO_COLUMN: Final = {"cpu": 0, "memory": 1}
 
 
 class ResourceSpec(StrictModel):
-    """A resource that counts in a score, with its weight."""
+    """The name of a resource and its weight in a score."""
 
     name: str = Field(min_length=1)
     weight: int = Field(default=1, ge=1, le=100)
@@ -34,7 +34,7 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredResource:
-    """A resource that the score of a class considers.
+    """A resource that counts in the score of a pod class, with its weight and the pod's request.
 
     Args:
       weight: its weight in the score.
@@ -50,11 +50,14 @@ class ScoredResource:
     assumed: int | None
 
     def allocatable(self, nodes: Nodes) -> IntArray:
-        """[n] The allocatable amount of the resource. If it is 0, the score ignores the resource for the node."""
+        """The allocatable amount [n] of the resource on each node.
+
+        If it is 0, the score ignores the resource for the node.
+        """
         return nodes.table.allocatable[nodes.where, self.column]
 
     def requested(self, nodes: Nodes) -> IntArray:
-        """[n] The requests of the pods on each node."""
+        """The amount [n] of the resource that the pods on each node request."""
         if self.assumed is None:
             return nodes.table.requested[nodes.where, self.column]
         return nodes.table.nonzero[nodes.where, self.assumed]
@@ -64,14 +67,16 @@ ScoredResources = tuple[ScoredResource, ...]
 
 
 def all_positive(capacity: IntArray) -> bool:
-    """Return True if all [n] amounts are above zero."""
+    """Return True if all amounts [n] are above zero."""
     return int(np.count_nonzero(capacity)) == len(capacity)
 
 
 def scored_resources(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> ScoredResources:
-    """Return the resources that count in a score. Scalar resources count only if the pod requests them.
+    """Return the resources that count in the score of a pod class.
+
+    Scalar resources count only if the pod requests them.
 
     Args:
       pod: the class to place.
@@ -98,7 +103,7 @@ def scored_resources(
 def requested_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return the amount of each resource that the score assumes the pod to request."""
+    """Return for each resource the request of the pod that the score assumes."""
     if nonzero and pod.pod.spec.resources is not None:
         amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
@@ -138,7 +143,9 @@ MAX_SCORE: Final = 100
 
 
 def default_normalize(scores: IntArray, reverse: bool) -> IntArray:
-    """Scale [n] scores to 0..100 by their maximum, in whole numbers. With `reverse`, the lowest score is the best.
+    """Scale the scores of nodes [n] to whole numbers in 0..100, relative to the highest score.
+
+    With `reverse`, the lowest score is the best.
 
     If the maximum is 0, all nodes are equal: 100 with `reverse`, else unchanged.
 
@@ -175,7 +182,7 @@ def check_increasing_utilization(shape: Sequence[UtilizationShapePoint]) -> None
 
 
 def scores_by_utilization(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
-    """[101] Return the score for each utilization from 0 to 100 percent, rounded toward zero.
+    """Return the score [101] for each utilization from 0 to 100 percent, rounded toward zero.
 
     Source: `BuildBrokenLinearFunction` of kube-scheduler's plugins/helper.
     """

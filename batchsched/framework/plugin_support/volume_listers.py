@@ -25,7 +25,7 @@ _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 @dataclass(frozen=True, slots=True)
 class VolumeLister:
-    """The storage objects of a cluster.
+    """The storage objects of a cluster, such as PersistentVolumes and StorageClasses, by name.
 
     Args:
       claims: by `namespace/name`; all other objects by name.
@@ -44,7 +44,7 @@ class VolumeLister:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A claim that a pod uses.
+    """A PersistentVolumeClaim that a pod uses.
 
     Args:
       name: the claim's name in the pod's namespace.
@@ -56,7 +56,7 @@ class ClaimUse:
 
 
 def storage_objects(table: NodeTable) -> VolumeLister:
-    """Return the storage objects of the table's snapshot."""
+    """Return the storage objects of the table's snapshot, such as PersistentVolumes and StorageClasses, by name."""
     return table.snapshot_value("storage", _read)
 
 
@@ -79,12 +79,15 @@ def _read(snapshot: Snapshot) -> VolumeLister:
 
 
 def claim_key(claim: PersistentVolumeClaim) -> str:
-    """Return `namespace/name` of a claim."""
+    """Return the `namespace/name` of a PersistentVolumeClaim."""
     return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
 
 
 def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
-    """Return the claims of a pod, in the order of its volumes. An ephemeral claim is named after pod and volume."""
+    """Return the PersistentVolumeClaims that a pod uses, in the order of its volumes.
+
+    An ephemeral claim is named after pod and volume.
+    """
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim:
             yield ClaimUse(volume.persistent_volume_claim.claim_name)
@@ -93,25 +96,25 @@ def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
 
 
 def claim_names(pod: Pod) -> tuple[str, ...]:
-    """Return the names of a pod's claims, without the claims of ephemeral volumes."""
+    """Return the names of the PersistentVolumeClaims in a pod's spec, without those of ephemeral volumes."""
     sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
     return tuple(source.claim_name for source in sources if source)
 
 
 def is_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    """Return True if a claim is new, or if its volume or its StorageClass has changed."""
+    """Return True if a PersistentVolumeClaim is new, or if its volume or its StorageClass has changed."""
     if old is None or old.spec.volume_name != new.spec.volume_name:
         return True
     return claim_storage_class(old) != claim_storage_class(new)
 
 
 def uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Return True if a pod uses a claim."""
+    """Return True if a pod uses a PersistentVolumeClaim."""
     return any(f"{pod.namespace}/{use.name}" == claim_key(claim) for use in claim_uses(pod))
 
 
 def may_be_claimed_by(volume: PersistentVolume, pod: Pod) -> bool:
-    """Return True if the claimRef of a volume names a claim of the pod, or is missing."""
+    """Return True if a PersistentVolume has no claimRef, or if the claimRef names a claim of the pod."""
     owner = volume.spec.claim_ref
     if owner is None:
         return True
@@ -121,14 +124,17 @@ def may_be_claimed_by(volume: PersistentVolume, pod: Pod) -> bool:
 
 
 def claim_signature(pod: Pod) -> tuple[object, ...]:
-    """Return the part of a pod's signature for its claims. It is unique to the pod if a claim is ephemeral."""
+    """Return a hashable value for the claims of a pod, which is equal for pods that use the same claims.
+
+    It is unique to the pod if a claim is ephemeral.
+    """
     uses = tuple(claim_uses(pod))
     own = (pod.key, pod.metadata.uid) if any(use.ephemeral for use in uses) else ()
     return (uses, own) if uses else ()
 
 
 def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Return the reason for a refusal if the pod does not own the claim of its ephemeral volume, else None.
+    """Return the reason to refuse a pod that does not own the claim of its ephemeral volume; None if the pod owns it.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
     """
@@ -140,12 +146,12 @@ def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
 
 
 def claim_storage_class(claim: PersistentVolumeClaim) -> str:
-    """Return the name of a claim's StorageClass, "" for none."""
+    """Return the name of the StorageClass of a PersistentVolumeClaim, "" for none."""
     return _annotated(claim.metadata, claim.spec.storage_class_name or "")
 
 
 def volume_storage_class(volume: PersistentVolume) -> str:
-    """Return the name of a volume's StorageClass, "" for none."""
+    """Return the name of the StorageClass of a PersistentVolume, "" for none."""
     return _annotated(volume.metadata, volume.spec.storage_class_name)
 
 

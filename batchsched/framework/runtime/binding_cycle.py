@@ -15,7 +15,7 @@ from batchsched.ports.cluster import Binder
 
 @dataclass(frozen=True, slots=True)
 class BindingCycle:
-    """What plugins may use in a binding cycle.
+    """The node table, the API writer and the cycle state that plugins use in the binding cycle of a pod.
 
     Args:
       table: the nodes, with the volumes that Reserve assumed for the pod.
@@ -29,7 +29,7 @@ class BindingCycle:
 
 
 async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
-    """Call PreBind, Bind and PostBind for a pod that is allowed.
+    """Call the PreBind, Bind and PostBind plugins for a pod that Permit has allowed.
 
     The caller calls `unreserve_after_session` if the pod is not bound. This function does not, because binding runs
     while sessions decide, and plugins must not change during a session.
@@ -66,7 +66,9 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
 
 
 def unreserve_after_session(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tuple[str, ...]:
-    """Call Unreserve of all plugins for a pod after its session has ended. The cycle state is empty.
+    """Call Unreserve of all plugins for a pod after the session that placed the pod has ended.
+
+    The cycle state is empty.
 
     Returns:
       The errors of failed plugins. The pod's reservation is removed in any case.

@@ -87,7 +87,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 class DeadlinePlugin:
-    """A plugin of another package, called with a deadline.
+    """A wrapper that calls a plugin of another package with a deadline.
 
     It has the methods of the plugin, and so its extension points.
     """
@@ -118,7 +118,7 @@ class DeadlinePlugin:
 
 
 def with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
-    """Return a plugin with a deadline for its calls.
+    """Return a plugin in a wrapper that calls it with a deadline.
 
     The plugin is returned unchanged if it is built in or `deadline` is None.
     """
@@ -131,7 +131,7 @@ def is_builtin(plugin: type) -> bool:
 
 
 def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, ...]:
-    """Return the exceeded deadlines of the plugins that are no longer called."""
+    """Return the exceeded deadlines of the plugins that are no longer called because of them."""
     return tuple(
         plugin.overdue
         for plugin in plugins
@@ -140,7 +140,7 @@ def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, .
 
 
 class AbandonedSession(BaseException):
-    """Raised in the thread of an abandoned session after the plugin call that exceeded its deadline returns.
+    """Raised in the thread of an abandoned session when the overdue plugin call finally returns.
 
     It is not an `Exception`, so that plugins do not catch it by accident.
     """
@@ -167,7 +167,10 @@ class PluginCallCounter(PluginDeadline):
         self._thread: int | None = None
 
     def begin_session(self) -> None:
-        """Count the calls of this thread from 1 on. Calls of other threads, such as bindings, have no deadline."""
+        """Begin a session in this thread: count its plugin calls from 1 on.
+
+        Calls of other threads, such as bindings, have no deadline.
+        """
         self._calls = 0
         self._thread = get_ident()
 

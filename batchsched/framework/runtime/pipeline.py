@@ -161,7 +161,7 @@ class Pipeline:
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
     def depends_on_requests_only(self, state: CycleState) -> bool:
-        """Return True if verdicts about a class depend only on Node objects and on the requests on each node.
+        """Return True if the Filters judge a pod class only by Node objects and by the requests on each node.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
         cycle state skips do not count.
@@ -179,7 +179,7 @@ class Pipeline:
         return tuple(one for one in self.plugins if isinstance(one, protocol))
 
     def ignores_resource(self, resource: str) -> bool:
-        """Return True if the Filter that checks capacity ignores a resource."""
+        """Return True if a Filter that compares requests with free resources ignores a resource."""
         return any(
             plugin.ignores_resource(resource)
             for plugin in self._counting
@@ -187,7 +187,10 @@ class Pipeline:
         )
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return the signatures of all plugins for a pod. Pods with equal signatures belong to one class."""
+        """Return the signatures of all plugins for a pod, as one value.
+
+        Pods with equal signatures belong to one class.
+        """
         parts: list[Hashable] = [
             answers.checked_signature(plugin, call_plugin(plugin, "Signature", plugin.signature, pod))
             for plugin in self._signing
@@ -197,7 +200,7 @@ class Pipeline:
         return tuple(parts)
 
     def reads_whole_pod(self, pod: Pod) -> bool:
-        """Return True if a plugin without a signature, or an extender, may read everything of a pod."""
+        """Return True if a plugin without a signature, or an extender, may read all fields of a pod."""
         return self.reads_all or self.extenders.is_interested(pod)
 
     def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
@@ -213,7 +216,7 @@ class Pipeline:
         return keys
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the keys of the pod labels that selectors of other objects of the snapshot read."""
+        """Return the keys of the pod labels that selectors of Services and other objects in the snapshot read."""
         keys: frozenset[str] = frozenset()
         for plugin in self._implementing(points.SnapshotLabelsPlugin):
             keys |= answers.checked_label_keys(
@@ -222,7 +225,7 @@ class Pipeline:
         return keys
 
     def preenqueue(self, pod: Pod) -> Status:
-        """Call every PreEnqueue and return the first refusal, or Success."""
+        """Call all PreEnqueue plugins for a pod, and return the first refusal, or Success."""
         for plugin in self.preenqueues:
             status = answers.checked_status(
                 plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
@@ -234,7 +237,7 @@ class Pipeline:
     def run_filters(
         self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
     ) -> FilterResult:
-        """Call the PreFilters and Filters for one class and all nodes, and return the combined result.
+        """Call the PreFilters and Filters for one pod class and all nodes, and return the combined result.
 
         Args:
           pod: the class.
@@ -302,7 +305,9 @@ class Pipeline:
     def run_prefilters(
         self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
     ) -> tuple[CycleState, Status]:
-        """Call the PreFilters only; return a cycle state for the pods that are on nodes now, and the combined status.
+        """Call only the PreFilter plugins for a pod class, and return their cycle state and the combined status.
+
+        The cycle state is for the pods that are on nodes now.
 
         Args:
           pod: the class.
@@ -320,7 +325,10 @@ class Pipeline:
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Return True if counts[i] equal pods fit nodes[i] for all i; None if a Filter must be called for each pod."""
+        """Return whether counts[i] equal pods fit on nodes[i], for all i at the same time.
+
+        Return None if a Filter must be called for each pod.
+        """
         filters = [one for one in self.moving if name_of(one) not in state.skip_filter]
         if not all(one in self._bulk for one in filters):
             return None
@@ -334,7 +342,7 @@ class Pipeline:
         )
 
     def recheck_node(self, pod: PodClass, node: int, table: NodeTable, state: CycleState) -> Status:
-        """Call for one node the Filters that depend on placed pods; return the first refusal, or Success."""
+        """Call again, for one node, the Filters that depend on placed pods; return the first refusal, or Success."""
         nodes = table.node_view(node)
         for plugin in self.moving:
             if name_of(plugin) in state.skip_filter:
@@ -345,7 +353,7 @@ class Pipeline:
         return SUCCESS
 
     def run_add_pod(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
-        """Call AddPod of all plugins, which updates the cycle state of a class after a pod was placed on a node."""
+        """Call AddPod of all plugins, which updates the cycle state of a pod class after a pod was placed."""
         for plugin in self.prefilters:
             following = self._following.get(plugin)
             if following is not None and name_of(plugin) not in state.skip_filter:
@@ -359,7 +367,7 @@ class Pipeline:
         state: CycleState,
         results: ClassResults | None = None,
     ) -> IntArray:
-        """[n] Return the total scores, Σ weight · normalised score, of feasible nodes in ascending order.
+        """Return the total score [n], Σ weight · normalised score, of each feasible node in ascending order of nodes.
 
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
@@ -375,7 +383,7 @@ class Pipeline:
     def constrain(
         self, batch: CandidateSet, table: NodeTable, without: frozenset[str] = frozenset()
     ) -> tuple[Row, ...]:
-        """Return the rows of all plugins except those named in `without`.
+        """Return the linear constraints that plugins add to the solver's problem, without the plugins in `without`.
 
         Raises:
           PluginError: a plugin failed, or its rows do not refer to the batch.
@@ -390,7 +398,7 @@ class Pipeline:
         return tuple(rows)
 
     def stateful_reserve_plugins(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
-        """Return the Reserve plugins that may keep state for pods of a class. Raises `PluginError`."""
+        """Return the Reserve plugins that may keep state for the pods of a pod class. Raises `PluginError`."""
         reserves = zip(self.reserves, self._selective, strict=True)
         return tuple(
             plugin
@@ -410,7 +418,10 @@ class Pipeline:
         state: CycleState,
         keeping: Sequence[points.ReservePlugin] | None = None,
     ) -> Status:
-        """Call Reserve of the given plugins (None: all). After a refusal, call Unreserve of all and return it."""
+        """Call Reserve of the given plugins (None: all) for a pod and its node.
+
+        After a refusal, call Unreserve of all plugins and return the refusal.
+        """
         for plugin in self.reserves if keeping is None else keeping:
             # A failed or refused Reserve may have kept something, so Unreserve includes the plugin itself.
             try:
@@ -425,7 +436,7 @@ class Pipeline:
         return SUCCESS
 
     def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:
-        """Call Unreserve of all plugins in reverse order, even if one of them fails."""
+        """Call Unreserve of all plugins for a pod, in reverse order, even if one of them fails."""
         broken: PluginError | None = None
         # Every plugin gets the call, or its reservation would leak. The first error is raised at the end.
         for plugin in reversed(self.reserves):
@@ -437,7 +448,7 @@ class Pipeline:
             raise broken
 
     def permit(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> tuple[PermitAnswer, ...]:
-        """Call every Permit. Return the first refusal alone, or all answers with Wait."""
+        """Call all Permit plugins for a pod and its node. Return the first refusal alone, or all answers with Wait."""
         waits: list[PermitAnswer] = []
         for plugin in self.permits:
             answer = answers.checked_permit_answer(
@@ -451,5 +462,5 @@ class Pipeline:
 
 
 def plugin_names(plugins: Iterable[object]) -> tuple[str, ...]:
-    """Return the names of plugins in order."""
+    """Return the names of plugins, in the given order."""
     return tuple(name_of(plugin) for plugin in plugins)

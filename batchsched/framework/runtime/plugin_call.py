@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a plugin and return its answer.
+    """Call a method of a plugin and return its answer; an exception becomes a `PluginError`.
 
     Raises:
       PluginError: the plugin raised an exception, which is chained.
@@ -45,7 +45,7 @@ def name_of(plugin: object) -> str:
 async def await_plugin(
     plugin: object, point: str, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a plugin and await its answer.
+    """Await an asynchronous method of a plugin and return its answer; an exception becomes a `PluginError`.
 
     Raises:
       PluginError: the plugin raised an exception, which is chained.
@@ -62,7 +62,7 @@ SHARE: Final = 0.1
 
 
 class SampledPluginCalls:
-    """Calls plugins and measures the calls of one cycle in ten.
+    """Calls plugins, and measures the time of the calls in one scheduling cycle of ten.
 
     Args:
       telemetry: receives the timings; None: nothing is measured.
@@ -77,7 +77,7 @@ class SampledPluginCalls:
         """Calls a plugin in this cycle."""
 
     def begin_cycle(self) -> None:
-        """Begin a cycle: decide at random whether its calls are measured."""
+        """Begin a scheduling cycle: decide at random whether its plugin calls are measured."""
         # Without telemetry no random number is drawn.
         if self._telemetry is not None:
             self.ask = self._ask_measured if self._random.random() < SHARE else call_plugin

@@ -41,7 +41,7 @@ from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
 
 
 def merge_multi_point(defaults: Iterable[EnabledPlugin], changes: Plugins) -> tuple[EnabledPlugin, ...]:
-    """Return the plugins of multiPoint: the default plugins after the changes of the profile."""
+    """Return the plugins that are enabled at multiPoint: the default plugins with the changes of a profile."""
     own = {one.name: one.weight for one in defaults}
     # The short form `plugins.enabled` changes the defaults first; multiPoint then overrides it.
     short = tuple(
@@ -78,7 +78,7 @@ def enabled_names(multi: Iterable[EnabledPlugin], changes: Plugins) -> tuple[str
 def plugins_by_point(
     multi: Iterable[EnabledPlugin], changes: Plugins, made: Mapping[str, object]
 ) -> dict[str, tuple[object, ...]]:
-    """Return the plugins of each extension point, in the order of their calls.
+    """Return the plugins of each extension point, in the order in which they are called.
 
     Args:
       multi: the plugins of multiPoint.
@@ -129,7 +129,7 @@ def _plugins_at(
 
 
 def score_weights(multi: Iterable[EnabledPlugin], changes: Plugins) -> dict[str, int]:
-    """Return name → weight of Score plugins. A weight at `score` takes precedence over one at multiPoint.
+    """Return the weights of Score plugins by name. A weight at `score` takes precedence over one at multiPoint.
 
     0 and missing weights count as 1.
     """
@@ -148,7 +148,7 @@ ENTRY_POINTS: Final = "batchsched.plugins"
 
 
 class Registry:
-    """Plugin classes by name, and the names of the default plugins.
+    """All known plugin classes by name, and the names of the default plugins.
 
     Args:
       plugins: the plugin classes.
@@ -169,11 +169,11 @@ class Registry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All registered names, sorted."""
+        """The names of all registered plugins, sorted."""
         return tuple(sorted(self._classes))
 
     def create_pipeline(self, profile: Profile, outside: ExternalCalls = NO_EXTERNAL_CALLS) -> Pipeline:
-        """Create the pipeline of a profile.
+        """Create the pipeline of a profile: its enabled plugins by extension point.
 
         Args:
           profile: the scheduling profile.
@@ -203,7 +203,7 @@ class Registry:
         return Pipeline(tuple(made.values()), score_weights(multi, profile.plugins), plugins_at, chain)
 
     def external_plugins(self, profile: Profile) -> tuple[str, ...]:
-        """Return the names of plugins of other packages that a profile enables."""
+        """Return the names of the plugins from other packages that a profile enables."""
         multi = merge_multi_point([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
         return tuple(
             name
@@ -212,7 +212,10 @@ class Registry:
         )
 
     def ignored_plugins(self, profile: Profile) -> tuple[str, ...]:
-        """Return the names of kube-scheduler plugins in a profile that batchsched does not have and ignores."""
+        """Return the names of kube-scheduler plugins that a profile mentions and batchsched ignores.
+
+        batchsched does not have these plugins.
+        """
         enabled = {name for _, names in profile.plugins.enabled_by_path() for name in names}
         enabled |= {name for _, name in _configured(profile)}
         return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._classes))
@@ -231,7 +234,7 @@ def _configured(profile: Profile) -> tuple[tuple[str, str], ...]:
 
 @cache
 def load_plugin_classes() -> tuple[type, ...]:
-    """Return the plugin classes of all installed packages by entry point, sorted by name.
+    """Return the plugin classes that installed packages register as entry points, sorted by name.
 
     Raises:
       PluginError: a class cannot be loaded.
@@ -242,7 +245,7 @@ def load_plugin_classes() -> tuple[type, ...]:
 
 @cache
 def standard_registry() -> Registry:
-    """Return the registry of all installed plugins with kube-scheduler's defaults."""
+    """Return the registry of all installed plugins, with the default plugins and default weights."""
     return Registry(load_plugin_classes(), DEFAULT_PLUGINS, DEFAULT_WEIGHTS)
 
 

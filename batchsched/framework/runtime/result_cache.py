@@ -23,7 +23,7 @@ from batchsched.framework.traits import ResultScope
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedScorePlugin:
-    """A Score plugin of a pipeline with its weight and its result scope.
+    """A Score plugin with its weight and with the part of the cluster on which its scores depend.
 
     Args:
       plugin: the plugin.
@@ -43,7 +43,10 @@ class WeightedScorePlugin:
     def of_plugin(
         cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]
     ) -> "WeightedScorePlugin":
-        """Return a plugin with its scope and its weight, which is 1 if `weights` has none for its name."""
+        """Return a Score plugin with its weight and its result scope.
+
+        The weight is 1 if `weights` has none for the plugin's name.
+        """
         normalizing = plugin if isinstance(plugin, points.NormalizeScorePlugin) else None
         name = name_of(plugin)
         return cls(plugin, name, scope, weights.get(name, 1), normalizing)
@@ -51,7 +54,7 @@ class WeightedScorePlugin:
 
 @dataclass(slots=True, eq=False)
 class PluginScorer:
-    """Calls the Score plugins for one pod.
+    """Calls the Score and NormalizeScore plugins for one pod.
 
     Args:
       timings: measures the calls.
@@ -64,7 +67,9 @@ class PluginScorer:
     state: CycleState
 
     def raw_scores(self, scorer: WeightedScorePlugin, nodes: Nodes) -> IntArray:
-        """[n] Return the scores of n nodes. They are final if the plugin has no NormalizeScore.
+        """Call a Score plugin for n nodes, and return its raw scores [n].
+
+        They are final if the plugin has no NormalizeScore.
 
         Raises:
           PluginError: the plugin raised an exception or returned an invalid answer.
@@ -75,7 +80,7 @@ class PluginScorer:
         return answers.checked_raw_scores(scorer.plugin, scores, len(nodes))
 
     def normalized_scores(self, scorer: WeightedScorePlugin, scores: IntArray, nodes: Nodes) -> IntArray:
-        """[n] Return raw scores of n nodes mapped to 0..100; unchanged if the plugin has no NormalizeScore.
+        """Return a plugin's raw scores [n] mapped to 0..100. They are unchanged if the plugin has no NormalizeScore.
 
         Raises:
           PluginError: the plugin raised an exception or returned an invalid answer.
@@ -95,12 +100,12 @@ BYTES_PER_NODE: Final = 96
 
 
 def scope_generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the current generation of a scope: the number of changes that can outdate its results."""
+    """Return the number of changes so far that can outdate results of plugins with a given result scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 
 def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
-    """[k] Return the nodes, ascending, for which a result of generation `since` may be outdated.
+    """Return the nodes [k], ascending, for which a plugin result of generation `since` may be outdated.
 
     This function is the only rule of invalidation; `ResultCache` describes it.
     """
@@ -113,7 +118,7 @@ def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArr
 
 @dataclass(slots=True, eq=False)
 class CachedVerdict:
-    """The stored verdict of a Filter for all N nodes.
+    """The cached verdict of a Filter about all N nodes.
 
     Args:
       verdict: the plugin's answer, from one call or pieced together from several.
@@ -129,12 +134,12 @@ class CachedVerdict:
 
     @classmethod
     def of_all_nodes(cls, verdict: Verdict, since: int) -> "CachedVerdict":
-        """Return a cache entry for the verdict of a Filter about all nodes."""
+        """Create the cache entry for the verdict of a Filter about all nodes."""
         fits = verdict.feasible
         return cls(verdict, fits, bool(fits.all()), since)
 
     def with_updated_nodes(self, nodes: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
-        """Return this verdict with a new answer about some nodes.
+        """Return this cached verdict with a Filter's new answer about some of the nodes.
 
         The stored arrays are not changed, because filter results of earlier pods show them.
 
@@ -168,7 +173,7 @@ class CachedVerdict:
 
 @dataclass(slots=True, eq=False)
 class ScopeScores:
-    """Stored scores of those Score plugins that have the same result scope.
+    """The cached scores of those Score plugins that have the same result scope.
 
     Args:
       scope: the scope that these plugins share.
@@ -225,11 +230,14 @@ class CachedScores:
         """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
     def is_for_scorers(self, scorers: tuple[WeightedScorePlugin, ...]) -> bool:
-        """Return True if the stored scores are those of exactly these plugins."""
+        """Return True if the cached scores are those of exactly these Score plugins."""
         return self._scorers == scorers
 
     def total_scores(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
-        """[n] Return the total scores of the feasible nodes. Call plugins only for nodes without a valid score."""
+        """Return the sum of weighted scores [n] of each feasible node.
+
+        Call plugins only for nodes without a valid score.
+        """
         # Identity implies equality, because `feasible_nodes` returns read-only arrays and this reference keeps the
         # array alive. An equal but different array is correct, too; only the shortcut below is missed.
         same = self._feasible is feasible
@@ -300,7 +308,7 @@ class CachedScores:
 
 
 class ClassResults:
-    """Stored results of all plugins for one class and the nodes of one table."""
+    """The cached results of all plugins for one pod class and the nodes of one table."""
 
     def __init__(self) -> None:
         self._verdicts: dict[object, CachedVerdict] = {}
@@ -311,29 +319,34 @@ class ClassResults:
         self._prescore: tuple[int, IndexArray, CycleState] | None = None
 
     def prefilter_state(self, table: NodeTable) -> CycleState | None:
-        """Return the state that the PreFilters wrote, if it is still valid; else None."""
+        """Return the cached cycle state that PreFilter plugins wrote for the class; None if it is no longer valid."""
         stored = self._prefilter
         return stored[1] if stored is not None and stored[0] == table.changes.generation else None
 
     def keep_prefilter_state(self, table: NodeTable, state: CycleState) -> None:
-        """Store what the PreFilters wrote. It is valid until a Node object changes."""
+        """Cache the cycle state that PreFilter plugins wrote for the class. It is valid until a Node object changes."""
         self._prefilter = table.changes.generation, state
 
     def prescore_state(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
-        """Return the cycle state that the PreScores wrote for this array of nodes, if it is still valid; else None."""
+        """Return the cached cycle state that PreScore plugins wrote for these nodes; None if it is no longer valid."""
         stored = self._prescore
         if stored is None or stored[0] != table.changes.generation or stored[1] is not feasible:
             return None
         return stored[2]
 
     def keep_prescore_state(self, table: NodeTable, feasible: IndexArray, state: CycleState) -> None:
-        """Store what the PreScores wrote for these nodes. It is valid until a Node object changes."""
+        """Cache the cycle state that PreScore plugins wrote for these nodes.
+
+        It is valid until a Node object changes.
+        """
         self._prescore = table.changes.generation, feasible, state
 
     def verdict(
         self, plugin: object, scope: ResultScope, table: NodeTable, ask: Callable[[Nodes], Verdict]
     ) -> CachedVerdict:
-        """Return a Filter's verdict for all nodes. The plugin is called only for nodes with an outdated result.
+        """Return a Filter's verdict about all nodes, from the cache as far as it is valid.
+
+        The plugin is called only for nodes with an outdated result.
 
         Args:
           plugin: the Filter, by which its verdict is stored.
@@ -358,7 +371,7 @@ class ClassResults:
         return complete
 
     def feasible_nodes(self, fits: BoolArray) -> IndexArray:
-        """[n] Return the indexes of the feasible nodes, given as [N] booleans.
+        """Return the indexes [n] of the nodes for which the mask `fits` [N] of feasible nodes is True.
 
         The array is read-only. While the feasible nodes are equal, the same array is returned, so that `total_scores`
         and `prescore_state` compare by identity instead of node by node.
@@ -375,7 +388,7 @@ class ClassResults:
         feasible: IndexArray,
         table: NodeTable,
     ) -> IntArray:
-        """[n] Return the sum of the weighted scores of the feasible nodes, from plugins with a scope below CLUSTER.
+        """Return the sum of weighted scores [n] of each feasible node, without Score plugins of result scope CLUSTER.
 
         Plugins are not called about other nodes, and other nodes do not count for normalisation.
         """
@@ -385,7 +398,7 @@ class ClassResults:
 
 
 class ResultCache:
-    """Stored results of plugins for pod classes and the nodes of one table.
+    """A cache of plugin results for pod classes and the nodes of one table.
 
     The rule of invalidation: a result about a node is valid until something in the plugin's `ResultScope` changes. The
     node table logs two kinds of changes, each with a generation number: `changes` for Node objects, and `moves` for
@@ -412,11 +425,14 @@ class ResultCache:
         self._results: dict[PodClass, ClassResults] = {}
 
     def clear(self) -> None:
-        """Drop all results, because nodes have other indexes."""
+        """Drop all cached plugin results, because nodes have other indexes."""
         self._results.clear()
 
     def of_class(self, pod: PodClass) -> ClassResults:
-        """Return the results of a class. Classes that differ only in a priority that no plugin reads share them."""
+        """Return the cached plugin results of a pod class, empty on first use.
+
+        Classes that differ only in a priority that no plugin reads share them.
+        """
         first = pod.cache_key_class
         # Removing and inserting moves the class to the end: the first one has the oldest use.
         results = self._results.pop(first, None) or ClassResults()

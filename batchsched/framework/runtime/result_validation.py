@@ -29,7 +29,7 @@ from batchsched.framework.status import (
 
 @dataclass(frozen=True, slots=True)
 class ExtensionPoint:
-    """An extension point: the method that it calls, and the codes that it permits.
+    """An extension point: the plugin method that it calls, and the status codes that it permits.
 
     Args:
       method: the method of a plugin.
@@ -67,7 +67,7 @@ POINTS: Final[dict[str, ExtensionPoint]] = {
 
 
 def checked_status(plugin: object, point: str, answer: object) -> Status:
-    """Return an answer after the check that it is a status with a code that the extension point permits.
+    """Check that a plugin's answer is a status with a code that the extension point permits, and return it.
 
     Raises:
       PluginError: the answer is invalid; this applies to all functions below.
@@ -83,7 +83,7 @@ def checked_status(plugin: object, point: str, answer: object) -> Status:
 
 
 def checked_prefilter_answer(plugin: object, answer: object) -> PreFilterAnswer:
-    """Return a PreFilter's answer. Unknown node names are valid; they permit no node."""
+    """Check the answer of a PreFilter plugin, and return it. Unknown node names are valid; they permit no node."""
     if not isinstance(answer, PreFilterAnswer):
         raise _nonsense(plugin, "PreFilter", "a PreFilterAnswer", answer)
     checked_status(plugin, "PreFilter", answer.status)
@@ -94,7 +94,7 @@ def checked_prefilter_answer(plugin: object, answer: object) -> PreFilterAnswer:
 
 
 def checked_verdict(plugin: object, answer: object, count: int) -> Verdict:
-    """Return a Filter's answer about `count` nodes."""
+    """Check that the answer of a Filter plugin is a verdict about `count` nodes, and return it."""
     if isinstance(answer, Verdict):
         refused, unresolvable = answer.refused, answer.unresolvable
         # Check shapes and types only: checking values would cost more than the Filter itself.
@@ -108,7 +108,10 @@ def checked_verdict(plugin: object, answer: object, count: int) -> Verdict:
 
 
 def checked_postfilter_answer(plugin: object, answer: object, nodes: Container[str]) -> PostFilterAnswer:
-    """Return a PostFilter's answer with the name of its plugin. The node must be one of `nodes`."""
+    """Check the answer of a PostFilter plugin, and return it with the name of the plugin.
+
+    The node must be one of `nodes`.
+    """
     if not isinstance(answer, PostFilterAnswer):
         raise _nonsense(plugin, "PostFilter", "a PostFilterAnswer", answer)
     checked = checked_status(plugin, "PostFilter", answer.status)
@@ -124,7 +127,7 @@ def checked_postfilter_answer(plugin: object, answer: object, nodes: Container[s
 
 
 def checked_raw_scores(plugin: object, answer: object, count: int) -> IntArray:
-    """[n] Return a Score's answer about `count` nodes, before NormalizeScore."""
+    """Check that the answer of a Score plugin has one whole number for each of `count` nodes, and return it [n]."""
     scores = call_plugin(plugin, "Score", np.asarray, answer)
     if scores.shape != (count,) or (count and scores.dtype.kind not in "iu"):
         raise PluginError(name_of(plugin), "Score", f"expected {count} whole numbers")
@@ -132,7 +135,7 @@ def checked_raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 
 def checked_scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
-    """[n] Return an answer after the check that it has one score from 0 to 100 for each of `count` nodes."""
+    """Check that an answer has one score from 0 to 100 for each of `count` nodes, and return the scores [n]."""
     numbers = call_plugin(plugin, point, np.asarray, answer)
     if numbers.shape == (count,) and (not count or numbers.dtype.kind in "iu"):
         made = numbers.astype(np.int64, copy=False)
@@ -143,7 +146,7 @@ def checked_scores(plugin: object, point: str, answer: object, count: int) -> In
 
 
 def checked_permit_answer(plugin: object, answer: object) -> PermitAnswer:
-    """Return a Permit's answer, with the name of its plugin unless it is plain Success."""
+    """Check the answer of a Permit plugin, and return it with the plugin's name unless it is plain Success."""
     if not isinstance(answer, PermitAnswer):
         raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
     # The usual answer, checked first because Permit is called for each pod.
@@ -158,32 +161,32 @@ def checked_permit_answer(plugin: object, answer: object) -> PermitAnswer:
 
 
 def checked_bool(plugin: object, point: str, answer: object) -> bool:
-    """Return an answer after the check that it is True or False."""
+    """Check that a plugin's answer is True or False, and return it."""
     if not isinstance(answer, bool | np.bool_):
         raise _nonsense(plugin, point, "True or False", answer)
     return bool(answer)
 
 
 def checked_signature(plugin: object, answer: Hashable) -> Hashable:
-    """Return a signature after the check that it is hashable."""
+    """Check that the signature of a pod that a plugin returns is hashable, and return it."""
     call_plugin(plugin, "Signature", hash, answer)
     return answer
 
 
 def checked_label_keys(plugin: object, answer: object) -> frozenset[str]:
-    """Return the label keys that a plugin declares."""
+    """Check that the label keys that a plugin declares are a set of strings, and return them."""
     if not isinstance(answer, frozenset | set) or not all(isinstance(key, str) for key in answer):
         raise _nonsense(plugin, "Signature", "a frozenset of label keys", answer)
     return frozenset(answer)
 
 
 def checked_order(plugin: object, keys: Sequence[Any]) -> list[int]:
-    """Return the indexes of keys from the smallest to the largest; equal keys keep their order."""
+    """Sort the keys of a QueueSort plugin, and return their indexes; equal keys keep their order."""
     return call_plugin(plugin, "QueueSort", _sorted, keys)
 
 
 def checked_rows(plugin: object, answer: object, batch: CandidateSet, nodes: int) -> tuple[Row, ...]:
-    """Return a Constrain's rows after the check that they refer only to classes, gangs and domains of the batch."""
+    """Check that linear constraints of a plugin refer only to known classes, gangs and domains, and return them."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
     bounds = _Bounds.of_batch(batch, nodes)
@@ -195,7 +198,7 @@ def checked_rows(plugin: object, answer: object, batch: CandidateSet, nodes: int
 
 
 def with_plugin_name(unsigned: Status, plugin: object) -> Status:
-    """Return a status with the name of the plugin, unless it already has the name of one."""
+    """Return a status with the name of the plugin, unless the status already names a plugin."""
     return unsigned if unsigned.plugin else Status(unsigned.code, unsigned.reasons, name_of(plugin))
 
 

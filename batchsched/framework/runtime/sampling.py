@@ -24,7 +24,7 @@ ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io
 
 
 def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
-    """Return the number of feasible nodes after which the search stops.
+    """Return the number of feasible nodes after which the search for a pod's nodes stops.
 
     Args:
       nodes: the number of nodes.
@@ -39,7 +39,9 @@ def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
 
 
 class Sampling:
-    """The node search of one session. It starts at a node drawn from the seed; each next pod continues from there.
+    """The search for enough feasible nodes in one session.
+
+    It starts at a node drawn from the seed; each next pod continues from there.
 
     Args:
       table: the nodes.
@@ -55,7 +57,9 @@ class Sampling:
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))
 
     def limit_to_sample(self, scan: FilterResult, allowed: BoolArray | None) -> FilterResult:
-        """Return a result in which only those feasible nodes remain that the search finds; `allowed` [N] limits it.
+        """Return the filter result with only those feasible nodes that the search finds before it stops.
+
+        The search visits only nodes in `allowed` [N].
 
         Source: `findNodesThatPassFilters` of kube-scheduler, with its nodes visited one after the other.
         """
@@ -80,7 +84,7 @@ class Sampling:
 
 
 def visiting_order(table: NodeTable) -> IndexArray:
-    """[N] Return the nodes in the order of the search: one node of each zone in turn.
+    """Return the node indexes [N] in the order in which the search visits them: one node of each zone in turn.
 
     Source: `nodeTree.list` of kube-scheduler's cache.
     """

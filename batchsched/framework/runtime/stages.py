@@ -20,7 +20,7 @@ from batchsched.framework.traits import ResultScope
 
 
 class PreFilterOutcome(NamedTuple):
-    """The combined answer of the PreFilters for a class.
+    """The combined answer of the PreFilter plugins for a pod class.
 
     Args:
       state: the cycle state with what the plugins wrote.
@@ -36,7 +36,7 @@ class PreFilterOutcome(NamedTuple):
 
 
 class PreFilterStage:
-    """The PreFilter plugins of a pipeline.
+    """Calls the PreFilter plugins of a profile, and combines their answers.
 
     Args:
       plugins: in the order of their calls.
@@ -50,7 +50,9 @@ class PreFilterStage:
     def run(
         self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: SampledPluginCalls
     ) -> PreFilterOutcome:
-        """Call the PreFilters for a class, except those with a valid cached state; return their combined answer.
+        """Call the PreFilter plugins for a pod class, and return their combined answer and cycle state.
+
+        Plugins with a valid cached state are not called.
 
         The state is cached only if no PreFilter refuses or restricts nodes, because a refusal may depend on pods.
 
@@ -112,7 +114,7 @@ class PreFilterStage:
 
 
 class ScoreStage:
-    """The PreScore and Score plugins of a pipeline.
+    """Calls the PreScore and Score plugins of a profile, and adds up the weighted scores.
 
     Args:
       prescores: PreScore plugins in the order of their calls.
@@ -133,7 +135,7 @@ class ScoreStage:
     def total_scores(
         self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: ClassResults
     ) -> IntArray:
-        """[n] Return Σ weight · normalised score of the feasible nodes, in ascending order of nodes.
+        """Return the total score [n], Σ weight · normalised score, of each feasible node in ascending order of nodes.
 
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
