@@ -33,13 +33,13 @@ MIDDLE: Final = 50
 
 
 class BalancedAllocationArgs(StrictModel):
-    """NodeResourcesBalancedAllocationArgs of kube-scheduler."""
+    """Arguments of NodeResourcesBalancedAllocation, as in kube-scheduler."""
 
     resources: tuple[ResourceSpec, ...] = Field(default=CPU_AND_MEMORY, min_length=1)
 
 
 class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
-    """Scores how much the pod would even out the use of a node's resources.
+    """Scores nodes higher if the pod makes the used fractions of their resources more even.
 
     Source: kube-scheduler's plugins/noderesources/balanced_allocation.go, the formula of 1.36.
     """
@@ -79,7 +79,9 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
 
 def balance_scores(resources: ScoredResources, nodes: Nodes) -> IntArray:
-    """[2, n] Return 100 less the standard deviation of the used fractions in percent, without the pod and with it.
+    """Return the balance of each node's used fractions of resources without the pod and with it [2, n].
+
+    It is 100 less their standard deviation in percent.
 
     The result is rounded down. Sums follow the order of the resources, so that they round like those of kube-
     scheduler.

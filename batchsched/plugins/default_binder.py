@@ -11,7 +11,9 @@ from batchsched.ports.cluster import Binding
 
 
 class DefaultBinder(SignaturePlugin, BindPlugin):
-    """Binds every pod that no earlier Bind plugin has bound. An error of the API server ends the binding cycle.
+    """Binds every pod that no earlier Bind plugin has bound, through the API server.
+
+    An error of the API server ends the binding cycle.
 
     Source: kube-scheduler's plugins/defaultbinder.
     """

@@ -40,7 +40,7 @@ PRIORITY_OFFSET: Final = 2**31
 
 
 class DefaultPreemptionArgs(StrictModel):
-    """DefaultPreemptionArgs of kube-scheduler."""
+    """Arguments of DefaultPreemption, as in kube-scheduler."""
 
     min_candidate_nodes_percentage: int = Field(
         default=10,
@@ -62,7 +62,7 @@ class DefaultPreemptionArgs(StrictModel):
 
 
 class PreemptionCandidate(NamedTuple):
-    """A node on which the pod fits without the victims.
+    """A node on which the pending pod fits if certain victims are evicted, with these victims.
 
     Args:
       node: the node's name.
@@ -77,7 +77,7 @@ class PreemptionCandidate(NamedTuple):
 
 @dataclass(slots=True)
 class PreemptionSearchResult:
-    """The nodes that the search found as candidates, in its order, and why the other nodes are no candidates."""
+    """The nodes on which evictions make room for a pod, and the reasons why other nodes are not suitable."""
 
     candidates: list[PreemptionCandidate] = field(default_factory=list)
     rejected: dict[str, Status] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class PreemptionSearchResult:
 
 
 class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlugin):
-    """Finds the node on which evictions of pods with lower priority do the least harm.
+    """Finds the node on which the eviction of pods of lower priority does the least harm.
 
     The start of the search depends on the pod's name, where kube-scheduler draws a random one. Of equally good
     candidates the first in the order of the search wins.
@@ -133,7 +133,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
     def find_candidates(
         self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle
     ) -> PreemptionSearchResult:
-        """Try nodes on which evictions may help, until enough candidates are found; return the candidates.
+        """Try nodes on which evictions may help, and return the suitable nodes once enough are found.
 
         Raises:
           PluginError: the pod fits on a node without evictions; or a plugin failed on a node and there is no
@@ -179,7 +179,7 @@ def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
 
 
 def ineligibility_reason(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> str:
-    """Return why a pod must not preempt, "" if it may.
+    """Return the reason why a pod must not preempt other pods, "" if it may.
 
     Source: `PodEligibleToPreemptOthers` of kube-scheduler.
     """
@@ -196,7 +196,7 @@ def ineligibility_reason(pod: PodClass, scan: FilterResult, handle: PostFilterHa
 
 
 def terminating_by_preemption(pod: Pod) -> bool:
-    """Return True if a pod is being deleted because of preemption."""
+    """Return True if a pod is being deleted because it was preempted."""
     if not pod.terminating:
         return False
     for condition in pod.status.conditions or ():
@@ -313,7 +313,7 @@ class NodeVictimSelection:
 
     @classmethod
     def from_removed(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
-        """Return the selection for the removed pods of a node, sorted."""
+        """Create the selection from the pods that a dry run removed from a node, in sorted order."""
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower
         )
@@ -321,18 +321,18 @@ class NodeVictimSelection:
         return cls(ordered, (*violating, *compliant), len(violating))
 
     def mark_as_victim(self, index: int) -> None:
-        """Record that the pod at this index of `order` cannot be added back."""
+        """Record that the removed pod at this index of `order` cannot be added back to the node."""
         self.away.add(self.order[index].key)
         self.violations += index < self.violating
 
     def to_candidate(self, node: str) -> PreemptionCandidate:
-        """Return the node as a candidate; its victims are the pods that cannot be added back."""
+        """Return the node as a candidate; its victims are the removed pods that cannot be added back."""
         victims = tuple(pod for pod in self.by_importance if pod.key in self.away)
         return PreemptionCandidate(node, victims, self.violations)
 
 
 def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
-    """Return a sort key, the most important pod first: higher priority, then earlier start.
+    """Return a key that sorts pods, the most important first: by higher priority, then by earlier start.
 
     Source: `MoreImportantPod` of kube-scheduler's util; a pod that has not started counts as starting now.
     """
@@ -342,7 +342,9 @@ def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]
 def split_by_budget(
     pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """Return the pods with an eviction that would violate a disruption budget, and the other pods, in the given order.
+    """Split pods into those with an eviction that would violate a disruption budget, and all others.
+
+    Both keep the given order.
 
     Source: `filterPodsWithPDBViolation` of kube-scheduler.
     """
@@ -362,7 +364,7 @@ def split_by_budget(
 def choose_candidate(
     candidates: Sequence[PreemptionCandidate], handle: PostFilterHandle
 ) -> PreemptionCandidate:
-    """Return the candidate with the least harm; the first of equal ones.
+    """Return the candidate node with the least harm by evictions; the first of equal ones.
 
     Source: `pickOneNodeForPreemption` of kube-scheduler.
     """
@@ -370,7 +372,7 @@ def choose_candidate(
 
 
 def candidate_harm(room: PreemptionCandidate, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:
-    """Return a sort key for the harm of a candidate; the smallest is the best.
+    """Return a sort key for the harm that evictions on a candidate node do; the smallest is the best.
 
     It consists of the violated budgets, the highest priority of a victim, the sum of priorities, the number of
     victims, and the longest run time among the victims of the highest priority.

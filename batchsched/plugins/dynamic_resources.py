@@ -33,7 +33,7 @@ ASKED: Final = StateKey[bool]("DynamicResources/asked")
 
 
 class DynamicResourcesArgs(StrictModel):
-    """DynamicResourcesArgs of kube-scheduler."""
+    """Arguments of DynamicResources, as in kube-scheduler."""
 
     filter_timeout: str = Field(
         default="10s",

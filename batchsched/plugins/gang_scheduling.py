@@ -22,7 +22,10 @@ NOT_ENOUGH_SUB = "{existing} of the {minimum} pods that subGroup {name} needs ex
 
 
 class GangScheduling:
-    """Makes Permit all-or-nothing for PodGroups. A single pod is a gang of one."""
+    """Makes Permit all-or-nothing for PodGroups: a pod waits until its gang's minimum of pods is placed.
+
+    A single pod is a gang of one.
+    """
 
     name: ClassVar[str] = "GangScheduling"
     traits: ClassVar[PluginTraits] = PluginTraits(reads_priority=False, permit_is_per_gang=True)
@@ -32,7 +35,10 @@ class GangScheduling:
         return None
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        """Refuse a gang with fewer pods than its minimum. There is no Filter to prepare."""
+        """Refuse a gang with fewer existing pods than minMember, or a subGroup with fewer than its minimum.
+
+        There is no Filter to prepare.
+        """
         gang = nodes.table.gang_of(pod.pod)
         if gang is None or gang.has_enough_pods:
             return SKIP_FILTER
@@ -48,18 +54,18 @@ class GangScheduling:
         return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
 
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
-        """Return Success: the session counts the reserved pods."""
+        """Return Success without keeping state: the session counts the reserved pods."""
         return SUCCESS
 
     def reserves_nothing(self, pod: PodClass) -> bool:
-        """Return True: the session counts the reserved pods."""
+        """Return True, because Reserve keeps no state: the session counts the reserved pods."""
         return True
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         """Do nothing: the session updates the counts, so that waiting pods of the gang are no longer allowed."""
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
-        """Make the pod wait until the gang is complete, then allow all its pods."""
+        """Make a pod wait until enough pods of its gang are placed, then allow all waiting pods of the gang."""
         gang = nodes.gang_of(pod)
         if gang is None or gang.complete:
             if gang is not None:
@@ -68,7 +74,7 @@ class GangScheduling:
         return PermitAnswer(_WAIT, gang.timeout_seconds)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events that may complete a gang: a new pod of the gang, or a changed PodGroup."""
+        """Return the cluster events that may complete a gang: a new pod of the gang, or a changed PodGroup."""
         return (
             ClusterEventWithHint.for_events(EventResource.UNSCHEDULED_POD, Action.ADD, _member_came),
             ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD, _member_came),

@@ -27,14 +27,16 @@ MAX_BYTES_PER_CONTAINER: Final = 1000 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """An image: its size in bytes as reported by the first node, and the nodes that have it."""
+    """A container image: its size in bytes as reported by the first node, and the nodes that have it."""
 
     size: int
     nodes: IndexArray
 
 
 class ImageLocality(SignaturePlugin, ScorePlugin):
-    """Scores a node by the total size of the pod's images that it has. An image counts less if fewer nodes have it.
+    """Scores nodes by the total size of the pod's images that are already on the node.
+
+    An image counts less if fewer nodes have it.
 
     Source: kube-scheduler's plugins/imagelocality.
     """
@@ -59,7 +61,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
 
 
 def images_of(pod: Pod) -> tuple[str, ...]:
-    """Return the names of the images of all containers and image volumes, with their tags."""
+    """Return the names, with tags, of the images of a pod's containers and image volumes."""
     spec = pod.spec
     names = [container.image for container in (*(spec.init_containers or ()), *spec.containers)]
     names += [volume.image.reference for volume in spec.volumes or () if volume.image]
@@ -84,7 +86,7 @@ def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
 
 
 class ImageTable:
-    """The images of all nodes, by name."""
+    """The container images that are on nodes, by name."""
 
     def __init__(self, table: NodeTable) -> None:
         self._reported: list[tuple[ContainerImage, ...] | None] = [None] * len(table.nodes)
@@ -93,7 +95,7 @@ class ImageTable:
         self.update_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def update_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
-        """Update this table after the nodes with the indexes `changed` [k] changed, and return it."""
+        """Update the images of the nodes with the indexes `changed` [k], and return this table."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images
             if before is not after:
@@ -114,7 +116,7 @@ class ImageTable:
                 self._sizes.setdefault(name, {}).setdefault(node, image.size_bytes)
 
     def find(self, name: str) -> Image | None:
-        """Return an image, None if no node has it."""
+        """Return the container image with this name, None if no node has it."""
         image, sizes = self._images.get(name), self._sizes.get(name)
         if image is None and sizes:
             nodes = np.asarray(sorted(sizes), np.int32)

@@ -61,7 +61,7 @@ def _as_affinity(value: Any) -> Any:
 
 
 class NodeAffinityArgs(StrictModel):
-    """NodeAffinityArgs of kube-scheduler: an affinity that applies to every pod in addition to its own."""
+    """Arguments of NodeAffinity, as in kube-scheduler: a node affinity that applies to every pod."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -77,7 +77,7 @@ class NodeAffinity(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Checks nodeSelector, the pod's node affinity, and the affinity that the profile adds.
+    """Checks the pod's nodeSelector and node affinity, and the node affinity that the profile adds.
 
     Source: kube-scheduler's plugins/nodeaffinity.
     """

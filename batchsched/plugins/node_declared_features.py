@@ -77,7 +77,7 @@ def _has_all(pod: Pod, node: Node) -> bool:
 
 
 def required_features(pod: Pod) -> frozenset[str]:
-    """Return the features that a kubelet needs to run a pod."""
+    """Return the kubelet features that a pod's spec requires."""
     spec = pod.spec
     required = set()
     if spec.host_network and spec.host_users is False:

@@ -19,7 +19,7 @@ ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
 
 
 class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
-    """Compares `spec.nodeName` with the node's name.
+    """Refuses all nodes except the one that the pod's `spec.nodeName` names, if it names one.
 
     Source: kube-scheduler's plugins/nodename.
     """

@@ -86,7 +86,7 @@ class NodePorts(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
-        """Return constraints: each node takes at most one of the pods with conflicting host ports."""
+        """Return linear constraints: each node takes at most one of the pods with conflicting host ports."""
         wanting: dict[HostPort, set[int]] = {}
         for candidate in batch.candidates:
             for port in host_ports(candidate.pod_class.pod):

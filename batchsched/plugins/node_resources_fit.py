@@ -56,7 +56,7 @@ NEVER: Final = np.iinfo(np.int64).min
 
 
 class StrategyType(StrEnum):
-    """How the use of a node's resources becomes a score."""
+    """The strategy by which the use of a node's resources becomes a score, as in kube-scheduler."""
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
@@ -64,7 +64,7 @@ class StrategyType(StrEnum):
 
 
 class RequestedToCapacityRatio(StrictModel):
-    """RequestedToCapacityRatioParam of kube-scheduler: score by utilization."""
+    """Parameters of the strategy RequestedToCapacityRatio of kube-scheduler: the score by utilization."""
 
     shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
 
@@ -75,7 +75,7 @@ class RequestedToCapacityRatio(StrictModel):
 
 
 class ScoringStrategy(StrictModel):
-    """ScoringStrategy of kube-scheduler: the strategy, its resources, and its shape if it has one."""
+    """The scoring strategy of NodeResourcesFit with its resources, and the shape for RequestedToCapacityRatio."""
 
     type: StrategyType = StrategyType.LEAST_ALLOCATED
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
@@ -89,7 +89,7 @@ class ScoringStrategy(StrictModel):
 
 
 class NodeResourcesFitArgs(StrictModel):
-    """NodeResourcesFitArgs of kube-scheduler."""
+    """Arguments of NodeResourcesFit, as in kube-scheduler."""
 
     ignored_resources: frozenset[str] = frozenset()
     ignored_resource_groups: frozenset[str] = frozenset()
@@ -98,7 +98,10 @@ class NodeResourcesFitArgs(StrictModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequest:
-    """[R] requests of a pod; `NEVER` for resources that it does not request or that the plugin ignores."""
+    """The requests [R] of a pod that the Filter checks.
+
+    `NEVER` stands for a resource that the pod does not request or that the plugin ignores.
+    """
 
     amounts: IntArray
 
@@ -116,7 +119,7 @@ class NodeResourcesFit(
     ScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Compares requests with the free resources of a node.
+    """Refuses nodes without enough free resources for the pod, and scores nodes by the use of their resources.
 
     Source: kube-scheduler's plugins/noderesources, fit.go and the three scoring files.
     """
@@ -159,7 +162,7 @@ class NodeResourcesFit(
         return self._looked_at[1]
 
     def ignores_resource(self, resource: str) -> bool:
-        """Return True if an extender or the configuration makes the Filter ignore a resource.
+        """Return True if the configuration of the plugin or an extender makes the Filter ignore a resource.
 
         The solver ignores it, too.
         """

@@ -26,7 +26,7 @@ CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule
 
 
 class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
-    """Checks `spec.unschedulable` of the node.
+    """Refuses nodes with `spec.unschedulable`, unless the pod tolerates the taint of cordoned nodes.
 
     Source: kube-scheduler's plugins/nodeunschedulable.
     """

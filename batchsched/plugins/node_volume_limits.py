@@ -63,7 +63,7 @@ Attached = dict[tuple[str, str], str]
 
 
 class ClaimNotFound(Exception):
-    """A claim of the pending pod does not exist. Filter catches this exception."""
+    """A PersistentVolumeClaim of the pending pod does not exist. Filter catches this exception."""
 
 
 class NodeVolumeLimits(
@@ -74,7 +74,7 @@ class NodeVolumeLimits(
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Refuses nodes on which the pod would exceed the volume limit of a driver, as the node's CSINode states it.
+    """Refuses nodes on which the pod would exceed a CSI driver's volume limit, which the CSINode states.
 
     A volume that several pods of the node mount counts once. A VolumeAttachment counts if no pod mounts the volume,
     and again if the pending pod mounts it, as in kube-scheduler. In that case a refusal may end when another pod
@@ -194,7 +194,7 @@ class NodeVolumeLimits(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
-        """Return rows: for each driver, at most as many volumes on a node as it can still attach.
+        """Return linear constraints: each node gets at most as many volumes of a driver as it can still attach.
 
         A row counts pods, so it is valid only if each pod brings its own volumes. Only classes of one pod count,
         with volumes that no other pod mounts.

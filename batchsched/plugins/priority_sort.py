@@ -10,7 +10,7 @@ from batchsched.framework.interface import QueueSortPlugin, SignaturePlugin
 
 
 class PrioritySort(SignaturePlugin, QueueSortPlugin):
-    """Sorts pods by priority, then by the time at which they were queued.
+    """Sorts pods by priority, then by the time at which they entered the scheduling queue.
 
     Source: kube-scheduler's plugins/queuesort.
     """

@@ -15,7 +15,7 @@ RESOURCES: Final = ("cpu", "memory")
 
 
 class QosClass(IntEnum):
-    """A pod's quality of service, the highest first."""
+    """The quality-of-service class of a pod, the highest first."""
 
     GUARANTEED = 0
     BURSTABLE = 1
@@ -23,7 +23,7 @@ class QosClass(IntEnum):
 
 
 class QOSSort(SignaturePlugin, QueueSortPlugin):
-    """Sorts pods by priority, then Guaranteed, Burstable, BestEffort, then by the time at which they were queued.
+    """Sorts pods by priority, then by QoS class from Guaranteed to BestEffort, then by time in the queue.
 
     Enable it under `queueSort`, with `disabled: [{name: "*"}]`: only one plugin may sort.
 
@@ -42,7 +42,7 @@ class QOSSort(SignaturePlugin, QueueSortPlugin):
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return a pod's quality of service by its pod-level requests and limits, or else those of all containers.
+    """Return the QoS class of a pod by its pod-level requests and limits, or else by those of all containers.
 
     Source: `ComputePodQOS` of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos.
 

@@ -13,7 +13,7 @@ from batchsched.framework.traits import PluginTraits
 
 
 class SchedulingGates(SignaturePlugin, PreEnqueuePlugin, EnqueueExtensionsPlugin):
-    """Keeps pods with scheduling gates out of the queue.
+    """Keeps pods with scheduling gates out of the scheduling queue.
 
     Source: kube-scheduler's plugins/schedulinggates.
     """

@@ -39,7 +39,9 @@ SELECTION: Final = StateKey[Selection]("PreScoreSelectorSpread")
 class SelectorSpread(
     SignaturePlugin, SnapshotLabelsPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
 ):
-    """Prefers nodes with fewer pods of the same Services and workload, and gives zones with fewer of them more weight.
+    """Prefers nodes and zones with fewer pods of the same Services and workload.
+
+    Zones determine two thirds of the score.
 
     Pods with their own topology spread constraints are left to PodTopologySpread.
 
@@ -95,7 +97,7 @@ class SelectorSpread(
 
 
 def zone_indexes(table: NodeTable) -> IndexArray:
-    """[N] Return an index for the region and zone of each node; -1 if the node has neither label.
+    """Return for each node [N] an index of its region and zone; -1 if the node has neither label.
 
     Source: `GetZoneKey` of k8s.io/component-helpers/node/topology.
     """

@@ -49,7 +49,7 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk that a pod mounts directly; two mounts of one disk have equal identities.
+    """A disk that a pod mounts directly, without a claim; two mounts of one disk have equal identities.
 
     Args:
       identity: kind and name.
@@ -62,7 +62,7 @@ class Disk:
 
 @dataclass(slots=True)
 class VolumeRestrictionState:
-    """Disks of a pod class, and the number of other users of its ReadWriteOncePod claims.
+    """The disks of a pod class, and the number of other pods that use its ReadWriteOncePod claims.
 
     Args:
       disks: the disks that are mounted directly.
@@ -76,7 +76,7 @@ class VolumeRestrictionState:
     uses: int
 
     def clone(self) -> "VolumeRestrictionState":
-        """Return an independent copy."""
+        """Return an independent copy of the disks and claim uses of a pod class."""
         return replace(self)
 
 
@@ -94,7 +94,9 @@ class VolumeRestrictions(
     SelectiveReservePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Refuses nodes on which a disk of the pod cannot be mounted again, and pods with exclusive claims that are in use.
+    """Refuses nodes where another pod mounts the pod's disk, and pods with ReadWriteOncePod claims that are in use.
+
+    A disk may be shared if all its mounts are read-only.
 
     Reserve checks the claims again. If no pod used them, PreFilter returned Skip; in kube-scheduler for each pod,
     here once for a class, and an equal pod may have been placed since.
@@ -176,7 +178,7 @@ class VolumeRestrictions(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
-        """Return rows: at most one pod for a ReadWriteOncePod claim, and one writer for a disk on a node."""
+        """Return linear constraints: one pod for a ReadWriteOncePod claim, and one writer for a disk on a node."""
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}
         count = {candidate.index: candidate.count for candidate in batch.candidates}
@@ -226,7 +228,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
 
 
 def disks_of(pod: Pod) -> tuple[Disk, ...]:
-    """Return the disks that a pod mounts directly. An RBD image has one entry for each monitor."""
+    """Return the disks that a pod mounts directly, without claims. An RBD image has one entry for each monitor."""
     disks: list[Disk] = []
     for volume in pod.spec.volumes or ():
         if volume.gce_persistent_disk:

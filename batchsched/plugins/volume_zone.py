@@ -57,7 +57,7 @@ SEPARATOR: Final = "__"
 
 @dataclass(frozen=True, slots=True)
 class ZoneRequirement:
-    """A zone or region label of a volume; a node must have the label with one of these values."""
+    """A zone or region label of a volume with the values that a node's label may have."""
 
     key: str
     values: frozenset[str]
@@ -71,7 +71,9 @@ REQUIREMENTS: Final = StateKey[tuple[ZoneRequirement, ...]]("VolumeZone/requirem
 
 
 class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensionsPlugin):
-    """Compares the zone and region labels of bound volumes with the node's. A node without these labels passes.
+    """Refuses nodes with another zone or region label than the volumes bound to the pod's claims.
+
+    A node without these labels passes.
 
     Volumes of claims that wait for their first consumer have no zone yet.
 

@@ -62,7 +62,7 @@ PREFERRED_TERMS: Final = StateKey[TermCounts]("PreScoreInterPodAffinity")
 
 
 class InterPodAffinityArgs(StrictModel):
-    """InterPodAffinityArgs of kube-scheduler."""
+    """Arguments of InterPodAffinity, as in kube-scheduler."""
 
     hard_pod_affinity_weight: int = Field(
         default=1,
@@ -87,7 +87,7 @@ class InterPodAffinity(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Places pods near other pods or away from them, as their own terms and those of the other pods require.
+    """Places pods near other pods or away from them, as the affinity terms of both require or prefer.
 
     Source: kube-scheduler's interpodaffinity, v1.36.3.
     """
@@ -210,7 +210,7 @@ def _near(tally: TermCounts, nodes: Nodes) -> BoolArray:
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the events that may make a refused pod schedulable, with their queueing hints.
+    """Return the cluster events that may help a pod that InterPodAffinity refused, with their queueing hints.
 
     A hint does not know the labels of namespaces. A term with a namespace selector therefore counts as matching
     every namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.

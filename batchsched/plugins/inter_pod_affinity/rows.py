@@ -42,7 +42,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 @dataclass(slots=True, eq=False)
 class AffinityRowContext:
-    """What the rows are created from: the candidates with an index of their labels, and the nodes."""
+    """The pending pods with an index of their labels, and the nodes, from which affinity constraints are created."""
 
     batch: CandidateSet
     table: NodeTable
@@ -53,16 +53,16 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select(self, selection: Selection) -> list[Candidate]:
-        """Return the candidates with pods that the selection matches."""
+        """Return the pending pods, by gang and pod class, that a selection by namespace and labels matches."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:
-        """[N] Return the index of each node's domain; -1 if the node lacks the topology key."""
+        """Return for each node [N] the index of its domain of a topology key; -1 if the node lacks the label."""
         return self.table.label_values(key)[0]
 
 
 def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[Row]:
-    """Return the solver rows for the required affinity and anti-affinity of all candidates."""
+    """Return the solver's linear constraints for required pod affinity and anti-affinity of the pending pods."""
     scene = AffinityRowContext(batch, table)
     return [*_closed(scene), *_apart(scene), *_together(scene)]
 

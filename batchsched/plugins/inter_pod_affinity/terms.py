@@ -29,7 +29,7 @@ NO_AFFINITY = PodAffinity()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AffinityTerm:
-    """An affinity term: the pods that it selects, and the topology key of its domains."""
+    """A pod affinity term: the pods that it selects, and its topology key."""
 
     topology_key: str
     selection: Selection
@@ -37,24 +37,24 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingPod:
-    """A pending pod and the labels of its namespace, with which the terms of existing pods are compared."""
+    """A pending pod with the labels of its namespace, as affinity terms of existing pods see it."""
 
     pod: Pod
     namespace_labels: Mapping[str, str]
 
 
 def affinity_of(pod: Pod) -> PodAffinity:
-    """Return a pod's pod affinity; an empty one if it has none."""
+    """Return the pod affinity of a pod; an empty one if the pod has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_affinity) or NO_AFFINITY
 
 
 def anti_affinity_of(pod: Pod) -> PodAffinity:
-    """Return a pod's pod anti-affinity; an empty one if it has none."""
+    """Return the pod anti-affinity of a pod; an empty one if the pod has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_anti_affinity) or NO_AFFINITY
 
 
 def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
-    """Return the labels of all Namespace objects, by the name of the namespace."""
+    """Return the labels of all Namespace objects by name."""
 
     def build(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
@@ -63,14 +63,14 @@ def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
 
 
 def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
-    """Return the pod with the labels of its namespace."""
+    """Return a pending pod together with the labels of its namespace."""
     return PendingPod(pod, namespace_labels(table).get(pod.namespace, EMPTY_LABELS))
 
 
 def resolve_terms(
     raw_terms: Iterable[PodAffinityTerm], pod: Pod, table: NodeTable
 ) -> tuple[AffinityTerm, ...]:
-    """Return affinity terms of a pending pod, with the selections of pods that they match."""
+    """Return the affinity terms of a pending pod, each with the namespaces and labels that it selects."""
     return tuple(
         AffinityTerm(
             term.topology_key, Selection.from_selector(term.label_selector, _namespaces(term, pod, table))
@@ -90,7 +90,7 @@ def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[
 
 
 def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingPod) -> bool:
-    """Return True if an existing pod's term matches a pending pod."""
+    """Return True if an affinity term of an existing pod matches a pending pod."""
     if term.label_selector is None:
         return False
     names, selector = term.namespaces, term.namespace_selector
@@ -104,13 +104,15 @@ def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingP
 
 
 def matches_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
-    """Return True if every term matches a pod; False if there are no terms."""
+    """Return True if every affinity term matches a pod; False if there are no terms."""
     return bool(terms) and all(term.selection.matches(pod.namespace, pod.labels) for term in terms)
 
 
 @dataclass(slots=True, eq=False)
 class TermCounts:
-    """Numbers of matching pods, or sums of weights, by topology key and domain: key → [D+1].
+    """Numbers of pods that match affinity terms, or sums of term weights, by topology key and domain.
+
+    The arrays are key → [D+1].
 
     The last entry, for nodes without the label, is always 0.
     """
@@ -119,14 +121,17 @@ class TermCounts:
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
     def counts_of(self, key: str) -> IntArray:
-        """[D+1] Return the counts of a key; created on first use."""
+        """Return the counts of one topology key by domain [D+1]; they are created on first use."""
         counts = self.by_key.get(key)
         if counts is None:
             counts = self.by_key[key] = np.zeros(len(self.table.label_values(key)[1]) + 1, np.int64)
         return counts
 
     def add_node_counts(self, key: str, counts: IntArray, weight: int = 1) -> bool:
-        """Add [N] counts by node to their domains, times a weight. Return True if one of these nodes is in a domain."""
+        """Add pod counts by node [N], times a weight, to the counts of these nodes' domains.
+
+        Return True if one of the nodes with pods is in a domain.
+        """
         codes, values = self.table.label_values(key)
         sums = sum_by_domain(codes, counts, len(values))
         sums[-1] = 0
@@ -136,7 +141,10 @@ class TermCounts:
         return True
 
     def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add the pods of a group, times a weight. Return True if one of them is in a domain."""
+        """Add the pods of a group on nodes, times a weight, to the counts of these nodes' domains.
+
+        Return True if one of the pods is in a domain.
+        """
         nodes, pods = group.node_counts()
         codes = self.table.label_values(key)[0][nodes]
         inside = codes >= 0
@@ -146,23 +154,23 @@ class TermCounts:
         return True
 
     def add_at_node(self, key: str, node: int, by: int) -> None:
-        """Add a number to the domain of one node."""
+        """Add a number to the count of the domain that one node is in."""
         code = int(self.table.label_values(key)[0][node])
         if code >= 0:
             self.counts_of(key)[code] += by
 
     def has_nonzero_count(self) -> bool:
-        """Return True if a count is not zero."""
+        """Return True if the count of any domain is not zero."""
         return any(bool(counts.any()) for counts in self.by_key.values())
 
     def clone(self) -> "TermCounts":
-        """Return an independent copy."""
+        """Return an independent copy of the counts by domain."""
         return TermCounts(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
 
 
 @dataclass(slots=True, eq=False)
 class RequiredTermState:
-    """Required affinity and anti-affinity of one class, with the numbers of matching pods by domain.
+    """The required affinity and anti-affinity terms of one pod class, with numbers of matching pods by domain.
 
     Args:
       incoming: the class, as the terms of existing pods see it.
@@ -182,11 +190,11 @@ class RequiredTermState:
     itself: bool
 
     def allows_first_pod(self) -> bool:
-        """Return True if only the class itself matches its affinity: its first pod may then be placed in any domain."""
+        """Return True if a class matches its own affinity and no pod does yet: its first pod may go to any domain."""
         return self.itself and not self.affinity_matches.has_nonzero_count()
 
     def clone(self) -> "RequiredTermState":
-        """Return an independent copy."""
+        """Return an independent copy of the required terms with their pod counts."""
         return replace(
             self,
             affinity_matches=self.affinity_matches.clone(),
@@ -195,7 +203,7 @@ class RequiredTermState:
         )
 
     def update_with_pod(self, pod: Pod, node: int, by: int) -> None:
-        """Update the counts for a pod that is added to a node or removed from it.
+        """Update the numbers of matching pods for a pod that is added to a node (by=1) or removed from it (by=-1).
 
         Source: `updateWithPod` of kube-scheduler.
         """
@@ -211,7 +219,7 @@ class RequiredTermState:
 
 
 def topology_keys(terms: tuple[AffinityTerm, ...]) -> tuple[str, ...]:
-    """Return the distinct topology keys of terms."""
+    """Return the distinct topology keys of affinity terms."""
     return tuple(dict.fromkeys(term.topology_key for term in terms))
 
 
@@ -222,7 +230,7 @@ def no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
 
 
 def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
-    """Return the required terms of a pending pod, with the existing pods that they match or that exclude the pod.
+    """Return the required affinity terms of a pending pod, with the numbers of existing pods that matter for them.
 
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
@@ -257,7 +265,7 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
 
 
 def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
-    """Return the selection of the pods that match every term."""
+    """Return a selection by namespace and labels of the pods that match every affinity term."""
     if any(term.selection.selectors is None for term in terms):
         return Selection(None)
     namespaces: frozenset[str] | None = None
@@ -270,7 +278,9 @@ def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
 
 
 def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
-    """Return the sum of weights by domain, for the pod's preferred terms and for matching terms of existing pods.
+    """Return the sums by domain of the weights of preferred affinity terms that match.
+
+    Terms of the pending pod and of existing pods count.
 
     Returns:
       The sums, or None if no term matches a pod.

@@ -21,7 +21,10 @@ HONOR: Final = "Honor"
 
 
 class DefaultConstraint(StrictModel):
-    """A default constraint, for pods that have none. Its selector comes from the pod's Services and workload."""
+    """A topology spread constraint for pods that have none of their own.
+
+    Its selector comes from the pod's Services and workload.
+    """
 
     max_skew: int = Field(
         ge=1,
@@ -46,7 +49,7 @@ class DefaultConstraint(StrictModel):
 
 
 class PodTopologySpreadArgs(StrictModel):
-    """PodTopologySpreadArgs of kube-scheduler."""
+    """Arguments of PodTopologySpread, as in kube-scheduler."""
 
     default_constraints: tuple[DefaultConstraint, ...] = Field(
         default=(), description="With defaultingType List: constraints for pods without their own."
@@ -69,7 +72,10 @@ class PodTopologySpreadArgs(StrictModel):
         return self
 
     def defaults(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the default constraints with `action` as `whenUnsatisfiable`; they have no selectors."""
+        """Return the default topology spread constraints with `action` as `whenUnsatisfiable`.
+
+        They have no selectors.
+        """
         system = self.defaulting_type == "System"
         own = (TopologySpreadConstraint(**one.model_dump()) for one in self.default_constraints)
         return tuple(one for one in (SYSTEM_DEFAULTS if system else own) if one.when_unsatisfiable == action)
@@ -102,7 +108,7 @@ class SpreadConstraint:
 def constraints_of(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
 ) -> tuple[SpreadConstraint, ...]:
-    """Return the constraints of a pod with `action` as `whenUnsatisfiable`.
+    """Return the topology spread constraints of a pod with `action` as `whenUnsatisfiable`.
 
     If the pod has no constraints, `defaults` apply; they must have the same `whenUnsatisfiable`.
 
@@ -137,7 +143,9 @@ def _constraint(raw: TopologySpreadConstraint, selection: Selection) -> SpreadCo
 def selectors_of(
     raw: TopologySpreadConstraint, labels: Mapping[str, str]
 ) -> tuple[LabelSelector, ...] | None:
-    """Return a constraint's selectors with `matchLabelKeys` merged in; None selects nothing.
+    """Return the label selectors of a topology spread constraint, with `matchLabelKeys` merged in.
+
+    None selects nothing.
 
     Source: `mergeLabelSetWithSelector` of kube-scheduler. With labels to match, a missing selector adds nothing.
     """

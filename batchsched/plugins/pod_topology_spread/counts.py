@@ -20,7 +20,9 @@ NO_DOMAIN = 2**31 - 1
 
 @dataclass(slots=True, eq=False)
 class SpreadCounts:
-    """One hard constraint of a class, with the current numbers of matching pods. D domains, N nodes.
+    """A DoNotSchedule spread constraint of one pod class, with the numbers of matching pods by domain.
+
+    D domains, N nodes.
 
     Args:
       codes: [N] the node's domain, -1 if the label is missing.
@@ -39,7 +41,7 @@ class SpreadCounts:
     _lowest: int | None = field(default=None, init=False)
 
     def global_minimum(self) -> int:
-        """Return the smallest number of matching pods in a domain; 0 if there are fewer domains than minDomains."""
+        """Return the smallest number of matching pods in any domain; 0 if there are fewer domains than minDomains."""
         if self._lowest is None:
             seen = self.counts[:-1][self.seen]
             if len(seen) < self.constraint.min_domains:
@@ -49,18 +51,21 @@ class SpreadCounts:
         return self._lowest
 
     def add_matching_pods(self, node: int, by: int) -> None:
-        """Add `by` matching pods to a node; a negative number removes pods."""
+        """Add `by` matching pods to the count of a node's domain; a negative number removes pods."""
         if self.eligible[node]:
             self.counts[self.codes[node]] += by
             self._lowest = None
 
     def clone(self) -> "SpreadCounts":
-        """Return an independent copy."""
+        """Return an independent copy of the spread constraint's pod counts."""
         return replace(self, counts=self.counts.copy())
 
 
 def eligible_nodes(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> BoolArray:
-    """[N] Return the nodes that the inclusion policies of a constraint include; topology keys do not matter here."""
+    """Return a mask [N] of the nodes that a spread constraint's node affinity and taint policies include.
+
+    Topology keys do not matter here.
+    """
     mask = np.ones(len(table.nodes), np.bool_)
     if constraint.honor_affinity:
         mask &= nodes_matching_pod(table, pod)
@@ -70,7 +75,10 @@ def eligible_nodes(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> 
 
 
 def labelled_nodes(table: NodeTable, constraints: tuple[SpreadConstraint, ...]) -> BoolArray:
-    """[N] Return the nodes with the topology keys of all constraints. Other nodes count for none of them."""
+    """Return a mask [N] of the nodes that have the topology keys of all given spread constraints.
+
+    Other nodes count for none of them.
+    """
     mask = np.ones(len(table.nodes), np.bool_)
     for constraint in constraints:
         mask &= table.label_values(constraint.topology_key)[0] >= 0
@@ -78,7 +86,9 @@ def labelled_nodes(table: NodeTable, constraints: tuple[SpreadConstraint, ...]) 
 
 
 def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntArray:
-    """[N] Return the number of pods that the constraint counts, without terminating ones; 0 for an empty selector.
+    """Return for each node [N] the number of pods that a spread constraint counts.
+
+    Terminating pods do not count, and an empty selector counts none.
 
     Source: `countPodsMatchSelector` of kube-scheduler.
     """
@@ -90,7 +100,7 @@ def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntAr
 def count_hard_constraints(
     table: NodeTable, pod: Pod, constraints: tuple[SpreadConstraint, ...]
 ) -> tuple[SpreadCounts, ...]:
-    """Count the matching pods on all nodes for a pod's hard constraints.
+    """Count by domain the pods that match the DoNotSchedule spread constraints of a pod.
 
     Source: `calPreFilterState` of kube-scheduler.
     """
@@ -111,7 +121,7 @@ def count_hard_constraints(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreferredSpread:
-    """One soft constraint of a class with its penalty for each node.
+    """A ScheduleAnyway spread constraint of one pod class, with its penalty for each node.
 
     Args:
       has: [N] the node has the label.
@@ -124,7 +134,7 @@ class PreferredSpread:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreferredSpreads:
-    """All soft constraints of a class; `ignored` [N] are the nodes without a score."""
+    """All ScheduleAnyway spread constraints of a pod class, and the nodes without a score: `ignored` [N]."""
 
     each: tuple[PreferredSpread, ...]
     ignored: BoolArray
@@ -133,7 +143,9 @@ class PreferredSpreads:
 def count_soft_constraints(
     nodes: Nodes, pod: Pod, constraints: tuple[SpreadConstraint, ...], *, all_keys: bool
 ) -> PreferredSpreads:
-    """Return the soft constraints of a pod, with the penalty of each node from the numbers of matching pods.
+    """Return the ScheduleAnyway spread constraints of a pod with the penalty of each node.
+
+    The penalty grows with the number of matching pods.
 
     Pods on all nodes of the table count. With `all_keys`, nodes without a key neither count nor have a score.
 

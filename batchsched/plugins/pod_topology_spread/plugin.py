@@ -74,7 +74,7 @@ class PodTopologySpread(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Spreads matching pods evenly over the domains of a topology key.
+    """Spreads matching pods evenly over topology domains, as `topologySpreadConstraints` require or prefer.
 
     Source: kube-scheduler's podtopologyspread, v1.36.3.
     """
@@ -225,7 +225,7 @@ Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
 
 
 class SpreadHints:
-    """The queueing hints of PodTopologySpread in one profile.
+    """The queueing hints of PodTopologySpread, which depend on the default constraints of a profile.
 
     Args:
       defaults: DoNotSchedule constraints of pods without their own. Only Services and workloads define what they
@@ -236,7 +236,7 @@ class SpreadHints:
         self._defaults = tuple(defaults)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events that may make a refused pod schedulable, with their queueing hints."""
+        """Return the cluster events that may help a pod that PodTopologySpread refused, with queueing hints."""
         moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         removal = Action.DELETE | Action.UPDATE_POD_TERMINATING
         events = [

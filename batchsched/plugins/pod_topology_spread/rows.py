@@ -40,7 +40,7 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 @dataclass(slots=True, eq=False)
 class ConstraintFamily:
-    """The candidate pod classes that share one spread constraint: equal selection, skew and eligible nodes.
+    """The pending pod classes that share one spread constraint: equal selection, skew and eligible nodes.
 
     Args:
       codes: [N] domain of each eligible node, else -1.
@@ -59,7 +59,7 @@ class ConstraintFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainCounts:
-    """The numbers of matching pods by domain at the start of the session, and bounds for its end.
+    """The numbers of matching pods by topology domain at the start of a session, with bounds for its end.
 
     Args:
       seen: [D] domains with an eligible node.
@@ -72,7 +72,7 @@ class DomainCounts:
     landable: BoolArray
 
     def largest_global_minimum(self, pods: int) -> int:
-        """Return the largest global minimum that a number of additional matching pods can reach.
+        """Return the largest possible minimum of matching pods per domain after `pods` more of them are placed.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
         impossible. A domain where no pod can be placed keeps its level.
@@ -82,7 +82,10 @@ class DomainCounts:
         return min(level, int(closed.min())) if len(closed) else level
 
     def smallest_global_minimum(self, pods: int, skew: int) -> int:
-        """Return the smallest global minimum m at which all pods fit: Σ_z max(0, s + m - e_z) ≥ pods."""
+        """Return the smallest minimum m of matching pods per domain at which all new pods fit.
+
+        That is Σ_z max(0, s + m - e_z) ≥ pods.
+        """
         open_ = self.existing[self.seen & self.landable]
         if not len(open_):
             return UNLIMITED
@@ -93,7 +96,10 @@ class DomainCounts:
 
 
 def water_level(existing: IntArray, pods: int) -> int:
-    """Return the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED without domains."""
+    """Return the largest level to which `pods` new pods can fill all domains.
+
+    That is the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED without domains.
+    """
     if not len(existing):
         return UNLIMITED
     rising = np.sort(existing)
@@ -108,7 +114,7 @@ def water_level(existing: IntArray, pods: int) -> int:
 def spread_rows(
     batch: CandidateSet, table: NodeTable, defaults: tuple[TopologySpreadConstraint, ...]
 ) -> Sequence[Row]:
-    """Return the rows of all candidates with hard constraints, their own or default ones."""
+    """Return the solver's linear constraints for the DoNotSchedule spread constraints of the pending pods."""
     constrained = [
         (candidate, constraints_of(candidate.pod_class.pod, DO_NOT_SCHEDULE, defaults, table))
         for candidate in batch.candidates

@@ -21,12 +21,12 @@ UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class ClaimRefused(Exception):
-    """A claim prevents the pod from being placed on any node; the message is the reason."""
+    """A PersistentVolumeClaim prevents its pod from being placed on any node; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of a pod.
+    """The PersistentVolumeClaims of a pod: those that are bound, and those that are bound after a node is chosen.
 
     Args:
       bound: claims that are bound to a volume.
@@ -38,7 +38,7 @@ class PodClaims:
 
 
 def claims_of(pod: Pod, storage: VolumeLister) -> PodClaims | None:
-    """Return the claims of a pod, None if it has none.
+    """Return the PersistentVolumeClaims of a pod, None if it has none.
 
     Raises:
       ClaimRefused: a claim is missing, lost, being deleted, owned by another pod, or should be bound and is not.

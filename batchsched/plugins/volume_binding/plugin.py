@@ -69,7 +69,7 @@ CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
 
 
 class VolumeBindingArgs(StrictModel):
-    """VolumeBindingArgs of kube-scheduler."""
+    """Arguments of VolumeBinding, as in kube-scheduler."""
 
     bind_timeout_seconds: int = Field(
         default=600, ge=0, description="Seconds that PreBind waits until the pod's claims are bound."
@@ -99,7 +99,9 @@ class VolumeBinding(
     PreBindPlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Finds volumes for a pod's claims: bound volumes must be accessible, others must exist or be provisioned.
+    """Finds volumes for a pod's claims.
+
+    Bound volumes must be accessible from the node; for other claims, volumes must exist or be provisioned.
 
     Claims of classes with immediate binding must be bound already. Reserve stores assumed volumes in the node table
     until Unreserve: other pods see that the volume is used, and that the claim has a node. PreBind writes the
@@ -225,7 +227,7 @@ def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> Assumed
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the events that may make a refused pod schedulable, with their queueing hints."""
+    """Return the cluster events that may help a pod that VolumeBinding refused, with their queueing hints."""
     come_or_change = Action.ADD | Action.UPDATE
     return (
         ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),

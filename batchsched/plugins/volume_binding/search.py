@@ -56,7 +56,7 @@ FILESYSTEM: Final = "Filesystem"
 
 @dataclass(slots=True)
 class VolumeSearchResult:
-    """The volumes that were found for a pod's claims on n nodes, and the refused nodes.
+    """The volumes that were found for a pod's claims on each of n nodes, and the nodes that are refused.
 
     Args:
       refused: [4, n] nodes that are refused, for each of REASONS.
@@ -71,7 +71,7 @@ class VolumeSearchResult:
     provisioned: list[tuple[PersistentVolumeClaim, BoolArray]] = field(default_factory=list)
 
     def verdict(self) -> Verdict:
-        """Return the Filter's answer."""
+        """Return the result of the volume search as the answer of the Filter."""
         return Verdict(REASONS, self.refused, np.asarray(self.refused.any(axis=0)))
 
 
@@ -282,7 +282,7 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """[n] Return the reported storage capacity of a class in bytes; NO_ROOM if a volume of `size` bytes does not fit.
+    """Return the free bytes that a StorageClass reports for each node [n]; NO_ROOM if `size` bytes do not fit.
 
     Of several reports for a node, the first in the snapshot with enough capacity counts.
     """
@@ -323,18 +323,18 @@ def _requested_bytes(resources: ResourceRequests | None) -> int | None:
 
 
 def claim_size(claim: PersistentVolumeClaim) -> int:
-    """Return the bytes that a claim requests, 0 if it has no request."""
+    """Return the bytes of storage that a PersistentVolumeClaim requests, 0 without a request."""
     return _requested_bytes(claim.spec.resources) or 0
 
 
 def volume_capacity(volume: PersistentVolume) -> int:
-    """Return the capacity of a volume in bytes."""
+    """Return the capacity of a PersistentVolume in bytes."""
     return parse_amount(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))
 
 
 @dataclass(slots=True, eq=False)
 class StorageClassUsage:
-    """Use of one storage class on n nodes.
+    """The storage of one StorageClass that a pod's claims would use on each of n nodes.
 
     Args:
       counts: [n] the nodes on which the pod uses the class.
@@ -352,7 +352,9 @@ class StorageClassUsage:
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:
-        """[n] Return the scores of the nodes; `line` [101] is the score by percent of use.
+        """Return the score of each node [n] by the percentage of storage that the claims would use.
+
+        `line` [101] is the score by percentage.
 
         A request above the capacity counts as full use.
         """
@@ -363,7 +365,7 @@ class StorageClassUsage:
 
 
 def capacity_scores(result: VolumeSearchResult, nodes: Nodes, line: IntArray) -> IntArray:
-    """[n] Return the mean score over the StorageClasses that the pod's claims use; 0 if they use none.
+    """Return for each node [n] the mean score of the StorageClasses that the pod's claims use; 0 if they use none.
 
     If volumes exist for some claims, these determine the score, and volumes to be provisioned do not count.
 
