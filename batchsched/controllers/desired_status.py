@@ -42,7 +42,7 @@ QUEUE_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The number of pods of a gang by state, its position in its queue, and what a later leader must know of it.
+    """The counts of a gang's pods by state, with its queue position and the facts that a later leader must know.
 
     Args:
       pending: Pods without a node.
@@ -67,7 +67,7 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueAllocation:
-    """The resources that a queue uses, its pending gangs and its fair share.
+    """The usage of a queue: allocated resources, number of pending gangs, and fair share.
 
     Args:
       allocated: Requests of its pods by resource, in base units.
@@ -83,7 +83,7 @@ class QueueAllocation:
 
 
 def observed_phase(minimum: int, counts: PodCounts, verdict: RefusalRecord) -> GangPhase:
-    """Return the phase of a gang according to its pods alone, without regard to its previous phase."""
+    """Return the phase of a gang as its pods show it, without regard to the previous phase."""
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
         return GangPhase.SUCCEEDED
@@ -97,7 +97,7 @@ def observed_phase(minimum: int, counts: PodCounts, verdict: RefusalRecord) -> G
 
 
 def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: RefusalRecord) -> GangPhase:
-    """Return the phase of a gang after its pods changed. Terminal phases are final.
+    """Return the next phase of a gang after its pods changed. Succeeded and Failed are final.
 
     Raises:
       IllegalMove: No series of legal moves leads from the previous phase to the phase according to the pods.
@@ -117,7 +117,7 @@ def desired_group_status(
     now: float,
     capped: str = "",
 ) -> Json:
-    """Return the status to be written to a PodGroup.
+    """Compute the status that is to be written to a batchsched PodGroup.
 
     Finished pods stay counted after they are deleted, as in the status of a Job; otherwise the deletion of a succeeded
     pod would turn a running gang into a pending one.
@@ -188,7 +188,7 @@ def _scheduled(
 def desired_upstream_condition(
     group: PodGroup, kind: str, counts: PodCounts, verdict: RefusalRecord, before: Conditions, now: float
 ) -> Json | None:
-    """Return the condition to be written to a PodGroup of Kubernetes; None if the condition does not change.
+    """Compute the condition that is to be written to a PodGroup of Kubernetes, or None if it does not change.
 
     A condition that is True stays True. A PodGroup that no session has tried has no condition. The condition becomes
     True when the minimum is bound.
@@ -221,7 +221,7 @@ def desired_upstream_condition(
 
 
 def desired_pod_status(pod: Pod, message: str, now: float) -> Json:
-    """Return the part of the status of a pending pod that says why it is not scheduled, as kube-scheduler writes it."""
+    """Compute the `PodScheduled` condition for a pending pod that is not scheduled, in the format of kube-scheduler."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     status_by_type = {present.type: present.status for present in pod.status.conditions or ()}
     # A merge patch without the time keeps the time of the transition.
@@ -231,7 +231,7 @@ def desired_pod_status(pod: Pod, message: str, now: float) -> Json:
 
 
 def desired_queue_status(queue: Queue, allocation: QueueAllocation, before: Conditions, now: float) -> Json:
-    """Return the status to be written to a Queue.
+    """Compute the status that is to be written to a Queue.
 
     Args:
       queue: The Queue.

@@ -39,7 +39,7 @@ _NOT_FOUND: Final = 404
 
 
 class WriteThrottle:
-    """Delays writes while pods are being bound.
+    """Delays writes of status and Events while pods are being bound.
 
     Args:
       clock: The clock.
@@ -53,14 +53,14 @@ class WriteThrottle:
         """Whether writes are no longer delayed, since this replica is about to stop."""
 
     async def wait(self) -> None:
-        """Wait until a write may be sent."""
+        """Wait until no pods are being bound, but at most one second."""
         begun = self._clock.monotonic()
         while self._busy() and not self.hurry and self._clock.monotonic() - begun < MAX_DELAY_SECONDS:
             await self._clock.sleep(CHECK_SECONDS)
 
 
 class EventObjectReference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A reference to the object that an Event is about."""
+    """A reference to the object that a Kubernetes Event is about."""
 
     api_version: str
     kind: str
@@ -70,13 +70,13 @@ class EventObjectReference(msgspec.Struct, frozen=True, gc=False, rename="camel"
 
 
 def object_reference(resource: ApiResource, namespace: str, name: str, uid: str) -> EventObjectReference:
-    """Return a reference to an object, for its Events."""
+    """Return a reference to an object for use in Events about this object."""
     return EventObjectReference(resource.api_version, resource.kind, name, uid, namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingEvent:
-    """An Event to be written.
+    """A Kubernetes Event that is to be written.
 
     Args:
       target: The object.
@@ -109,7 +109,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Queues Events and writes them to the API server.
+    """Queues Kubernetes Events and writes them to the API server.
 
     Args:
       writer: Sends requests to the API server.
@@ -140,11 +140,11 @@ class EventRecorder:
         """Number of Events that are lost: the queue was full, or the API server rejected them."""
 
     def record_without_series(self, event: PendingEvent) -> None:
-        """Queue an Event that does not repeat."""
+        """Queue an Event that is written once, without a series of repeats."""
         self._put(self._new_series(event))
 
     def record_series(self, event: PendingEvent) -> None:
-        """Queue an Event; if an equal Event was recorded before, only count the repeat."""
+        """Queue an Event, or count a repeat if an equal Event was recorded before."""
         key = (event.target, event.reason, event.note)
         series = self._series.get(key)
         if series is None:
@@ -157,7 +157,7 @@ class EventRecorder:
 
     @property
     def queued_count(self) -> int:
-        """Number of Events that are queued or being written."""
+        """The number of Events that are queued or being written."""
         return len(self._queue) + self._writing
 
     async def run(self) -> None:
@@ -168,7 +168,7 @@ class EventRecorder:
             tasks.create_task(self._refresh(), name="events-series")
 
     async def drain(self) -> None:
-        """Wait until all Events and all repeats are written; `run` must be running."""
+        """Wait until all queued Events and all counted repeats are written. `run` must be running."""
         self._repeat(self._clock.now(), after=0.0)
         while self.queued_count:
             await self._clock.sleep(0.01)
@@ -275,7 +275,7 @@ def _repeats(series: _Series) -> dict[str, Any]:
 
 
 def format_micro_time(moment: float) -> str:
-    """Format seconds since 1970 as a Kubernetes MicroTime."""
+    """Format seconds since 1970 as a Kubernetes MicroTime, in UTC with microseconds."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -31,11 +31,11 @@ Evicted = Callable[[Pod, str, str], None]
 
 
 def ignore_evicted_pod(pod: Pod, reason: str, message: str) -> None:
-    """Do nothing. This is the default receiver of evicted pods."""
+    """Ignore an evicted pod. This function is the default receiver of evicted pods."""
 
 
 class Evictor:
-    """Writes nominations and evicts victims.
+    """Carries out the preemptions of decisions: writes nominations of pods, then evicts the victims.
 
     Args:
       cache: The state of the cluster.
@@ -70,7 +70,7 @@ class Evictor:
         """Gangs with a plan in progress: another one for the same gang could evict other victims as well."""
 
     def apply_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Start to write the nominations and evictions of a decision; a `loop.DecisionCallback`."""
+        """Start to write the nominations and to request the evictions of a decision (a `loop.DecisionCallback`)."""
         nominations = [
             (pod, node)
             for pod, node in self._changed_nominations(planner, decision)
@@ -88,7 +88,7 @@ class Evictor:
             task.add_done_callback(self._running.discard)
 
     async def drain(self) -> None:
-        """Wait until all running requests have ended."""
+        """Wait until all running nominations and evictions have ended."""
         while self._running:
             await asyncio.wait(self._running)
 

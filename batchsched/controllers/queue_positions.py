@@ -30,7 +30,7 @@ PendingGroup = tuple[PodGroup, GangPods]
 
 
 def queue_positions(state: ClusterState, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
-    """Return the position of each pending PodGroup in its queue: 1 for the PodGroup that sessions try first.
+    """Return the position of each pending PodGroup in its queue, 1 for the PodGroup that sessions try first.
 
     Args:
       state: The cluster.
@@ -72,7 +72,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
 
 
 class QueueOrders:
-    """The policy that orders the PodGroups of each queue: its own, or that of an ancestor or of the profile.
+    """The policies that order the PodGroups of queues: a queue's own policy, or that of an ancestor or the profile.
 
     Args:
       state: The cluster.
@@ -99,7 +99,7 @@ class QueueOrders:
 
 
 def all_queues(state: ClusterState) -> dict[str, Queue]:
-    """Return all queues by name. A Snapshot lacks those without a place in the tree; they have a status too."""
+    """Return all queues by name, including the invalid queues that a Snapshot lacks."""
     return {queue.name: queue for queue in state.list_objects(QUEUES)}
 
 
@@ -147,7 +147,7 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
 def queue_allocations(
     state: ClusterState, queue_policy: PolicySettings | None = None
 ) -> Mapping[str, QueueAllocation]:
-    """Return the allocation of each queue, by name. It includes the descendants if the queue is part of the tree.
+    """Return the usage, pending gangs and fair share of each queue by name, with those of its descendants.
 
     Args:
       state: The cluster.

@@ -36,7 +36,9 @@ _NOT_FOUND: Final = 404
 
 
 class AssumedPodExpiry:
-    """Reads assumed pods from the API server if no event confirms them in time; a `loop.PeriodicTask`.
+    """Checks assumed pods against the API server if no watch event confirms their binding in time.
+
+    It is a `loop.PeriodicTask`.
 
     Args:
       cache: The state of the cluster.
@@ -56,7 +58,7 @@ class AssumedPodExpiry:
         self._reads: dict[str, asyncio.Task[None]] = {}
 
     def run_once(self, now: float) -> None:
-        """Start to read the assumed pods that were not confirmed in time."""
+        """Start to read the assumed pods with an overdue confirmation from the API server."""
         for assumed in self._cache.overdue_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))
@@ -89,7 +91,9 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class StaleGangController:
-    """Detects partially bound gangs and rolls back stale ones; a `loop.PeriodicTask`.
+    """Detects partially bound gangs, and evicts the pods of those that stay so for too long (stale gangs).
+
+    It is a `loop.PeriodicTask`.
 
     It reads what the leader before recorded in the status of PodGroups when it is created, and only then: a status
     that is changed later has no effect on this leader.
@@ -152,7 +156,7 @@ class StaleGangController:
         )
 
     def run_once(self, now: float) -> None:
-        """Check the gangs that changed, and start to roll back the gangs that are stale."""
+        """Check changed gangs for missing pods, and start to roll back the gangs that are stale."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
             try:
@@ -174,7 +178,7 @@ class StaleGangController:
 
     @property
     def rollback_times(self) -> dict[str, float]:
-        """The time in seconds since 1970 at which each partially bound gang is rolled back, by identity."""
+        """The times in seconds since 1970 at which partially bound gangs are rolled back, by gang identity."""
         return dict(self._rollback_times)
 
     # Which gangs are partially bound

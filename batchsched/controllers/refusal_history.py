@@ -25,7 +25,7 @@ SURPLUS: Final = "Surplus"
 
 @dataclass(slots=True)
 class RefusalRecord:
-    """A record of what the last sessions decided about a gang that was refused or waits at Permit.
+    """What the last sessions decided about a gang that was refused or that waits at Permit.
 
     Args:
       refusal: The published refusal; None if it was not refused.
@@ -50,7 +50,7 @@ class RefusalRecord:
     keep_seconds: float = KEEP_SECONDS
 
     def may_be_published(self, now: float) -> bool:
-        """Return True if the newest refusal differs from the published one and is due."""
+        """Return whether the newest refusal of the gang should replace the published one at this time."""
         if self.latest is None or self.latest == self.refusal:
             return False
         if self.refusal is None:
@@ -62,7 +62,7 @@ class RefusalRecord:
         return not 0 <= age < keep_seconds
 
     def publish(self, nodes: int, now: float) -> None:
-        """Make the newest refusal the published one, and set the message for pods."""
+        """Publish the newest refusal of the gang: set the message that its pods and its PodGroup show."""
         assert self.latest is not None
         if self.refusal is None or now - self.since >= 2 * MAX_KEEP_SECONDS:
             self.keep_seconds = KEEP_SECONDS
@@ -72,28 +72,28 @@ class RefusalRecord:
         self.message = failed_scheduling_message(self.latest, nodes)
 
     def withdraw(self) -> bool:
-        """Remove the refusal from the record; return True if it was published."""
+        """Remove the refusal of the gang from the record, and return whether the refusal was published."""
         refused = self.refusal is not None
         self.refusal, self.latest, self.message, self.start = None, None, "", ""
         return refused
 
 
 class RefusalHistory:
-    """The last refusals of all gangs by `namespace/name`; a single pod is a gang of one."""
+    """The last refusal of each gang, by `namespace/name` of its PodGroup or single pod."""
 
     def __init__(self) -> None:
         self._records: dict[str, RefusalRecord] = {}
 
     def get(self, key: str) -> RefusalRecord:
-        """Return the record of a gang; an empty record if there is none."""
+        """Return the refusal record of a gang, or an empty record if there is none."""
         return self._records.get(key) or RefusalRecord()
 
     def forget(self, key: str) -> None:
-        """Drop the record of a deleted gang."""
+        """Drop the refusal record of a deleted gang."""
         self._records.pop(key, None)
 
     def gang_keys(self) -> tuple[str, ...]:
-        """Return the keys of the gangs with a record."""
+        """Return the `namespace/name` of each gang with a refusal record."""
         return tuple(self._records)
 
     def record_decision(
@@ -105,7 +105,7 @@ class RefusalHistory:
         nodes: int,
         now: float,
     ) -> set[str]:
-        """Update the records of all gangs that took part in a decision.
+        """Update the refusal records of all gangs that took part in a session.
 
         Args:
           decision: The decision of a session.
@@ -139,7 +139,7 @@ class RefusalHistory:
         return changed | self._publish(refused, nodes, now)
 
     def publish_due(self, nodes: int, now: float) -> set[str]:
-        """Publish the refusals that are due; return the gangs that changed."""
+        """Publish the refusals that were held back long enough, and return the gangs with a new message."""
         return self._publish(self._records, nodes, now)
 
     def _publish(self, keys: Collection[str], nodes: int, now: float) -> set[str]:
@@ -165,19 +165,19 @@ class RefusalHistory:
 
 
 def surplus_refusal(key: str) -> Refusal:
-    """Return the refusal of the pending pods of a gang of which the minimum is already placed."""
+    """Return the refusal for the pending elastic pods of a gang that already has minMember placed pods."""
     message = "the gang has the pods that it needs at least; there is no room for more of them now"
     return Refusal(pod_group=key, reason=SURPLUS, message=message)
 
 
 def refusal_text(refusal: Refusal) -> str:
-    """Return a text that states why a gang was refused, and what would help."""
+    """Return the text of a refusal: why the gang was refused, and which change would help."""
     helps = f"; would help: {refusal.relaxation}" if refusal.relaxation else ""
     return f"{refusal.message.rstrip('.')}{helps}"
 
 
 def failed_scheduling_message(refusal: Refusal, nodes: int) -> str:
-    """Return the message of a pod that is not scheduled, in the format of kube-scheduler."""
+    """Return the message for a pod of a refused gang, in the format of kube-scheduler."""
     if refusal.message.startswith(("0/", "no nodes available")):
         return refusal.message
     if nodes == 0:

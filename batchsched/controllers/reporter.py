@@ -37,7 +37,7 @@ RESTART_SECONDS: Final = 30.0
 
 
 class Reporter:
-    """Reports decisions, bindings and evictions to users, as Events and as status of objects.
+    """Reports decisions, bindings and evictions to users, as Events and in the status of objects.
 
     Args:
       cache: The state of the cluster.
@@ -67,11 +67,11 @@ class Reporter:
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
-        """Replace the first profile after the configuration was reloaded."""
+        """Use a new first profile after the configuration was reloaded."""
         self.status.profile = profile
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
-        """Record a binding; a `binding.BindingCallback`."""
+        """Record the Event of a successful or failed binding of a pod (a `binding.BindingCallback`)."""
         target = _pod_reference(pod)
         if problem:
             note = f"binding rejected: {problem}"
@@ -81,11 +81,11 @@ class Reporter:
             self.recorder.record_without_series(PendingEvent(target, "Scheduled", "Binding", note))
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
-        """Record an eviction; an `evictor.Evicted`."""
+        """Record the Event of an evicted pod (an `evictor.Evicted` callback)."""
         self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
     def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record a decision; a `loop.DecisionCallback`."""
+        """Record Events and queue status for the gangs of a decision (a `loop.DecisionCallback`)."""
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
         present = {gang_key(entity.identity): entity for entity in planner.taking_part}
         surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
@@ -122,7 +122,7 @@ class Reporter:
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
 
     def publish_due_messages(self) -> None:
-        """Publish the messages that were held back and may be published now."""
+        """Publish the messages about refused gangs that were held back and are now due."""
         changed = self._refusals.publish_due(self._cache.count_objects("nodes"), self._clock.now())
         self.status.enqueue(changed)
         for key in changed:
@@ -135,7 +135,7 @@ class Reporter:
             self.publish_due_messages()
 
     def start(self) -> None:
-        """Start the reporting tasks."""
+        """Start the tasks that write Events and status."""
         self._start_task(self._run())
 
     async def write_queued_status(self) -> None:
@@ -145,7 +145,7 @@ class Reporter:
             await self.status.drain()
 
     async def stop(self) -> None:
-        """Write the queued Events, then stop."""
+        """Write the queued Events, then stop the reporting tasks."""
         task, self._task = self._task, None
         if task is None:
             return

@@ -48,7 +48,7 @@ ObjectWithUid = tuple[ObjectKey, str]
 
 
 class StatusController:
-    """Writes the status of PodGroups, Queues and pods.
+    """Writes the status of PodGroups and Queues, and the `PodScheduled` condition of pending pods.
 
     Args:
       cache: The state of the cluster.
@@ -91,7 +91,7 @@ class StatusController:
         self._positions_generation = -1
 
     def enqueue(self, keys: Iterable[str]) -> None:
-        """Queue gangs to be checked, with their pods if they are refused."""
+        """Queue PodGroups for a status update, and also their pending pods if the gang was refused."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None
@@ -99,7 +99,7 @@ class StatusController:
                 self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.pending_pod_keys(key)))
 
     def pending_pod_keys(self, key: str) -> list[str]:
-        """Return the keys of the pending pods of a gang or of a single pod."""
+        """Return the keys of the pending pods of a gang, given the `namespace/name` of its PodGroup or single pod."""
         gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
         return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable_pods()]
 
@@ -119,12 +119,12 @@ class StatusController:
                 return
 
     def is_complete(self, identity: str) -> bool:
-        """Return True if a gang has placed pods and is not pending."""
+        """Return whether a gang has placed pods and is not pending, so that further pods are elastic."""
         gang = self._cache.gangs.get(identity)
         return gang is not None and bool(gang.placed_pods()) and not gang.is_pending
 
     async def run_once(self) -> None:
-        """Queue the objects that changed, and write the status of the first queued objects."""
+        """Queue changed PodGroups and Queues, and write the status of the first queued objects."""
         async with self._turn:
             self._queue_changes()
             slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
@@ -312,7 +312,7 @@ class StatusController:
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """A status to be written.
+    """A status that is to be written to an object, with the status before.
 
     Args:
       place: The object with its uid.
