@@ -40,7 +40,7 @@ OPTIONAL_KINDS: Final = {
 
 
 class ObjectIdentity(msgspec.Struct):
-    """The part of the metadata that identifies an object."""
+    """The name, namespace and uid that identify a Kubernetes object."""
 
     name: str = ""
     namespace: str = ""
@@ -48,18 +48,21 @@ class ObjectIdentity(msgspec.Struct):
 
 
 class ObjectStore(Protocol):
-    """Stores the objects of a cluster: the cluster state, or a component in front of it such as the pod grouper."""
+    """A store for the objects of a cluster: the cluster state, or a component in front of it.
+
+    The pod grouper is such a component.
+    """
 
     def put(self, changed: Any, /) -> None:
-        """Add or update an object."""
+        """Add an object to the store, or update it."""
         ...
 
     def remove(self, deleted: Any, /) -> None:
-        """Remove a deleted object."""
+        """Remove a deleted object from the store."""
         ...
 
     def replace(self, kind: type, listed: Iterable[Any], /) -> None:
-        """Replace all objects of a kind; an object that is not in the list was deleted."""
+        """Replace all objects of a kind in the store by a complete list."""
         ...
 
 
@@ -79,7 +82,9 @@ class InvalidObject:
 
 
 class EventHandler:
-    """Passes the objects of one kind to a store: an `ObjectSink` for the objects that `decode` returns.
+    """Decodes the objects of one kind from a reflector and passes them to a store. Invalid objects are set aside.
+
+    It is an `ObjectSink` for the objects that `decode` returns.
 
     Args:
       kind: The kind of the objects.
@@ -109,11 +114,11 @@ class EventHandler:
             return self._unusable(read_identity(raw), "", str(error))
 
     def handle_json(self, raw: bytes) -> None:
-        """Decode an object from the JSON of the API server, and handle it as added or changed."""
+        """Decode an object from the JSON of the API server, and add it to the store or update it there."""
         self.on_change(self.decode(raw))
 
     def on_replace(self, objects: Sequence[Any]) -> None:
-        """Replace all objects of the kind in the store."""
+        """Replace all objects of this kind in the store by a complete list."""
         before, self.set_aside = self.set_aside, {}
         for listed_object in objects:
             if isinstance(listed_object, InvalidObject):
@@ -148,7 +153,7 @@ class EventHandler:
         self._changed()
 
     def set_object_aside(self, item: Any, problem: str) -> None:
-        """Remove an object that cannot be read or handled, and set it aside."""
+        """Remove an object that cannot be read or handled from the store, and record the reason."""
         if isinstance(item, InvalidObject):
             meta = item.meta
         elif isinstance(item, bytes):
@@ -183,7 +188,7 @@ class _Named(msgspec.Struct):
 
 
 def read_identity(raw: bytes) -> ObjectIdentity:
-    """Return the identity of an object from its JSON, as far as it can be read; unreadable fields are ""."""
+    """Return name, namespace and uid from the JSON of an object. Fields that cannot be read are ""."""
     try:
         meta = msgspec.json.decode(raw, type=_Named).metadata
     except (ValueError, RecursionError):  # no JSON, not UTF-8, or nested too deeply

@@ -35,7 +35,7 @@ Places = tuple[tuple[Pod, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class PlacedGang:
-    """A gang that a session placed, with the pods that are to be bound.
+    """A gang that a session placed, with its pods and the nodes to which they are to be bound.
 
     Args:
       entity: The gang in the scheduling queue.
@@ -47,7 +47,7 @@ class PlacedGang:
 
 
 class ProfileScheduler:
-    """Follows the cluster, runs sessions, and applies their decisions, for one profile.
+    """The scheduler of one profile: it follows the cluster, runs sessions and applies their decisions.
 
     Args:
       profile: The profile.
@@ -115,11 +115,11 @@ class ProfileScheduler:
 
     @property
     def node_table(self) -> NodeTable:
-        """The nodes as the last session left them."""
+        """The nodes with their pods as the last session left them."""
         return self._scheduler.node_table
 
     def sync_queue(self, now: float) -> None:
-        """Pass the changes of the cluster to the scheduling queue. Call it between sessions only."""
+        """Pass the changes of the cluster to the scheduling queue. Call this method between sessions only."""
         changes = self._changes.read()
         if changes is None:
             self._list(now)
@@ -153,7 +153,7 @@ class ProfileScheduler:
         )
 
     def begin_session(self, now: float) -> Callable[[], Decision] | None:
-        """Begin a session: select the gangs that take part in it.
+        """Begin a session: take the gangs that it shall place from the scheduling queue.
 
         Returns:
           A function that decides the session, which may run in another thread; None if no gang takes part.
@@ -178,7 +178,12 @@ class ProfileScheduler:
         )
 
     def remember_refused_eviction(self, pod: Pod, until: float) -> None:
-        """Plan without a victim until a time in seconds since 1970, because the API server refused to evict it."""
+        """Do not choose a pod as a victim again until a given time, because the API server refused to evict it.
+
+        Args:
+          pod: The pod.
+          until: Seconds since 1970.
+        """
         self._refused_evictions[pod.key] = (pod.metadata.uid, until)
 
     def _protected_pods(self, now: float) -> tuple[str, ...]:
@@ -206,7 +211,7 @@ class ProfileScheduler:
         self._pop(now)
 
     def without_hung_plugins(self) -> "ProfileScheduler":
-        """Return a new scheduler of the profile without the plugins that hung."""
+        """Return a new scheduler of the same profile in which the plugins that hung are disabled."""
         renewed = ProfileScheduler(
             self.profile, self._cache, self._seed, self._leaving, self.runner.without_hung_plugins()
         )
@@ -215,13 +220,16 @@ class ProfileScheduler:
         return renewed
 
     def inherit_state(self, before: "ProfileScheduler") -> None:
-        """Take over what the scheduler that this one replaces remembers of earlier sessions."""
+        """Take over reservations, refused evictions and usage history from the scheduler that this one replaces."""
         self.reservations, self._promised = before.reservations, before._promised
         self._refused_evictions = before._refused_evictions
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def set_usage_history(self, past: UsageHistory) -> None:
-        """Set the usage history from the time before this replica led. Call it before the first session only."""
+        """Set the usage history of queues from the time before this replica led.
+
+        Call this method before the first session only.
+        """
         self._past = past
 
     def _seen(self, now: float) -> Snapshot:
@@ -236,7 +244,7 @@ class ProfileScheduler:
         )
 
     def apply_decision(self, decision: Decision, now: float) -> list[PlacedGang]:
-        """Apply a decision: assume placed pods, and return refused gangs to the queue.
+        """Apply the decision of a session: assume placed pods, and return refused gangs to the scheduling queue.
 
         Returns:
           The gangs that are to be bound.
@@ -265,7 +273,10 @@ class ProfileScheduler:
         return placements
 
     def abandon_session(self, now: float) -> None:
-        """End a failed session and halve the window: in the end, the gang that causes the failure is alone in it."""
+        """End a failed session, return its gangs to the queue, and halve the number of gangs of the next session.
+
+        After repeated failures, the gang that causes them is alone in its session.
+        """
         self._window = max(1, len(self._in_flight) // 2)
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
@@ -274,7 +285,10 @@ class ProfileScheduler:
         self._current = self._follow()  # its tables may be half changed
 
     def requeue_unbound(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
-        """Make pods pending again after their binding failed. Call it between sessions only."""
+        """Make pods pending again and queue their gang after their binding failed.
+
+        Call this method between sessions only.
+        """
         unbound: list[Pod] = []
         for pod, node in places:
             unreserve_after_session(self.pipeline, pod, node, self.node_table)

@@ -39,7 +39,7 @@ MAX_CHECK_SECONDS: Final = 0.5
 
 @cache
 def http_extenders() -> Extenders:
-    """Return the client that calls extenders over HTTP: one for the whole process, so that connections are reused."""
+    """Return the HTTP client for extenders. The whole process shares one client, so that connections are reused."""
     from batchsched.kube.extender import HttpExtenders
 
     return HttpExtenders()
@@ -47,7 +47,7 @@ def http_extenders() -> Extenders:
 
 @dataclass(frozen=True)
 class SessionInput:
-    """The input of a session: with this and the profile, the session can be decided again.
+    """The input of a session, from which the session can be decided again with the same profile.
 
     Args:
       cluster: The cluster.
@@ -63,13 +63,13 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The Snapshot of the cluster, which also lists the gangs that did not take part; computed on first use."""
+        """The Snapshot of the cluster, with the gangs that did not take part in the session listed as `resting`."""
         pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
 
 class SessionRunner:
-    """Runs sessions, and records what extenders answered and which plugins hung.
+    """Runs the sessions of one profile, and records the responses of extenders and the plugins that hung.
 
     Args:
       profile: The profile.
@@ -96,11 +96,11 @@ class SessionRunner:
         """The external calls of the plugins of a scheduler that follows the cluster."""
 
     def without_hung_plugins(self) -> "SessionRunner":
-        """Return a runner of the profile without the plugins that hung."""
+        """Return a new runner of the same profile in which the plugins that hung are disabled."""
         return SessionRunner(self.profile, self.overdue, self.telemetry)
 
     def run(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
-        """Run a session of a scheduler that follows the cluster. If a plugin hangs, decide it from its snapshot.
+        """Run a session of a scheduler that follows the cluster. If a plugin hangs, decide again from the Snapshot.
 
         Args:
           follow: Decides the session with the scheduler that follows the cluster.
@@ -121,7 +121,7 @@ class SessionRunner:
         return decision
 
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
-        """Return the decision of a session from its snapshot; a plugin that exceeds the deadline is disabled."""
+        """Decide a session from a Snapshot and return the decision. A plugin that exceeds its deadline is disabled."""
 
         def attempt(keeper: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
@@ -143,7 +143,7 @@ class SessionRunner:
 def run_with_retries(
     work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
-    """Run work that calls plugins; if a call exceeds its deadline, run the work again without that call.
+    """Run a function that calls plugins. If a plugin call exceeds its deadline, run again without that call.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.
@@ -163,7 +163,7 @@ def run_with_retries(
 def run_until_deadline(
     work: Callable[[], T], keeper: PluginCallCounter, seconds: float
 ) -> T | ExceededDeadline:
-    """Run work in its own thread and return its result, or the plugin call that exceeded its deadline."""
+    """Run a function in its own thread and return its result, or the plugin call that exceeded its deadline."""
     result: Future[T] = Future()
 
     def run() -> None:
