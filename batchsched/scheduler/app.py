@@ -36,7 +36,7 @@ def _no_telemetry(profile: Profile) -> Telemetry | None:
 
 @dataclass(slots=True)
 class SchedulerApp:
-    """Composes the cache, the reflectors, the scheduling loop and the controllers of one process.
+    """Composes the scheduler of one process: cluster state, reflectors, scheduling loop and controllers.
 
     Args:
       connection: The connection to the API server.
@@ -89,7 +89,7 @@ class SchedulerApp:
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
 
     async def follow_cluster(self) -> None:
-        """Follow the cluster until cancelled. The leader and standby replicas do so."""
+        """Keep the cluster state up to date by list and watch until cancelled, as leader or as standby replica."""
         sampling = asyncio.create_task(self.chronicle.run(), name="chronicle")
         sampling.add_done_callback(log_sampling_failure)
         try:
@@ -105,12 +105,12 @@ class SchedulerApp:
         return next(reflector for reflector in self.reflectors if reflector.resource == POD_RESOURCE)
 
     async def wait_until_synced(self) -> None:
-        """Wait until the objects of every kind were listed once."""
+        """Wait until every reflector has listed its objects once."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
     async def wait_until_up_to_date(self) -> None:
-        """Wait until the cache contains the last bindings of the previous leader, and what it wrote about gangs.
+        """Wait until the cluster state contains the last bindings and PodGroup statuses of the previous leader.
 
         A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
         would see free room on nodes to which the previous leader bound pods. If the API server was restored from a
@@ -126,7 +126,10 @@ class SchedulerApp:
         )
 
     async def run_as_leader(self) -> None:
-        """Schedule until cancelled; then finish the bindings in flight. `flush_events` writes the remaining Events."""
+        """Schedule as the leader until cancelled, then finish the bindings in flight.
+
+        `flush_events` writes the remaining Events.
+        """
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
         binder = ApiBinder(self.writer, self._claim_is_bound)
@@ -180,7 +183,7 @@ class SchedulerApp:
 
     @property
     def profile_schedulers(self) -> Sequence[ProfileScheduler]:
-        """The schedulers of the profiles; empty while this replica does not lead."""
+        """The schedulers of all profiles; empty while this replica does not lead."""
         return self.loop.planners if self.loop is not None else ()
 
     @property
@@ -189,7 +192,7 @@ class SchedulerApp:
         return self.loop is not None and (self.fence is None or self.fence.remaining_seconds() > 0)
 
     def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:
-        """Replace the profiles from the next session on, and set whether sessions are recorded.
+        """Use new profiles from the next session on, and set whether sessions are recorded.
 
         Raises:
           InvalidInput: A profile cannot be used, or the scheduler names differ. Nothing was changed.

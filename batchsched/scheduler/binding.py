@@ -27,11 +27,11 @@ BindingCallback = Callable[[Pod, str, str], None]
 
 
 def ignore_binding(pod: Pod, node: str, problem: str) -> None:
-    """Do nothing after a binding: the default callback."""
+    """Ignore a finished binding. This function is the default callback."""
 
 
 def combine_callbacks(first: BindingCallback, second: BindingCallback) -> BindingCallback:
-    """Return a callback that calls both callbacks in order."""
+    """Return a binding callback that calls two binding callbacks in order."""
 
     def call(pod: Pod, node: str, problem: str) -> None:
         first(pod, node, problem)
@@ -41,7 +41,7 @@ def combine_callbacks(first: BindingCallback, second: BindingCallback) -> Bindin
 
 
 class BindingCycles:
-    """Runs binding cycles in the background.
+    """Runs the binding cycles of placed pods in the background.
 
     Args:
       binder: Writes the bindings.
@@ -88,11 +88,11 @@ class BindingCycles:
         return not self._running
 
     def is_binding(self, identity: str) -> bool:
-        """Return whether bindings of a gang are in flight, or failed and are not yet returned to the queue."""
+        """Return whether pods of a gang are being bound, or failed to bind and are not yet back in the queue."""
         return identity in self._gangs
 
     def requeue_failed(self) -> None:
-        """Return pods with failed bindings to the scheduling queue. Call it between two sessions only."""
+        """Return pods with failed bindings to the scheduling queue. Call this method between two sessions only."""
         failed, self._failed = self._failed, []
         for planner, placement in failed:
             planner.requeue_unbound(placement.entity, placement.places, self._clock.now())
@@ -119,7 +119,7 @@ class BindingCycles:
             place for place, bound in zip(placement.places, outcomes, strict=True) if not bound
         )
         if failed:
-            # The gang stays in `_gangs`: until `take_back`, its pods count as assumed and the gang as busy.
+            # The gang stays in `_gangs`: until `requeue_failed`, its pods count as assumed and the gang as busy.
             self._failed.append((planner, PlacedGang(placement.entity, failed)))
             self._changed()
         else:

@@ -48,7 +48,9 @@ CHECK_SECONDS = 0.02
 
 
 async def list_cluster(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> SchedulerApp:
-    """List all kinds once, and return a scheduler with the resulting state. Nothing is watched or written.
+    """List all objects of a live cluster once, and return a scheduler with this cluster state.
+
+    Nothing is watched or written after that.
 
     Raises:
       Unreachable: The API server does not answer.
@@ -85,7 +87,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 
 
 def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
-    """Return the entries of all invalid objects that the scheduler set aside, ordered by kind and name."""
+    """Return all invalid objects that a scheduler set aside, ordered by kind and name."""
     return tuple(
         reflector.set_aside[key] for reflector in service.reflectors for key in sorted(reflector.set_aside)
     )
@@ -114,7 +116,7 @@ class WhatIf:
     groups: set[str] = field(init=False, default_factory=set)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Add all objects of the files.
+        """Add all objects of manifest files to the listed cluster.
 
         Raises:
           InvalidInput: An object is invalid.
@@ -134,7 +136,7 @@ class WhatIf:
             raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
 
     def added_gangs(self) -> list[str]:
-        """Return the names of the added gangs: PodGroups and single pods."""
+        """Return the `namespace/name` of each added gang: of its PodGroup or of its single pod."""
         cache = self.service.cache
         waiting = (cache.get("pods", key) for key in sorted(self.pods))
         members = {gang_identity(pod).removeprefix("pod/") for pod in waiting if pod is not None}

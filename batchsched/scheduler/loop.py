@@ -42,7 +42,7 @@ class Wakeup:
         self._news.set()
 
     async def wait(self, longest: float) -> None:
-        """Wait for an event for at most `longest` seconds; if many events arrive at once, wait until they are over."""
+        """Wait until the cluster changes, for at most `longest` seconds. After a burst of changes, wait for its end."""
         try:
             # Not `wait_for`: until Python 3.12 it loses a cancellation that coincides with the event.
             async with asyncio.timeout(max(0.0, longest)):
@@ -70,15 +70,15 @@ DecisionCallback = Callable[[ProfileScheduler, Decision, float], None]
 
 
 class PeriodicTask(Protocol):
-    """A periodic task that must run between two sessions."""
+    """A periodic task that the scheduling loop runs between two sessions."""
 
     def run_once(self, now: float) -> None:
-        """Do the work that is due at `now`, seconds since 1970. Slow work must be started in the background."""
+        """Do the work that is due at a time in seconds since 1970. Slow work must be started in the background."""
         ...
 
 
 class SchedulerLoop:
-    """Decides sessions until cancelled.
+    """The main loop of a leading scheduler: it runs one session after the other for each profile.
 
     Args:
       planners: The schedulers, one for each profile.
@@ -108,12 +108,12 @@ class SchedulerLoop:
         self._tasks_done_at = float("-inf")
 
     def reconfigure(self, planners: Sequence[ProfileScheduler]) -> None:
-        """Replace the schedulers as soon as the running session has ended."""
+        """Replace the schedulers of all profiles as soon as the running session has ended."""
         self._next = tuple(planners)
         self._alarm.signal()
 
     async def run(self) -> None:
-        """Repeat `run_once` until cancelled. If it raises, log the exception and continue."""
+        """Run sessions (`run_once`) until cancelled. An exception in a session is logged, and the loop continues."""
         while True:
             try:
                 await self.run_once()
@@ -123,7 +123,7 @@ class SchedulerLoop:
             await self._alarm.wait(IDLE_SECONDS)
 
     async def run_once(self) -> None:
-        """Apply events, and decide one session for each profile that has pending pods."""
+        """Apply the changes of the cluster, and run one session for each profile that has pending pods."""
         self._prepare()
         for planner in self.planners:
             await self._session(planner)

@@ -46,7 +46,7 @@ class StandbyUsageRecorder:
         self._histories: dict[str, UsageHistory] = {}
 
     def usage_history(self, profile: Profile) -> UsageHistory:
-        """Return the usage history of the queues for a profile, with the half-life of the profile."""
+        """Return the recorded usage history of all queues for a profile, decayed with the half-life of the profile."""
         half_life = profile.usage_half_life_seconds
         history = self._histories.get(profile.scheduler_name, UsageHistory({}, half_life))
         return history.with_half_life(half_life)
@@ -58,7 +58,7 @@ class StandbyUsageRecorder:
             self.record_usage()
 
     def record_usage(self) -> None:
-        """Record what queues use now, for each profile with a policy that reads past usage."""
+        """Record the current usage of all queues for each profile with a policy that reads past usage."""
         now = self._clock.now()
         tree = QueueTree(self._cache.snapshot().queues)
         allocated = {queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated.items()}
@@ -72,6 +72,9 @@ class StandbyUsageRecorder:
 
 
 def log_sampling_failure(running: asyncio.Task[None]) -> None:
-    """Log an error if sampling failed: a new leader then starts with an incomplete history."""
+    """Log an error if the task that samples queue usage failed.
+
+    If this replica leads later, it starts with an incomplete history.
+    """
     if not running.cancelled() and running.exception() is not None:
         _LOG.error("the usage of queues is no longer sampled", exc_info=running.exception())
