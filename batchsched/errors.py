@@ -80,7 +80,7 @@ class ExtenderError(PluginError):
 
 
 class IllegalMove(BatchschedError):
-    """The table of gang phases does not allow a change of phase. The gang keeps its phase."""
+    """A table of legal moves does not allow a change of state of a gang or of an entity. The state stays the same."""
 
 
 class DigestMismatch(BatchschedError):

@@ -16,7 +16,7 @@ _SLACK: Final = 64
 
 
 class EntityHeap:
-    """Entities ordered by key, then by arrival. Stale entries of removed entities are skipped."""
+    """A heap of entities of the scheduling queue, ordered by sort key, then by arrival."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Any, int, int, Entity]] = []
@@ -24,7 +24,7 @@ class EntityHeap:
         self._serial = 0
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity, or change its key."""
+        """Add an entity to the heap, or change the sort key of an entity in the heap."""
         self._serial += 1
         self._live[entity.identity] = self._serial
         heapq.heappush(self._heap, (key, entity.arrival, self._serial, entity))
@@ -34,11 +34,11 @@ class EntityHeap:
             heapq.heapify(self._heap)
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity, if it is present."""
+        """Remove an entity from the heap, if it is present."""
         self._live.pop(entity.identity, None)
 
     def first(self) -> Entity | None:
-        """Return the entity with the smallest key, or None if the heap is empty."""
+        """Return the entity with the smallest sort key without removing it, or None if the heap is empty."""
         while self._heap:
             _, _, serial, entity = self._heap[0]
             if self._live.get(entity.identity) == serial:
@@ -48,13 +48,16 @@ class EntityHeap:
 
 
 def backoff_seconds(failures: int) -> float:
-    """Return the delay after a number of failures: doubled after each one, at most `MAX_BACKOFF_SECONDS`."""
+    """Return the backoff after a number of failed scheduling cycles.
+
+    The backoff doubles with each failure, up to `MAX_BACKOFF_SECONDS`.
+    """
     doublings = min(failures - 1, MAX_DOUBLINGS)
     return min(INITIAL_BACKOFF_SECONDS * 2**doublings, MAX_BACKOFF_SECONDS) if failures > 0 else 0.0
 
 
 def backoff_end(entity: Entity) -> float | None:
-    """Return the whole second in which the backoff of an entity ends, or None without backoff.
+    """Return the time at which the backoff of an entity ends, in whole seconds, or None if it has no backoff.
 
     Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error, only errors count.
     """
@@ -64,13 +67,13 @@ def backoff_end(entity: Entity) -> float | None:
 
 
 def is_in_backoff(entity: Entity, now: float) -> bool:
-    """Return whether an entity is still in backoff. The second in which the backoff ends is included."""
+    """Return whether an entity is still in backoff at a time. The second in which the backoff ends is included."""
     end = backoff_end(entity)
     return end is not None and end >= math.floor(now)
 
 
 class BackoffQueue:
-    """The entities in backoff: one heap for refused entities, another for entities with errors.
+    """The entities in backoff, in one heap after a refusal and in another heap after an error.
 
     Refused entities with an end of backoff in the same second are ordered as in the active queue, because they may be
     popped from here if the active queue is empty.
@@ -81,7 +84,7 @@ class BackoffQueue:
         self._erred = EntityHeap()
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity with its key of the active queue, or update this key."""
+        """Add an entity with its sort key of the active queue, or update the sort key."""
         end = backoff_end(entity) or 0.0
         if entity.refused_by:
             self._refused.put(entity, (end, key))
@@ -89,16 +92,16 @@ class BackoffQueue:
             self._erred.put(entity, end)
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity, if it is present."""
+        """Remove an entity from the backoff queue, if it is present."""
         self._refused.remove(entity)
         self._erred.remove(entity)
 
     def first_refused(self) -> Entity | None:
-        """Return the refused entity with the earliest end of backoff, or None; entities with errors are left out."""
+        """Return the refused entity with the earliest end of backoff, or None if no refused entity is in backoff."""
         return self._refused.first()
 
     def pop_expired(self, now: float) -> Iterable[Entity]:
-        """Remove and return the entities with expired backoff, in the order of expiry."""
+        """Remove and yield the entities with expired backoff, in the order of expiry."""
         for heap in (self._refused, self._erred):
             while (entity := heap.first()) is not None and not is_in_backoff(entity, now):
                 heap.remove(entity)

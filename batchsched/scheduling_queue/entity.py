@@ -16,7 +16,10 @@ from batchsched.errors import IllegalMove
 
 
 class QueueState(StrEnum):
-    """The state of an entity. All but New, In flight and Gone are queues of the metric `pending_pods`."""
+    """The state of an entity in the scheduling queue.
+
+    All states except New, In flight and Gone are queues of the metric `pending_pods`.
+    """
 
     NEW = "New"
     ACTIVE = "Active"
@@ -67,10 +70,10 @@ MOVES: Final = {
 
 
 def check_move(start: QueueState, end: QueueState) -> None:
-    """Raise an exception if the table of moves does not contain a move.
+    """Check that an entity of the scheduling queue may change from one state to another.
 
     Raises:
-      IllegalMove: the table does not contain it.
+      IllegalMove: the table of moves does not contain this change.
     """
     if (start, end) not in MOVES:
         legal = ", ".join(to for state, to in MOVES if state is start) or "none"
@@ -81,7 +84,7 @@ def check_move(start: QueueState, end: QueueState) -> None:
 
 @dataclass(slots=True, eq=False)
 class Entity:
-    """A pending gang or single pod: a mutable record that only the queue changes.
+    """A pending gang, or pod without a PodGroup, in the scheduling queue. Only the queue changes this record.
 
     Args:
       identity: `namespace/name` of the PodGroup, or `pod/namespace/name` of a single pod.
@@ -118,11 +121,14 @@ class Entity:
 
     @property
     def blocking_plugins(self) -> tuple[str, ...]:
-        """The plugins that gate the entity, or else those that refused it. Their hints are asked about events."""
+        """The plugins that gate the entity, or otherwise those that refused it in its last cycle.
+
+        Their queueing hints decide which events move the entity.
+        """
         return self.gated_by or self.refused_by
 
     def put_pod(self, pod: Pod) -> None:
-        """Add a pod, or replace it by a new version."""
+        """Add a pod to the entity, or replace the pod by a new version."""
         key, template = pod.key, template_digest(pod)
         before = self._template_of.get(key)
         if before is not None and before != template:
@@ -133,14 +139,14 @@ class Entity:
         self._equal.setdefault(template, {})[key] = pod
 
     def remove_pod(self, key: str) -> None:
-        """Remove a pod."""
+        """Remove the pod with this `namespace/name` from the entity."""
         self.pods.pop(key, None)
         template = self._template_of.pop(key, None)
         if template is not None:
             self._leave(key, template)
 
     def clear(self) -> None:
-        """Remove all pods."""
+        """Remove all pods from the entity."""
         self.pods.clear()
         self._template_of.clear()
         self._equal.clear()
@@ -152,12 +158,15 @@ class Entity:
             del self._equal[template]
 
     def pod_by_template(self) -> dict[bytes, Pod]:
-        """Return one pod for each template digest. An event that helps one pod of a template helps all of them."""
+        """Return one pod of the entity for each digest of a pod template.
+
+        An event that helps one pod of a template helps all of them.
+        """
         return {template: next(iter(equal.values())) for template, equal in self._equal.items()}
 
 
 def template_digest(pod: Pod) -> bytes:
-    """Return the digest of a pod's template: of the pod without name, uid and times.
+    """Return a digest that is equal for pods that differ only in name, uid and times.
 
     A volume claim that is named after the pod is included.
     """

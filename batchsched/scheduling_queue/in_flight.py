@@ -16,7 +16,10 @@ from batchsched.scheduling_queue.entity import Entity
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectEvent:
-    """A cluster event with the old and the new object. If `identity` is set, it concerns only this entity."""
+    """A cluster event with the old and the new version of the object.
+
+    If `identity` is set, only that entity is affected.
+    """
 
     event: ClusterEvent
     old: Any = None
@@ -25,7 +28,7 @@ class ObjectEvent:
 
 
 class InFlightEntities:
-    """The entities in flight, and the events since the first of their cycles began."""
+    """The entities in a scheduling cycle, and the cluster events since the first of these cycles began."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[Entity, int]] = {}
@@ -33,21 +36,24 @@ class InFlightEntities:
         self._dropped = 0
 
     def get(self, identity: str) -> Entity | None:
-        """Return an entity in flight, or None."""
+        """Return the entity of a gang that is in flight, or None if the gang is not in flight."""
         entry = self._since.get(identity)
         return None if entry is None else entry[0]
 
     def begin_cycle(self, entity: Entity) -> None:
-        """Record that the cycle of an entity begins."""
+        """Record that the scheduling cycle of an entity begins."""
         self._since[entity.identity] = (entity, self._dropped + len(self._log))
 
     def record_event(self, occurrence: ObjectEvent) -> None:
-        """Record an event if it may concern an entity in flight."""
+        """Record a cluster event if it may concern an entity in flight."""
         if occurrence.identity in self._since if occurrence.identity else self._since:
             self._log.append(occurrence)
 
     def end_cycle(self, entity: Entity) -> Sequence[ObjectEvent] | None:
-        """End the cycle of an entity and return the events that arrived during it; None if it is not in flight."""
+        """End the scheduling cycle of an entity and return the cluster events that arrived during the cycle.
+
+        Return None if the entity is not in flight.
+        """
         entry = self._since.get(entity.identity)
         # Another entity of the same gang may be in flight by now.
         if entry is None or entry[0] is not entity:

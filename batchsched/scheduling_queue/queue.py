@@ -52,12 +52,12 @@ POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 
 
 def highest_pod_priority(entity: Entity) -> int:
-    """Return the highest priority in the specs of an entity's pods."""
+    """Return the highest `spec.priority` of the pods of an entity."""
     return max((pod.spec.priority or 0 for pod in entity.pod_by_template().values()), default=0)
 
 
 class SchedulingQueue:
-    """The scheduling queue of one scheduler.
+    """The scheduling queue of one profile: pending gangs and pods, from their creation to their placement.
 
     The queue has no clock: calls take the time in seconds, which must not decrease. Assumed and bound pods are not in
     the queue; their changes are events. A gang that waits at Permit is still in flight. The owner must call `flush`
@@ -86,7 +86,7 @@ class SchedulingQueue:
         self._scanned = -inf
 
     def add_pod(self, pod: Pod, now: float) -> None:
-        """Add a pending pod. An additional pod moves its gang, because the gang's requests have changed."""
+        """Add a pending pod to the queue. An additional pod of a gang moves the gang, because its requests changed."""
         if pod.key in self._identity_of:
             self.update_pod(pod, now)
             return
@@ -95,7 +95,7 @@ class SchedulingQueue:
         self._process_event(ObjectEvent(event, None, pod), now)
 
     def update_pod(self, pod: Pod, now: float) -> None:
-        """Process a new version of a pending pod. Hints of the refusing plugins decide whether its entity moves."""
+        """Process a new version of a pending pod. Queueing hints decide whether its entity moves."""
         identity = self._identity_of.get(pod.key)
         if identity != gang_identity(pod):
             if identity is not None:
@@ -118,7 +118,7 @@ class SchedulingQueue:
                 self._requeue(entity, occurrence.event.label, now)
 
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
-        """Remove the pod `namespace/name`, because it was deleted or has a node (`placed`).
+        """Remove a pod from the queue, because it was deleted or has a node (`placed`).
 
         If a deleted pod was nominated, its node becomes free for other pods, which is an event.
         """
@@ -139,7 +139,7 @@ class SchedulingQueue:
             )
 
     def put_group(self, group: PodGroup, now: float) -> None:
-        """Add a PodGroup, or process its new version. A changed spec moves the gang."""
+        """Add a PodGroup, or process a new version of it. A changed spec moves the gang."""
         old = self._groups.get(group.key)
         self._groups[group.key] = group
         if old is None or old.spec != group.spec:
@@ -148,18 +148,21 @@ class SchedulingQueue:
             self._entities[group.key].group = group
 
     def delete_group(self, key: str, now: float) -> None:
-        """Remove the PodGroup `namespace/name`."""
+        """Process the deletion of the PodGroup with this `namespace/name`."""
         old = self._groups.pop(key, None)
         if old is not None:
             self._group_changed(key, old, None, now)
 
     def process_object_change(self, resource: EventResource, old: Any, new: Any, now: float) -> None:
-        """Process a change of an object other than pending pods and PodGroups. None stands for an absent object."""
+        """Move the entities that a change of a node, bound pod or other object may help.
+
+        Pending pods and PodGroups have methods of their own. None stands for an absent object.
+        """
         for event in events_of_change(resource, old, new):
             self._process_event(ObjectEvent(event, old, new), now)
 
     def apply_change(self, change: Change, now: float) -> None:
-        """Process a change of the cluster state. An assumed pod counts as bound."""
+        """Process a change of any object of the cluster state. An assumed pod counts as bound."""
         if change.field == PODS:
             self._apply_pod_change(change, now)
         elif change.field == POD_GROUPS:
@@ -188,7 +191,7 @@ class SchedulingQueue:
             self.process_object_change(EventResource.ASSIGNED_POD, before, after, now)
 
     def add_all(self, groups: Iterable[PodGroup], pending: Iterable[Pod], now: float) -> None:
-        """Add all PodGroups and all pending pods to an empty queue."""
+        """Add all PodGroups and all pending pods of a cluster to an empty queue."""
         for group in groups:
             self.put_group(group, now)
         for pod in pending:
@@ -196,7 +199,7 @@ class SchedulingQueue:
                 self.add_pod(pod, now)
 
     def pop(self, now: float, *, early: bool = True) -> Entity | None:
-        """Begin the cycle of the next entity and return it, or return None if no entity is ready.
+        """Begin the scheduling cycle of the next entity and return this entity, or None if no entity is ready.
 
         Args:
           now: time in seconds.
@@ -219,7 +222,10 @@ class SchedulingQueue:
         return entity
 
     def done(self, identity: str, now: float) -> None:
-        """End a cycle in which all pods of an entity were placed. Pods that were added during the cycle are queued."""
+        """End a scheduling cycle in which all pods of an entity were placed.
+
+        Pods that were added during the cycle are queued.
+        """
         entity = self._flights.get(identity)
         if entity is None:
             return
@@ -236,7 +242,7 @@ class SchedulingQueue:
     def add_unschedulable(
         self, entity: Entity, refused_by: tuple[str, ...], now: float, pods: Iterable[Pod] | None = None
     ) -> None:
-        """End a failed cycle and queue the remaining pods again.
+        """End a scheduling cycle in which pods of an entity were not placed, and queue these pods again.
 
         An event during the cycle may make the entity active at once. The caller has deleted the pods that were placed
         in the cycle. If a binding fails after `done`, `pods` are the pods that return (default: all pods of the
@@ -268,7 +274,7 @@ class SchedulingQueue:
             self._move(entity, QueueState.UNSCHEDULABLE, ATTEMPT_FAILURE)
 
     def activate(self, keys: Iterable[str], now: float) -> None:
-        """Move the entities of these pods (`namespace/name`) to the active queue, regardless of their state."""
+        """Retry the entities of these pods (`namespace/name`) now, without waiting for their backoff or an event."""
         for identity in dict.fromkeys(self._identity_of[key] for key in keys if key in self._identity_of):
             entity = self._entities[identity]
             if entity.place is QueueState.BACKOFF or entity.place in POOLED:
@@ -277,7 +283,10 @@ class SchedulingQueue:
             self._flights.record_event(ObjectEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
-        """Requeue entities with expired backoff; every 30 s, also requeue those unschedulable for over 5 min."""
+        """Move entities with expired backoff to the active queue. Call this method once a second.
+
+        Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes.
+        """
         for entity in self._backoff.pop_expired(now):
             self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
         if now - self._scanned < SCAN_INTERVAL_SECONDS:
@@ -289,7 +298,7 @@ class SchedulingQueue:
                 self._requeue(entity, UNSCHEDULABLE_TIMEOUT.label, now)
 
     def get(self, identity: str) -> Entity | None:
-        """Return an entity that is queued or in flight, or None."""
+        """Return the entity of a gang, queued or in flight, or None if the queue does not know the gang."""
         return self._entities.get(identity)
 
     def entities(self) -> Iterable[Entity]:
@@ -297,7 +306,7 @@ class SchedulingQueue:
         return self._entities.values()
 
     def pending_pod_counts(self) -> dict[str, int]:
-        """Return the number of pods by queue: active, backoff, unschedulable, gated."""
+        """Return the number of pending pods by queue: active, backoff, unschedulable, gated."""
         counts = dict.fromkeys(QUEUES.values(), 0)
         for entity in self._entities.values():
             if entity.place in QUEUES:
@@ -305,11 +314,11 @@ class SchedulingQueue:
         return counts
 
     def moved_pod_counts(self) -> Mapping[tuple[str, str], int]:
-        """Return the number of pods that events moved to a queue, by (queue, label of the event)."""
+        """Return how many pods were moved to each queue, by queue and label of the event that moved them."""
         return dict(self._moved)
 
     def hint_failures(self) -> Mapping[str, int]:
-        """Return the number of failed hints by plugin."""
+        """Return the number of failed queueing hints by plugin."""
         return dict(self._hints.faults)
 
     def _add_to_entity(self, pod: Pod, label: str, now: float) -> None:
@@ -442,7 +451,7 @@ class SchedulingQueue:
 
 
 def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the plugins that refuse all pods of an entity; empty if PreEnqueue admits at least one pod.
+    """Return the PreEnqueue plugins that keep all pods of an entity gated, or () if at least one pod is admitted.
 
     A plugin that raises counts as refusing.
     """

@@ -79,7 +79,9 @@ EXTENDERS: Final = "Extenders"
 
 
 def refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the names of the plugins that may have refused a gang, sorted. The reason may take the place of a name.
+    """Return the sorted names of the plugins that may have refused a gang.
+
+    If the session itself refused the gang, the reason takes the place of a plugin name.
 
     After an error of a plugin there are none: the gang backs off and is retried. The reasons `OutOfTurn`,
     `OutsideWindow` and `ExplanationFailed` have no registered events, so every event moves such gangs.
@@ -102,7 +104,7 @@ EVERY_EVENT = (ClusterEventWithHint(ANY_EVENT),)
 
 
 class QueueingHints:
-    """The queueing hints of all plugins.
+    """The queueing hints of all plugins: for each event, whether it may help a pod that a plugin refused.
 
     Args:
       pipeline: the plugins.
@@ -118,7 +120,7 @@ class QueueingHints:
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
     def hints(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
-        """Return the hint functions of a plugin for an event. None means that the event helps unconditionally."""
+        """Return the hint functions that a plugin registered for an event. None: the event helps unconditionally."""
         hints = self._hints_by_event.get((plugin, event))
         if hints is None:
             # The "plugin" may be a reason of the session. Of an unknown one, any event may remove the cause.
@@ -130,7 +132,7 @@ class QueueingHints:
     def event_helps_pod(
         self, plugin: str, hint: HintFunction | None, pod: Pod, occurrence: ObjectEvent
     ) -> bool:
-        """Return whether an event may help a pod, according to one hint of a plugin."""
+        """Return whether an event may help a refused pod, according to one hint function of a plugin."""
         if hint is None:
             return True
         try:
@@ -144,7 +146,7 @@ class QueueingHints:
         return True
 
     def event_helps_entity(self, entity: Entity, occurrence: ObjectEvent, pod: Pod | None = None) -> bool:
-        """Return whether an event may help an entity; with `pod`, only this pod of the entity is considered.
+        """Return whether an event may help a refused entity. With `pod`, only this pod of the entity is considered.
 
         Source: `isPodWorthRequeuing` of kube-scheduler's scheduling queue.
         """

@@ -11,14 +11,14 @@ from batchsched.scheduling_queue.queueing_hints import QueueingHints
 
 @dataclass(slots=True, eq=False)
 class TemplateEntities:
-    """The entities with pods of one template: an example of these pods, and the entities by identity."""
+    """The entities that have pods of one pod template, with one of these pods as an example."""
 
     pod: Pod
     entities: dict[str, Entity] = field(default_factory=dict)
 
 
 class UnschedulableEntities:
-    """An index of unschedulable and gated entities: plugin that refused them → template → entities.
+    """An index of unschedulable and gated entities by the plugin that refused them and by pod template.
 
     Thousands of pending pods may share one template. The index lets a plugin's hint run once for each template that
     the plugin refused; plugins that did not register an event are not called.
@@ -31,7 +31,7 @@ class UnschedulableEntities:
         # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
 
     def put(self, entity: Entity) -> None:
-        """Add an entity. The plugins that refused it must not change while it is in the index."""
+        """Add an entity to the index. The plugins that refused it must not change while it is in the index."""
         templates = entity.pod_by_template()
         self._filed[entity.identity] = (entity, entity.blocking_plugins, tuple(templates))
         for plugin in entity.blocking_plugins:
@@ -40,7 +40,7 @@ class UnschedulableEntities:
                 by_template.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity, if it is present."""
+        """Remove an entity from the index, if it is present."""
         _, plugins, templates = self._filed.pop(entity.identity, (entity, (), ()))
         for plugin in plugins:
             by_template = self._refused[plugin]
@@ -52,7 +52,7 @@ class UnschedulableEntities:
                 del self._refused[plugin]
 
     def entities_helped_by(self, occurrence: ObjectEvent) -> list[Entity]:
-        """Return the entities that an event may help, in the order of arrival."""
+        """Return the unschedulable and gated entities that an event may help, in the order of arrival."""
         helped: dict[str, Entity] = {}
         for plugin, by_template in self._refused.items():
             hints = self._hints.hints(plugin, occurrence.event)
@@ -62,5 +62,5 @@ class UnschedulableEntities:
         return sorted(helped.values(), key=lambda entity: entity.arrival)
 
     def entities(self) -> Iterable[Entity]:
-        """Return all entities in the order in which they were added."""
+        """Return all unschedulable and gated entities in the order in which they were added."""
         return (entity for entity, _, _ in self._filed.values())
