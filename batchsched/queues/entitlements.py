@@ -24,7 +24,7 @@ from batchsched.queues.sharing.sibling_queues import UNLIMITED, SiblingQueues
 
 
 def compute_entitlements(shares: QueueTable, policies: Sequence[SharingPolicy]) -> Entitlements:
-    """Return the entitlements of all rows of a queue table.
+    """Compute the guarantee and the fair share of each queue in a queue table.
 
     Args:
       shares: the queue tree.
@@ -52,7 +52,7 @@ def compute_entitlements(shares: QueueTable, policies: Sequence[SharingPolicy]) 
 def children_of(
     shares: QueueTable, entitled: Entitlements, parent: int, head: FloatArray | None = None
 ) -> SiblingQueues:
-    """Return the children of a row as input of a sharing policy.
+    """Return the children of a queue as arrays, which are the input of a sharing policy.
 
     Args:
       shares: the queue tree with the usage to compare.

@@ -30,7 +30,7 @@ ENTRY_POINTS: Final = "batchsched.policies"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangColumns:
-    """Attributes of G pending gangs, as input of a policy.
+    """The attributes of G pending gangs as arrays, which are the input of a gang order policy.
 
     Args:
       priority: [G] resolved priority; a higher value is more urgent.
@@ -49,17 +49,23 @@ class GangColumns:
     arrival: IntArray
 
     def select(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
-        """Return the columns of the gangs with these indexes, in this order."""
+        """Return the attributes of the gangs with these indexes only, in this order."""
         return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
 
 
 class GangOrderPolicy(Protocol):
-    """A policy that orders gangs by a key. A policy class may have a pydantic model `Args` for its arguments."""
+    """A policy that orders pending gangs: it computes a number (key) for each gang.
+
+    A policy class may have a pydantic model `Args` for its arguments.
+    """
 
     name: ClassVar[str]
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return [G] keys; the gang with the smallest key is next. Units are those of the columns."""
+        """Return one key for each gang [G]; the gang with the smallest key is next.
+
+        Units are those of the columns.
+        """
 
 
 @runtime_checkable
@@ -68,19 +74,22 @@ class HeadroomPolicy(Protocol):
 
     @property
     def horizon_seconds(self) -> float:
-        """Time in seconds; capacity of running gangs that end within this time counts as free."""
+        """Time in seconds within which a running gang must end, so that its capacity counts as free."""
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return [G] the share of the cluster that must remain free if the gang starts; 0 means no restriction."""
+        """Return for each gang [G] the share of the cluster that must remain free if the gang starts.
+
+        0 means no restriction.
+        """
 
 
 def order_gangs(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntArray:
-    """Return [G] the indices of the gangs in the order of the policy, by key, then by arrival."""
+    """Return the indexes of the gangs [G] in the order of a policy: by key, then by arrival."""
     return np.lexsort((gangs.arrival, policy.key(gangs, now)))
 
 
 def make_gang_order(name: str, arguments: Mapping[str, Any]) -> GangOrderPolicy:
-    """Create a gang order by name.
+    """Create the gang order policy that has this name, such as `fcfs`, with these arguments.
 
     Raises:
       InvalidInput: the name is not registered, or the policy rejects its arguments.
@@ -96,13 +105,13 @@ def make_gang_order(name: str, arguments: Mapping[str, Any]) -> GangOrderPolicy:
 
 @cache
 def find_gang_order(name: str) -> type | None:
-    """Return the class of a built-in or registered gang order by name, or None if the name is unknown."""
+    """Return the class of the built-in or registered gang order with this name; None if the name is unknown."""
     registered = (point.load() for point in entry_points(group=ENTRY_POINTS, name=name))
     return POLICIES.get(name) or next(registered, None)
 
 
 def construct_policy(chosen: type, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Create a policy of a class from its arguments as written in the configuration.
+    """Create a policy from its class and its arguments as written in the configuration.
 
     Raises:
       InvalidInput: the policy rejects its arguments.
@@ -128,7 +137,7 @@ MIN_RUNTIME_SECONDS: Final = 1.0
 
 
 def expected_runtimes(gangs: GangColumns) -> FloatArray:
-    """Return [G] expected run times in seconds, with the default for gangs that state none."""
+    """Return the expected run time of each gang [G] in seconds, with a default for gangs that state none."""
     return np.maximum(
         np.where(np.isnan(gangs.estimate), DEFAULT_RUNTIME_SECONDS, gangs.estimate), MIN_RUNTIME_SECONDS
     )
@@ -140,7 +149,7 @@ class PriorityOrder:
     name: ClassVar[str] = "priority"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys that order by priority, then by creation time."""
+        """Return keys of gangs [G] that order them by priority, then by creation time."""
         line = np.lexsort((gangs.created, -gangs.priority))
         priority, created = gangs.priority[line], gangs.created[line]
         places = np.zeros(len(line))
@@ -149,27 +158,27 @@ class PriorityOrder:
 
 
 class FcfsOrder:
-    """First come, first served: key = submission time."""
+    """First come, first served: key = submission time of the gang."""
 
     name: ClassVar[str] = "fcfs"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys that order by submission time."""
+        """Return keys of gangs [G] that order them by submission time."""
         return gangs.created
 
 
 class SjfOrder:
-    """Shortest job first: key = estimate."""
+    """Shortest job first: key = estimate, the expected run time of the gang."""
 
     name: ClassVar[str] = "sjf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys that order by expected run time."""
+        """Return keys of gangs [G] that order them by expected run time."""
         return expected_runtimes(gangs)
 
 
 class SafOrder:
-    """Smallest area first: key = estimate · share, where share is the gang's dominant share of the cluster.
+    """Smallest area first: key = estimate · share, that is, expected run time times dominant share of the cluster.
 
     Source: Carastan-Santos et al., One Can Only Gain by Replacing EASY Backfilling, CCGrid 2019.
     """
@@ -177,12 +186,12 @@ class SafOrder:
     name: ClassVar[str] = "saf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys that order by area: expected run time times dominant share."""
+        """Return keys of gangs [G] that order them by area: expected run time times dominant share."""
         return expected_runtimes(gangs) * gangs.share
 
 
 class Wfp3Order:
-    """WFP3: key = -(wait / estimate)³ · share, where share is the gang's dominant share of the cluster.
+    """WFP3: key = -(wait / estimate)³ · share, with the gang's expected run time and its dominant share of the cluster.
 
     A gang moves forward as its wait grows relative to its run time.
 
@@ -192,12 +201,12 @@ class Wfp3Order:
     name: ClassVar[str] = "wfp3"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys that order by relative wait, weighted by the dominant share."""
+        """Return keys of gangs [G] that order them by wait relative to run time, weighted by dominant share."""
         return -(((now - gangs.created) / expected_runtimes(gangs)) ** 3) * gangs.share
 
 
 class F1Order:
-    """F1: key = log10(estimate) · size + 870 · log10(submission).
+    """F1, an order found by simulation: key = log10(estimate) · size + 870 · log10(submission).
 
     Source: Carastan-Santos and de Camargo, Obtaining dynamic scheduling policies with simulation and machine
     learning, SC 2017.
@@ -206,7 +215,7 @@ class F1Order:
     name: ClassVar[str] = "f1"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return the keys of the F1 formula. Submission times are counted from 1 s."""
+        """Return keys of gangs [G] by the formula of F1. Submission times are counted from 1 s."""
         submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
         return np.log10(expected_runtimes(gangs)) * gangs.size + 870.0 * submitted
 
@@ -218,7 +227,7 @@ AGE_LIMIT_KEY = -(2.0**60)
 
 
 class HeadroomArgs(StrictModel):
-    """Arguments of `headroom`, set under `policy.args`."""
+    """Arguments of the gang order `headroom`, set under `policy.args`."""
 
     ageing: float = Field(
         default=0.02, ge=0, description="c: rate at which the slowdown of a gang reduces its area."
@@ -241,11 +250,12 @@ class HeadroomArgs(StrictModel):
 
 
 class HeadroomOrder:
-    """Smallest area first, where the area of a gang shrinks with its slowdown; long gangs must leave headroom free.
+    """The gang with the smallest run time · share comes first, and long gangs must leave part of the cluster free.
 
-    Short, wide gangs suffer most under other orders: a gang that runs for five seconds on 64 nodes and waits for a day
-    has a slowdown of thousands. Therefore a long gang may start only if a share of the cluster remains free, within
-    the next hour, for later gangs. The required share shrinks as the slowdown of the long gang grows.
+    This product, the area of a gang, shrinks with the slowdown of the gang. Short, wide gangs suffer most under other
+    orders: a gang that runs for five seconds on 64 nodes and waits for a day has a slowdown of thousands. Therefore a
+    long gang may start only if a share of the cluster remains free, within the next hour, for later gangs. The
+    required share shrinks as the slowdown of the long gang grows.
 
     With s = max(1, (wait + estimate) / max(estimate, 10 s)): key = share · estimate / (1 + c · s); room = eta ·
     max(0, 1 - (s - 1) / p) for gangs longer than L, else 0. A gang that has waited longer than T comes first, in
@@ -263,11 +273,14 @@ class HeadroomOrder:
 
     @property
     def horizon_seconds(self) -> float:
-        """Time in seconds; capacity of running gangs that end within this time counts as free."""
+        """Time in seconds within which a running gang must end, so that its capacity counts as free."""
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys that order by area, reduced by slowdown; gangs past the age limit come first, by arrival."""
+        """Return keys of gangs [G] that order them by area, reduced by slowdown.
+
+        Gangs past the age limit come first, by arrival.
+        """
         area = gangs.share * expected_runtimes(gangs)
         aged = now - gangs.created > self.args.age_limit_seconds
         return np.where(
@@ -275,7 +288,7 @@ class HeadroomOrder:
         )
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return [G] the share of the cluster that must remain free if the gang starts."""
+        """Return for each gang [G] the share of the cluster that must remain free if the gang starts."""
         patience = np.maximum(0.0, 1.0 - (self._slowdown(gangs, now) - 1.0) / self.args.patience)
         kept = (expected_runtimes(gangs) > self.args.long_seconds) & (
             now - gangs.created <= self.args.age_limit_seconds

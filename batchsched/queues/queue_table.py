@@ -39,7 +39,9 @@ OWN_PODGROUPS_SUFFIX = "/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueTable:
-    """The queue tree as arrays: Q rows, R resources, amounts in base units.
+    """The queue tree as arrays with one row for each queue: its settings, its usage and its demand.
+
+    There are Q rows and R resources. Amounts are in base units.
 
     Args:
       names: [Q] queue names; row 0 is the root.
@@ -80,14 +82,14 @@ class QueueTable:
         return len(self.names)
 
     def child_ranges(self) -> IntArray:
-        """Return [Q, 2] for each row the first row of its children and the row after the last one."""
+        """Return for each queue the range [Q, 2] of its children's rows: the first row, and the row after the last."""
         rows = np.arange(len(self))
         return np.stack(
             [np.searchsorted(self.parent, rows, "left"), np.searchsorted(self.parent, rows, "right")], axis=1
         )
 
     def rows_by_level(self) -> list[slice]:
-        """Return the rows of each level as a slice, starting with the children of the root."""
+        """Return the rows of each level of the queue tree as a slice, starting with the children of the root."""
         levels, begin, end = [], 1, int(np.searchsorted(self.parent, 1, "left"))
         while begin < end:
             levels.append(slice(begin, end))
@@ -95,7 +97,7 @@ class QueueTable:
         return levels
 
     def leaf_row(self, queue: str) -> int:
-        """Return the row to which a queue's own PodGroups belong.
+        """Return the row of the table to which a queue's own PodGroups belong.
 
         Raises:
           KeyError: the queue does not exist.
@@ -103,7 +105,7 @@ class QueueTable:
         return self._rows.get(f"{queue}{OWN_PODGROUPS_SUFFIX}") or self._rows[queue]
 
     def row_and_ancestors(self, row: int) -> IntArray:
-        """Return [D] a row and its ancestors without the root."""
+        """Return the rows [D] of a queue and of its ancestors, from the queue upwards, without the root."""
         rows = []
         while row > 0:
             rows.append(row)
@@ -111,13 +113,13 @@ class QueueTable:
         return np.array(rows, np.int64)
 
     def with_usage(self, usage: IntArray) -> "QueueTable":
-        """Return the same queues with another usage [Q, R]."""
+        """Return a copy of the queue table with another usage [Q, R]."""
         return replace(self, usage=usage)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entitlements:
-    """The entitlements of all queues, as arrays with one row for each row of the queue table.
+    """The guarantees and fair shares of all queues, as arrays with one row for each row of the queue table.
 
     Args:
       guarantee: [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the
@@ -141,7 +143,7 @@ _PLAIN = QueueSpec()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TotalCapacity:
-    """The capacity of the cluster.
+    """The capacity of the whole cluster by resource.
 
     Args:
       resources: names of the R resources.
@@ -156,7 +158,7 @@ class TotalCapacity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueDemand:
-    """Usage and demand of each queue alone, without its children. An absent queue has none.
+    """The usage and the demand of each queue by itself, without its children. An absent queue has none.
 
     Args:
       usage: by queue, [R] requests of its bound and assumed pods, in base units.
@@ -196,7 +198,7 @@ class _Rows:
 
 
 def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
-    """Return the queue table of a queue tree.
+    """Build the queue table from the queue tree, the capacity of the cluster, and the demand of the queues.
 
     Args:
       tree: the queues.
@@ -243,7 +245,7 @@ def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueDeman
 def resolve_policies(
     shares: QueueTable, default: SharingPolicy, chosen: Mapping[str, SharingPolicy]
 ) -> tuple[SharingPolicy, ...]:
-    """Return the policy of every row: the queue's own, or its parent's, or `default` at the root.
+    """Return the sharing policy of each queue: its own, or that of its parent, or `default` at the root.
 
     Args:
       shares: the queue table.

@@ -25,7 +25,7 @@ from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 def may_reclaim(
     shares: QueueTable, entitled: Entitlements, policies: Sequence[SharingPolicy], request: ReclaimRequest
 ) -> bool:
-    """Return whether a workload of one queue may be evicted for a gang of another queue.
+    """Return whether a running workload of one queue may be evicted for a pending gang of another queue.
 
     A queue never reclaims from itself, and never from inside a guarantee: each row above the victim and below the
     common ancestor must exceed its guarantee in a resource that changes hands. If the reclaimer stays within its own
@@ -68,7 +68,7 @@ def may_reclaim_all(
     gains: IntArray,
     victims: Sequence[tuple[int, IntArray]],
 ) -> bool:
-    """Return whether all victims may be evicted: each one must be permitted after the eviction of all others.
+    """Return whether all these victims may be evicted for one gang: each is checked as if the others were evicted.
 
     Args:
       shares: the queue tree with the usage before any eviction.

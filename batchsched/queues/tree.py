@@ -46,7 +46,10 @@ class QueueLimit:
 
 
 class QueueTree:
-    """Queues by name, with their ancestors. The queue `default` exists without a Queue object."""
+    """The tree of all queues: it finds a queue's ancestors and the limits that queues impose.
+
+    The queue `default` exists without a Queue object.
+    """
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
@@ -77,7 +80,7 @@ class QueueTree:
         return name in self._queues or name == DEFAULT_QUEUE
 
     def queue_and_ancestors(self, name: str) -> tuple[str, ...]:
-        """Return a queue and its ancestors, from the queue to the root."""
+        """Return the names of a queue and its ancestors, from the queue to the root."""
         chain = []
         current: str | None = name
         while current is not None:
@@ -87,7 +90,7 @@ class QueueTree:
         return tuple(chain)
 
     def find_user_limits(self, name: str) -> str:
-        """Return the lowest queue, from a queue to the root, that limits each user; "" if none does."""
+        """Return the nearest queue that limits each user, among a queue and its ancestors; "" if there is none."""
         limiting = (
             queue
             for queue in self.queue_and_ancestors(name)
@@ -96,7 +99,7 @@ class QueueTree:
         return next(limiting, "")
 
     def limits(self, users: Iterable[tuple[str, str]] = ()) -> tuple[QueueLimit, ...]:
-        """Return all limits that queues impose, by name.
+        """Return all limits on usage that queues impose, ordered by the name of the queue.
 
         Args:
           users: pairs of queue and user with pods, bound or pending.
@@ -147,7 +150,7 @@ def _kept(spec: QueueSpec) -> dict[str, int]:
 
 
 def find_cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
-    """Return the cycles among the parents of queues, each as sorted names."""
+    """Return the cycles that queues form by their parents, each as a sorted tuple of queue names."""
     edges = [(queue.name, queue.spec.parent) for queue in queues if queue.spec.parent is not None]
     if not edges:
         return ()
@@ -164,7 +167,7 @@ AMOUNTS: Final = ("guarantee", "limit", "lending_limit", "borrowing_limit", "use
 
 
 def invalid_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAside, ...]:
-    """Return the inconsistent settings of all queues.
+    """Return the inconsistent settings of all queues, such as guarantees above that of the parent.
 
     Args:
       tree: the queues.

@@ -26,14 +26,17 @@ _FORGOTTEN: Final = 1e-6
 
 
 def decay_factor(elapsed: float, half_life: float) -> float:
-    """Return the part of past usage that still counts after `elapsed` seconds: 0.5^(elapsed / half-life), or 0."""
+    """Return the part of past usage that still counts after `elapsed` seconds: 0.5^(elapsed / half-life).
+
+    The part is 0 if the half-life is 0.
+    """
     return 0.5 ** (max(0.0, elapsed) / half_life) if half_life > 0 else 0.0
 
 
 def decay_usage(
     usage: Usage, current: Current, elapsed: float, half_life: float
 ) -> dict[str, dict[str, float]]:
-    """Return decayed usage after one more sample.
+    """Return the decayed usage of all queues after one more sample of their usage.
 
     Args:
       usage: decayed usage at the previous sample.
@@ -56,7 +59,7 @@ def decay_usage(
 
 
 def usage_from_entries(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
-    """Return the usage entries of a snapshot by queue and resource."""
+    """Return the usage entries of a snapshot as a mapping by queue, then by resource."""
     usage_by_queue: dict[str, dict[str, float]] = {}
     for entry in usage_entries:
         usage_by_queue.setdefault(entry.queue, {})[entry.resource] = entry.amount
@@ -64,7 +67,7 @@ def usage_from_entries(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[st
 
 
 def usage_entries(usage: Usage) -> tuple[QueueUsage, ...]:
-    """Return usage as entries of a snapshot."""
+    """Return usage by queue and resource as the entries of a snapshot."""
     return tuple(
         QueueUsage(queue, resource, amount)
         for queue, amounts in sorted(usage.items())
@@ -90,7 +93,10 @@ class UsageHistory:
         self._last_time: float | None = None
 
     def advance(self, now: float, present: Current) -> Usage:
-        """Add the present usage as a sample at the time `now`, and return the decayed usage at that time."""
+        """Advance the history to the time `now` and return the decayed usage of all queues at that time.
+
+        `present` is the usage at that time.
+        """
         if self._last_time is not None and now > self._last_time:
             elapsed = now - self._last_time
             blind = min(elapsed, MAX_UNOBSERVED_SECONDS)
@@ -108,11 +114,11 @@ class UsageHistory:
         return self.usage
 
     def set_current_usage(self, current: Current) -> None:
-        """Set the usage that counts for the time between the last call of `advance` and the next one."""
+        """Set the usage of queues that counts from the last call of `advance` until the next one."""
         self._held = current
 
     def with_half_life(self, half_life: float) -> "UsageHistory":
-        """Return the same history with another half-life from now on."""
+        """Return a copy of the usage history that has another half-life from now on."""
         other = UsageHistory(self.usage, half_life)
         other._held, other._last_time = self._held, self._last_time
         return other

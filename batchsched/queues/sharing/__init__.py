@@ -1,5 +1,5 @@
-"""Sharing policies: how the children of a queue share its capacity. One policy per file, behind one protocol.
+"""Sharing policies: how the children of a queue share its capacity. All policies implement one protocol.
 
-`sibling_queues` defines the input of a policy, `policy` the protocol, `water_filling` the division by rising levels,
-and `registry` finds policies by name among the entry points `batchsched.queue_policies`.
+`sibling_queues` defines the input of a policy, and `water_filling` the division by rising levels. `policy` contains the
+protocol and the simple policies, and finds policies by name among the entry points `batchsched.queue_policies`.
 """

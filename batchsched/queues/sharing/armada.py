@@ -17,7 +17,7 @@ _LEAST = 0.01
 
 
 class ArmadaArgs(StrictModel):
-    """Arguments of `armada`."""
+    """Arguments of the sharing policy `armada`."""
 
     rounds: int = Field(
         default=_ROUNDS,
@@ -53,7 +53,7 @@ class Armada(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus: each queue gets its demand times (fair share ÷ cost of its demand), at most all."""
+        """Divide the surplus: each queue gets (fair share ÷ cost of its demand) of its demand, at most all of it."""
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -68,7 +68,10 @@ class Armada(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] the cost of usage and candidate, divided by the weight. Usage within the guarantee counts, too."""
+        """Return for each sibling queue [S] the cost of its usage and its candidate gang, divided by its weight.
+
+        Usage within the guarantee counts, too.
+        """
         cost = dominant_shares(siblings.usage + candidate, siblings.capacity, siblings.weighed)
         return divide_by_weight(cost, siblings.weight)
 
@@ -80,7 +83,9 @@ def demand_capped_shares(
     rounds: int = _ROUNDS,
     least: float = _LEAST,
 ) -> FloatArray:
-    """Return [S] fair shares by weight, capped at the demand. What exceeds a cap is divided among the others again.
+    """Return the fair share of each queue [S] by weight, at most its demand.
+
+    What exceeds a cap is divided among the others again.
 
     Args:
       demand: [S] parts of the cluster that the queues can use.

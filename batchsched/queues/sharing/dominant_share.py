@@ -23,7 +23,7 @@ _THOUSAND: Final = 1000.0
 
 
 class DominantShareArgs(StrictModel):
-    """Arguments of `dominant-share`."""
+    """Arguments of the sharing policy `dominant-share`."""
 
     strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...] = Field(
         default=(FINAL, INITIAL),
@@ -58,18 +58,21 @@ class DominantShare(GuaranteePolicy):
 
     @override
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return [S] the largest share of each demand in the lendable amounts, or in the capacity if none is lent."""
+        """Return for each sibling queue [S] the largest share of its demand in the lendable amounts.
+
+        If nothing of a resource is lent, the capacity is used instead.
+        """
         base = np.where(siblings.lendable > 0, siblings.lendable, siblings.capacity)
         return nonzero_dominant_shares(demand, base, siblings.weighed)
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] the DRS of each queue with the candidate added to its usage."""
+        """Return the dominant resource share (DRS) of each sibling queue [S], with its candidate gang."""
         return dominant_resource_shares(siblings, siblings.usage + candidate)
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the DRS of reclaimer and victim satisfy one of the configured strategies."""
+        """Return whether the dominant resource shares of both queues satisfy one of the configured strategies."""
         if not (self.exceeded_resources(siblings, claim.victim) & claim.affected_resources).any():
             return False
         after = siblings.usage.copy()
@@ -86,7 +89,7 @@ class DominantShare(GuaranteePolicy):
 
 
 def dominant_resource_shares(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
-    """Return [S] dominant resource shares in thousandths for a usage [S, R]."""
+    """Return Kueue's dominant resource share of each sibling queue [S] for a usage [S, R], in thousandths."""
     borrowed = np.maximum(0, usage - siblings.guarantee)
     # As in Kueue, a resource that no queue lends is ignored, except for queues of weight 0.
     lent = siblings.weighed & (siblings.lendable > 0)

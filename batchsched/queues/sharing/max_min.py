@@ -10,7 +10,7 @@ from batchsched.queues.sharing.water_filling import fill_to_common_level, round_
 
 
 class MaxMin(FairSharePolicy):
-    """Weighted max-min fairness, each resource by itself.
+    """Weighted max-min fairness: each resource is divided separately from the others.
 
     Beyond guarantees, each queue gets weight_q · l_r of every resource, but no more than its demand; l_r is the level
     at which the resource is exhausted. Whole units are assigned by the largest remainder. The next queue and reclaim
@@ -26,7 +26,7 @@ class MaxMin(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide each resource by itself, by weight."""
+        """Divide the surplus of each resource separately, in proportion to the weights of the queues."""
         pace = np.repeat(siblings.weight[:, np.newaxis], len(surplus), axis=1)
         return divide_by_resource(siblings, surplus, pace, np.zeros_like(pace), self.last_unit_rank(siblings))
 
@@ -34,7 +34,7 @@ class MaxMin(FairSharePolicy):
 def divide_by_resource(
     siblings: SiblingQueues, surplus: IntArray, pace: FloatArray, start: FloatArray, late: FloatArray
 ) -> IntArray:
-    """Divide each resource by itself with water-filling.
+    """Divide the surplus of each resource separately among sibling queues, by water-filling.
 
     Args:
       siblings: the queues that share.
@@ -64,7 +64,7 @@ def divide_by_resource(
 
 
 class GuaranteedRatio(GuaranteePolicy):
-    """Fair queue sorting of YuniKorn: share = max_r usage_r / guarantee_r.
+    """Fair queue sorting of YuniKorn: the share of a queue is max_r usage_r / guarantee_r over its resources r.
 
     If a queue has no guarantee of a resource, its limit is used instead, or the capacity of the cluster. The queue
     with the smallest present share, without the candidate, is next. The surplus of each resource is divided so that
@@ -81,14 +81,14 @@ class GuaranteedRatio(GuaranteePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide each resource by itself so that the ratios of usage to guarantee become equal."""
+        """Divide the surplus so that the ratios of usage to guarantee become equal, for each resource separately."""
         base = _denominator(siblings).astype(np.float64)
         start = np.divide(siblings.floor, base, out=np.zeros(base.shape), where=base > 0)
         return divide_by_resource(siblings, surplus, base, start, self.last_unit_rank(siblings))
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] the largest ratio of usage to guarantee over all considered resources."""
+        """Return for each sibling queue [S] its largest ratio of usage to guarantee over all considered resources."""
         parts = capacity_shares(siblings.usage, _denominator(siblings), siblings.weighed)
         share: FloatArray = parts.max(axis=1, initial=0.0)
         return share

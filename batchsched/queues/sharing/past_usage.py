@@ -21,7 +21,7 @@ from batchsched.queues.sharing.water_filling import round_to_units
 
 
 class TimeBasedArgs(StrictModel):
-    """Arguments of `time-based`."""
+    """Arguments of the sharing policy `time-based`."""
 
     k: float = Field(
         default=0.5, ge=0, description="Influence of past usage on the part of a queue; 0: none."
@@ -34,7 +34,7 @@ class TimeBasedArgs(StrictModel):
 
 
 class TimeBased(FairSharePolicy):
-    """Fair sharing of KAI-Scheduler by quota, priority and past usage, each resource by itself.
+    """Fair sharing of KAI-Scheduler by quota, priority and past usage, for each resource separately.
 
     Beyond guarantees, the surplus of a resource is passed from priority to priority; queues of one priority divide it
     in rounds. In each round, a queue with unmet demand has the portion P = max(0, W + k · (W - U)). W is its weight
@@ -61,7 +61,7 @@ class TimeBased(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide resource by resource and priority by priority, in rounds."""
+        """Divide the surplus of each resource separately, in rounds, to queues of higher priority first."""
         demand = siblings.surplus_demand
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -112,7 +112,7 @@ class TimeBased(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S, 4] keys: below fair share, below guarantee, priority, saturation."""
+        """Return four keys for each sibling queue [S, 4]: above fair share, above guarantee, priority, saturation."""
         after = siblings.usage + candidate
         over_fair = (siblings.usage > siblings.fair).any(axis=1)
         over_guarantee = (after > siblings.guarantee).any(axis=1)
@@ -121,7 +121,10 @@ class TimeBased(FairSharePolicy):
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the reclaimer stays within its fair share and uses less of it than the victim of its own."""
+        """Return whether the reclaiming queue stays within its fair share and is less saturated than the victim's.
+
+        Saturation is usage divided by fair share.
+        """
         if not super().may_reclaim(siblings, claim):
             return False
         after = siblings.usage.copy()
@@ -139,7 +142,7 @@ class TimeBased(FairSharePolicy):
 
 
 class DecayedUsageArgs(StrictModel):
-    """Arguments of `decayed-usage`."""
+    """Arguments of the sharing policy `decayed-usage`."""
 
     penalty: float = Field(
         default=0.0003438,
@@ -156,7 +159,7 @@ class DecayedUsageArgs(StrictModel):
 
 
 class DecayedUsage(FairSharePolicy):
-    """Admission fair sharing of Kueue, extended by a fair share.
+    """Admission fair sharing of Kueue by decayed usage, extended by a fair share for each queue.
 
     U is the decayed usage of a queue with the half-life of the profile: U <- (1 - a) · U + a · current, a = 1 -
     0.5^(dt / half-life). The queue with the smallest mean over resources of (U_r + penalty · candidate_r) /
@@ -180,7 +183,10 @@ class DecayedUsage(FairSharePolicy):
 
     @override
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
-        """Return [S] past usage per weight, times `pull`: the level from which each sibling receives surplus."""
+        """Return for each sibling queue [S] the level above which it receives surplus.
+
+        The level is its past usage per weight, times `pull`.
+        """
         past = divide_by_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
@@ -188,7 +194,10 @@ class DecayedUsage(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] recent usage plus `penalty` · candidate: the mean over all resources, divided by the weight."""
+        """Return for each sibling queue [S] its recent usage plus `penalty` · candidate, divided by its weight.
+
+        The usage is the mean over all resources, as fractions of the capacity.
+        """
         used = siblings.history + self.args.penalty * candidate
         has_capacity = (siblings.capacity > 0) & siblings.weighed
         parts = used[:, has_capacity] / siblings.capacity[has_capacity]

@@ -52,8 +52,8 @@ class SharingPolicy(Protocol):
     Attributes:
       name: registered name.
       strict: the first gang that does not fit blocks all gangs behind it in the subtree.
-      pooled: the surplus is shared: the parts that `divide` returns may sum up to more than the surplus, and only the
-        parent's share limits the siblings together.
+      pooled: the surplus is shared: the parts that `divide_surplus` returns may sum up to more than the surplus, and
+        only the parent's share limits the siblings together.
       remembers: the policy reads decayed usage, which is recorded only for such policies.
       gangs: the order of the PodGroups in these queues; None uses the order of the profile.
     """
@@ -65,28 +65,35 @@ class SharingPolicy(Protocol):
     gangs: GangOrderPolicy | None
 
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Return [S, R] the part of a surplus [R] for each sibling beyond its floor: 0 <= part <= siblings.demand.
+        """Return the part [S, R] of a surplus [R] that each sibling queue gets in addition to its floor.
 
-        It is called only if the surplus does not satisfy every demand.
+        Each part is at least 0 and at most `siblings.surplus_demand`. It is called only if the surplus does not
+        satisfy every demand.
         """
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] keys, given a `candidate` [S, R] for each sibling.
+        """Return a key for each sibling queue [S]; the sibling with the smallest key is next.
 
-        The sibling with the smallest key is next; ties are broken by `head`. A key of several parts is [S, K], most
-        significant first. Each row must depend only on the same row of the siblings: the key of a queue does not
-        depend on which other queues are passed.
+        `candidate` [S, R] is what the next gang of each sibling requests. The sibling with the smallest key is next;
+        ties are broken by `head`. A key of several parts is [S, K], most significant first. Each row must depend only
+        on the same row of the siblings: the key of a queue does not depend on which other queues are passed.
         """
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return [R] bool: the resources of which a sibling uses more than its entitlement."""
+        """Return for each resource [R] whether a sibling queue uses more of it than its entitlement."""
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether one sibling may reclaim from another. The caller has already checked the guarantees."""
+        """Return whether one sibling queue may reclaim resources from another.
+
+        The caller has already checked the guarantees.
+        """
 
 
 class FairSharePolicy:
-    """Base of most policies: divides by demand, orders queues by borrowed amounts, reclaims up to the fair share."""
+    """Base of most sharing policies: divides by weight, and lets a queue reclaim up to its fair share.
+
+    The queue that has borrowed least is next.
+    """
 
     name = ""
     strict = False
@@ -95,7 +102,7 @@ class FairSharePolicy:
     gangs: GangOrderPolicy | None = None
 
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide by weight with water-filling; demand of queues with weight 0 is served last, in equal parts."""
+        """Divide the surplus by weight with water-filling; queues with weight 0 share what remains equally."""
         # A resource without surplus must not enlarge the dominant share of a demand.
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
@@ -110,19 +117,22 @@ class FairSharePolicy:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] the borrowed amount per weight: max_r (usage + candidate - guarantee)_r / capacity_r / weight."""
+        """Return for each sibling queue [S] what it borrows with its candidate gang, divided by its weight.
+
+        This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
+        """
         borrowed = np.maximum(0, siblings.usage + candidate - siblings.guarantee)
         return divide_by_weight(
             dominant_shares(borrowed, siblings.capacity, siblings.weighed), siblings.weight
         )
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return [R] bool: the resources of which a sibling uses more than its fair share."""
+        """Return for each resource [R] whether a sibling queue uses more of it than its fair share."""
         above: BoolArray = siblings.usage[sibling] > siblings.fair[sibling]
         return above
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the reclaimer stays within its fair share and the victim exceeds its own."""
+        """Return whether the reclaiming queue stays within its fair share and the victim's queue exceeds its own."""
         after = siblings.usage[claim.reclaimer] + claim.gains
         within = (after <= siblings.fair[claim.reclaimer]) | (claim.gains == 0)
         return bool(
@@ -131,15 +141,18 @@ class FairSharePolicy:
         )
 
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return [S] the size of each demand [S, R] in the quantity that the policy equalises."""
+        """Return the size of each sibling queue's demand [S] in the quantity that the policy equalises."""
         return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
 
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
-        """Return [S] the level of usage per weight from which each sibling queue receives surplus."""
+        """Return for each sibling queue [S] the level of usage per weight above which it receives surplus."""
         return np.zeros(len(siblings))
 
     def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return [S] past usage ÷ weight: of siblings with equal remainders, the smallest value gets the last unit."""
+        """Return past usage per weight of each sibling queue [S]; it decides which queue gets the last unit.
+
+        Of siblings with equal remainders, the one with the smallest value gets it.
+        """
         return divide_by_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
@@ -153,7 +166,7 @@ def _by_weight(weight: FloatArray) -> list[tuple[IntArray, FloatArray]]:
 
 
 class Drf(FairSharePolicy):
-    """Weighted dominant resource fairness by water-filling.
+    """Weighted Dominant Resource Fairness (DRF): the surplus is divided by dominant share and weight.
 
     Every queue keeps the part of its guarantee that it demands. The surplus is divided along the unmet demand d of
     each queue: at level l, queue q has l · weight_q / D_q of d_q, with D_q = max_r d_qr / capacity_r. All levels rise
@@ -172,7 +185,7 @@ class Drf(FairSharePolicy):
 
 
 class PrioritySharing(FairSharePolicy):
-    """Highest priority first, up to its whole demand; queues of equal priority share as under `drf`.
+    """Queues of the highest priority come first, up to their whole demand; equal priorities share as under `drf`.
 
     The surplus is passed from priority to priority. Queues of one priority divide it by dominant share and weight,
     and the remainder goes to the next priority. Within a queue, PodGroups are ordered by their own priority, then by
@@ -190,7 +203,7 @@ class PrioritySharing(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus priority by priority."""
+        """Divide the surplus among the queues of the highest priority first, then of the next one, and so on."""
         parts = np.zeros_like(siblings.surplus_demand)
         for members in siblings_by_priority(siblings.priority):
             parts[members] = super().divide_surplus(siblings.select(members), surplus - parts.sum(axis=0))
@@ -198,32 +211,32 @@ class PrioritySharing(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S, 2] keys: priority, then borrowed amounts by weight."""
+        """Return two keys for each sibling queue [S, 2]: its priority, then its borrowed amount per weight."""
         return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
 
 def siblings_by_priority(priority: IntArray) -> list[IntArray]:
-    """Return the indexes of the siblings of each priority, the highest priority first."""
+    """Return the indexes of the sibling queues of each priority, the highest priority first."""
     return [np.flatnonzero(priority == value) for value in np.unique(priority)[::-1]]
 
 
 class GuaranteePolicy(FairSharePolicy):
-    """Base of policies that entitle a queue to its guarantee only, and not to a part of the surplus."""
+    """Base of sharing policies that entitle a queue to its guarantee only, and not to a part of the surplus."""
 
     @override
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return [R] bool: the resources of which a sibling uses more than its guarantee."""
+        """Return for each resource [R] whether a sibling queue uses more of it than its guarantee."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return False: no queue is entitled to a part of the surplus."""
+        """Return False: a queue cannot reclaim surplus, because no queue is entitled to a part of it."""
         return False
 
 
 class UndividedSurplusPolicy(GuaranteePolicy):
-    """A policy with one surplus for all siblings: the order of their gangs decides which gang uses it.
+    """A sharing policy that does not divide the surplus: the order of gangs decides which gang uses it.
 
     The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
     all that it can use of the surplus; the parent's share limits the sum.
@@ -241,20 +254,18 @@ class UndividedSurplusPolicy(GuaranteePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Return for each queue all of the surplus that it can use."""
+        """Return for each sibling queue all of the surplus that it can use; the sum may exceed the surplus."""
         from_pool: IntArray = siblings.surplus_demand.clip(max=surplus)
         return from_pool
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return [S] the position of each sibling's next gang in the order of gangs."""
+        """Return for each sibling queue [S] the position of its next gang in the order of gangs."""
         return siblings.head
 
 
 class Fifo(UndividedSurplusPolicy):
-    """First come, first served over all PodGroups of the subtree, without blocking.
-
-    A PodGroup that does not fit does not block later ones.
+    """First come, first served over all PodGroups of the subtree: one that does not fit does not block later ones.
 
     The fair share of each queue is all that it can use of the surplus; the parent's share limits the sum.
 
@@ -288,7 +299,9 @@ DEFAULT_SHARING_POLICY: Final = "drf"
 
 
 def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolicy:
-    """Create a policy by name.
+    """Create the sharing policy that has this name, such as `drf`, with these arguments.
+
+    The name of a gang order is allowed as well.
 
     Raises:
       InvalidInput: the name is not registered, or the policy rejects its arguments.
@@ -305,7 +318,7 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
 
 @cache
 def registered_policies() -> Mapping[str, type]:
-    """Return the registered policy classes by name."""
+    """Return the classes of all registered sharing policies by name."""
     return {
         point.name: point.load()
         for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda policy: policy.name)

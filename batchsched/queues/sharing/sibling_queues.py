@@ -20,7 +20,7 @@ UNLIMITED: Final = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiblingQueues:
-    """The children of one queue.
+    """The children of one queue as arrays, which are the input of a sharing policy.
 
     Args:
       names: names of the S queues.
@@ -62,15 +62,18 @@ class SiblingQueues:
 
     @property
     def surplus_demand(self) -> IntArray:
-        """[S, R] the amount that each sibling can still use beyond its floor."""
+        """The amount [S, R] that each sibling queue can still use in addition to its floor."""
         return self.ceiling - self.floor
 
     def select(self, indexes: IntArray) -> "SiblingQueues":
-        """Return the siblings with these indexes."""
+        """Return the sibling queues with these indexes."""
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
     def repeat(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
-        """Return one sibling N times, with usages [N, R] and next gangs [N], and all other values equal."""
+        """Return one sibling queue N times, with different usages [N, R] and positions of its next gang [N].
+
+        All other values are equal.
+        """
         count = len(usage)
         # Copying few rows costs less than broadcasting one.
         rows = np.full(count, index) if count > 1 else slice(index, index + 1)
@@ -93,7 +96,7 @@ COLUMNS: Final = tuple(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReclaimRequest:
-    """A request to evict a workload of one queue for a gang of another.
+    """A request to evict a workload of one queue for a pending gang of another queue.
 
     Args:
       reclaimer: the queue that gains: its row in the queue table (`table.leaf_row`), or its index among siblings.
@@ -109,12 +112,12 @@ class ReclaimRequest:
 
     @property
     def affected_resources(self) -> BoolArray:
-        """[R] bool: the resources that the gang requests and that the workload uses."""
+        """For each resource [R], whether the pending gang requests it and the victim uses it."""
         return (self.gains > 0) & (self.loses > 0)
 
 
 def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return [..., R] amounts divided by the capacity, 0 for resources that shares do not consider.
+    """Return amounts [..., R] as fractions of the cluster's capacity; resources that do not count have 0.
 
     Any amount of a resource that the cluster does not have becomes infinite.
     """
@@ -127,19 +130,25 @@ def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
 
 
 def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return [...] dominant shares: the largest part of the capacity over all considered resources."""
+    """Return dominant shares [...]: the largest fraction of the cluster's capacity over all considered resources."""
     share: FloatArray = capacity_shares(amounts, capacity, weighed).max(axis=-1, initial=0.0)
     return share
 
 
 def nonzero_dominant_shares(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return [S] dominant shares; for amounts of no considered resource, the dominant share over all resources."""
+    """Return dominant shares [S] that exceed 0 for all amounts above 0.
+
+    If the amounts contain no considered resource, the dominant share over all resources is returned.
+    """
     share = dominant_shares(amounts, capacity, weighed)
     return np.where(share > 0, share, dominant_shares(amounts, capacity, np.ones_like(weighed)))
 
 
 def divide_by_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return shares divided by weights. With weight 0, a share of 0 remains 0 and any other share becomes infinite."""
+    """Return each share divided by its weight; with weight 0, any share above 0 becomes infinite.
+
+    A share of 0 remains 0.
+    """
     weighted = weight > 0
     if weighted.all():
         return share / weight

@@ -15,11 +15,12 @@ _SATED = 1.0 - 1e-12
 def fill_to_common_level(
     demand: IntArray, surplus: IntArray, pace: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Divide a surplus by water-filling: one level rises for all queues and determines the part of the demand of each.
+    """Divide a surplus among sibling queues by water-filling: one level rises for all of them.
 
-    At level l, sibling s has the part min(1, max(0, (l - start_s) · pace_s)) of its demand. When a resource is
-    exhausted, siblings that demand it stop; the others continue. The rest is divided again among siblings with demand
-    for remaining resources, each from the level at which it stopped.
+    The level determines which part of its demand each sibling gets. At level l, sibling s has the part min(1, max(0,
+    (l - start_s) · pace_s)) of its demand. When a resource is exhausted, siblings that demand it stop; the others
+    continue. The rest is divided again among siblings with demand for remaining resources, each from the level at
+    which it stopped.
 
     Args:
       demand: [S, R] the maximum that each sibling can use.
@@ -120,7 +121,7 @@ def _next_spent(
 
 
 def round_to_units(amounts: FloatArray, most: IntArray, surplus: IntArray, late: FloatArray) -> IntArray:
-    """Round amounts to whole units by the largest remainder.
+    """Round real amounts [S, R] of sibling queues to whole units; the largest remainders are rounded up.
 
     Args:
       amounts: [S, R] real amounts.
