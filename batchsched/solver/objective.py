@@ -83,14 +83,20 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
 
 def find_unplaceable_classes(problem: Problem) -> BoolArray:
     """Return which pod classes [C] have no node on which a pod fits, even if no other pod is placed."""
-    masks = problem.kinds.mask[problem.classes.kind]
-    return np.array(
-        [
-            not pods_that_fit(demand, problem.nodes.free, 1)[mask].any()
-            for demand, mask in zip(problem.classes.demand, masks, strict=True)
-        ],
-        np.bool_,
-    )
+    demand, kind, free = problem.classes.demand, problem.classes.kind, problem.nodes.free
+    unplaceable = np.zeros(len(kind), np.bool_)
+    if not free.size:
+        return ~unplaceable
+    # Most classes fit on the node with the most free resources of its kind. Only the others need a look at all nodes.
+    share = (np.maximum(0, free) / np.maximum(1, free.max(axis=0))).sum(axis=1)
+    by_share = np.argsort(-share, kind="stable")
+    freest = by_share[problem.kinds.mask[:, by_share].argmax(axis=1)][kind]
+    fits = ((demand == 0) | (demand <= free[freest])).all(axis=1)
+    fits &= problem.kinds.mask[kind, freest]
+    for index in np.flatnonzero(~fits).tolist():
+        nodes = problem.kinds.mask[kind[index]]
+        unplaceable[index] = not pods_that_fit(demand[index], free[nodes], 1).any()
+    return unplaceable
 
 
 def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArray:
