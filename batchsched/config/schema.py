@@ -164,6 +164,10 @@ class Profile(StrictModel):
     """With `selection: ordered`: the first gang that does not fit blocks all gangs behind it."""
     session_window: int = Field(default=500, ge=1)
     """Maximum number of pending gangs, in order, that one session considers together."""
+    session_seconds: float = Field(default=5.0, gt=0, le=3600)
+    """If a session takes longer than this number of seconds, the next one takes fewer gangs. The namespaces with
+    pending gangs have equal shares of each session, among gangs of equal priority.
+    """
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
     """With the solver disabled: the search for a node ends when this percentage of the nodes, and at least 100
     nodes, are feasible; the search for the next pod continues there. 0: 50 % minus 1 % for each 125 nodes, at least

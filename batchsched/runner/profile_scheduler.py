@@ -19,6 +19,7 @@ from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
+from batchsched.runner.session_budget import SessionBudget
 from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
@@ -85,7 +86,7 @@ class ProfileScheduler:
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
-        self._window = profile.session_window
+        self._budget = SessionBudget(profile.session_window, profile.session_seconds)
         self._promised = AssumedVolumes()
         self._current = self._follow()
         self._scheduler = self._follower(Snapshot())
@@ -158,8 +159,8 @@ class ProfileScheduler:
         Returns:
           A function that decides the session, which may run in another thread; None if no gang takes part.
         """
-        # Gangs beyond the window take part in the next session, while the gangs of this one are being bound.
-        self._pop(now)
+        # Other gangs take part in the next session, while the gangs of this one are being bound.
+        self._budget.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
         if self._in_flight:
             self._call_heads(now)
         if not self._in_flight and not self.held:
@@ -194,13 +195,6 @@ class ProfileScheduler:
                 del self._refused_evictions[key]
         return tuple(sorted(self._refused_evictions))
 
-    def _pop(self, now: float) -> None:
-        while len(self._in_flight) < self._window:
-            entity = self.queue.pop(now, early=not self._in_flight)
-            if entity is None:
-                break
-            self._in_flight[entity.identity] = entity
-
     def _call_heads(self, now: float) -> None:
         """Activate the gangs with a reservation: a session without them would give their capacity away."""
         heads = (reservation.pod_group for reservation in self.reservations)
@@ -208,7 +202,7 @@ class ProfileScheduler:
             entity = self.queue.get(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
-        self._pop(now)
+        self._budget.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
 
     def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the same profile in which the plugins that hung are disabled."""
@@ -243,8 +237,13 @@ class ProfileScheduler:
             refused_evictions=self._protected_pods(now),
         )
 
-    def apply_decision(self, decision: Decision, now: float) -> list[PlacedGang]:
+    def apply_decision(self, decision: Decision, now: float, seconds: float = 0.0) -> list[PlacedGang]:
         """Apply the decision of a session: assume placed pods, and return refused gangs to the scheduling queue.
+
+        Args:
+          decision: the decision of the session that `begin_session` began.
+          now: seconds since 1970.
+          seconds: the duration of the session; after a long session, the next one takes fewer gangs.
 
         Returns:
           The gangs that are to be bound.
@@ -268,8 +267,8 @@ class ProfileScheduler:
             else:
                 refused_by = refusing_plugins(refusal, self.pipeline) if refusal else self._surplus
             self._settle(entity, () if overtaken else places, refused_by, now)
+        self._budget.record_session(len(self._in_flight), seconds)
         self._in_flight = {}
-        self._window = min(self.profile.session_window, 2 * self._window)
         return placements
 
     def abandon_session(self, now: float) -> None:
@@ -277,7 +276,7 @@ class ProfileScheduler:
 
         After repeated failures, the gang that causes them is alone in its session.
         """
-        self._window = max(1, len(self._in_flight) // 2)
+        self._budget.record_failure(len(self._in_flight))
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, (), now)

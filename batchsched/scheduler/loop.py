@@ -157,9 +157,9 @@ class SchedulerLoop:
             # Later sessions take fewer gangs until the gang that causes the failure is found.
             planner.abandon_session(self._clock.now())
             raise
-        now = self._clock.now()
-        await self._cycles.start(planner, planner.apply_decision(decision, now))
-        # More gangs are active, beyond the window or moved by events: do not wait for the next event.
+        now, seconds = self._clock.now(), self._clock.monotonic() - begun
+        await self._cycles.start(planner, planner.apply_decision(decision, now, seconds))
+        # More gangs are active, beyond the session's budget or moved by events: do not wait for the next event.
         if planner.queue.pending_pod_counts()["active"]:
             self._alarm.signal()
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.

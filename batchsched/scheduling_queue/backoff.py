@@ -14,12 +14,15 @@ MAX_DOUBLINGS: Final = 30
 _SLACK: Final = 64
 """Number of stale entries that are tolerated before the heap is rebuilt."""
 
+HeapEntry = tuple[Any, int, int, Entity]
+"""The sort key of an entity, its rank by arrival, the number of its `put`, and the entity."""
+
 
 class EntityHeap:
     """A heap of entities of the scheduling queue, ordered by sort key, then by arrival."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Any, int, int, Entity]] = []
+        self._heap: list[HeapEntry] = []
         self._live: dict[str, int] = {}
         self._serial = 0
 
@@ -37,12 +40,22 @@ class EntityHeap:
         """Remove an entity from the heap, if it is present."""
         self._live.pop(entity.identity, None)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the heap has no entity."""
+        return not self._live
+
     def first(self) -> Entity | None:
         """Return the entity with the smallest sort key without removing it, or None if the heap is empty."""
+        entry = self.first_entry()
+        return None if entry is None else entry[-1]
+
+    def first_entry(self) -> HeapEntry | None:
+        """Return the heap entry with the smallest sort key without removing it, or None if the heap is empty."""
         while self._heap:
-            _, _, serial, entity = self._heap[0]
-            if self._live.get(entity.identity) == serial:
-                return entity
+            entry = self._heap[0]
+            if self._live.get(entry[-1].identity) == entry[2]:
+                return entry
             heapq.heappop(self._heap)
         return None
 

@@ -120,6 +120,16 @@ class Entity:
     """Pods by template, kept incrementally: a gang of thousands of pods is evaluated after each added pod."""
 
     @property
+    def namespace(self) -> str:
+        """The namespace of its pods."""
+        return self.identity.split("/")[-2]
+
+    @property
+    def highest_pod_priority(self) -> int:
+        """The highest priority in the specs of its pods; 0 without pods."""
+        return max((pod.spec.priority or 0 for pod in self.pod_by_template().values()), default=0)
+
+    @property
     def blocking_plugins(self) -> tuple[str, ...]:
         """The plugins that gate the entity, or otherwise those that refused it in its last cycle.
 

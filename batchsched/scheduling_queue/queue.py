@@ -1,7 +1,7 @@
 """The scheduling queue: adds and removes pods and PodGroups, moves entities on events, and pops the next one."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ from batchsched.framework.events import (
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
-from batchsched.scheduling_queue.backoff import BackoffQueue, EntityHeap, is_in_backoff
+from batchsched.scheduling_queue.active import ActiveQueue
+from batchsched.scheduling_queue.backoff import BackoffQueue, is_in_backoff
 from batchsched.scheduling_queue.entity import Entity, QueueState, check_move
 from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
@@ -51,11 +52,6 @@ _RESOURCES: Final = {
 POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 
 
-def highest_pod_priority(entity: Entity) -> int:
-    """Return the highest `spec.priority` of the pods of an entity."""
-    return max((pod.spec.priority or 0 for pod in entity.pod_by_template().values()), default=0)
-
-
 class SchedulingQueue:
     """The scheduling queue of one profile: pending gangs and pods, from their creation to their placement.
 
@@ -75,7 +71,7 @@ class SchedulingQueue:
         self._sort = next(iter(pipeline.queue_sorts), None)
         self._hints = QueueingHints(pipeline)
         self._pool = UnschedulableEntities(self._hints)
-        self._active = EntityHeap()
+        self._active = ActiveQueue()
         self._backoff = BackoffQueue()
         self._flights = InFlightEntities()
         self._entities: dict[str, Entity] = {}
@@ -198,14 +194,19 @@ class SchedulingQueue:
             if not pod.terminating:
                 self.add_pod(pod, now)
 
-    def pop(self, now: float, *, early: bool = True) -> Entity | None:
+    def active_namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have an entity in the active queue."""
+        return self._active.namespaces()
+
+    def pop(self, now: float, *, early: bool = True, after_others: Container[str] = ()) -> Entity | None:
         """Begin the scheduling cycle of the next entity and return this entity, or None if no entity is ready.
 
         Args:
           now: time in seconds.
           early: if the active queue is empty, take the next refused entity in backoff.
+          after_others: namespaces whose entities come after active entities of the same priority in other namespaces.
         """
-        entity = self._active.first()
+        entity = self._active.first(after_others)
         if entity is None:
             # Source: `popFromBackoffQ` of kube-scheduler. Entities with errors keep their backoff: an error such as a
             # failing API server would repeat at once.
@@ -440,7 +441,7 @@ class SchedulingQueue:
         self._moved[queue, label] += pods
 
     def _key(self, entity: Entity) -> Any:
-        priority = highest_pod_priority(entity)
+        priority = entity.highest_pod_priority
         sort = self._sort
         if sort is None:
             return (-priority, entity.queued)

@@ -4,8 +4,9 @@ A Session is made from a Snapshot and then follows the cluster by `apply_changes
 old one that followed the cluster to the same state decide the same; a property test holds that.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Hashable, Iterable, Set
 
+from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Reservation
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
@@ -91,6 +92,10 @@ class Session:
     def set_refused_evictions(self, pods: Iterable[str]) -> None:
         """Replace the keys of the pods that are no victims, because the API server refused to evict them."""
         self.tables.refused_evictions = frozenset(pods)
+
+    def specs_of(self, pods: Iterable[Pod]) -> set[Hashable]:
+        """Return the different specs of some pods; pods that no plugin can tell apart have the same spec."""
+        return {self.tables.specs.signature_of(pod) for pod in pods}
 
     def decide(
         self,

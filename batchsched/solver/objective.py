@@ -85,7 +85,7 @@ def find_unplaceable_classes(problem: Problem) -> BoolArray:
     """Return which pod classes [C] have no node on which a pod fits, even if no other pod is placed."""
     demand, kind, free = problem.classes.demand, problem.classes.kind, problem.nodes.free
     unplaceable = np.zeros(len(kind), np.bool_)
-    if not free.size:
+    if not len(free):
         return ~unplaceable
     # Most classes fit on the node with the most free resources of its kind. Only the others need a look at all nodes.
     share = (np.maximum(0, free) / np.maximum(1, free.max(axis=0))).sum(axis=1)

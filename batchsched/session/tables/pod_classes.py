@@ -11,7 +11,7 @@ from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_r
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
 from batchsched.api.snapshot import Snapshot
-from batchsched.errors import PluginError
+from batchsched.errors import InvalidQuantity, PluginError
 from batchsched.framework.plugin_support.default_selectors import controller_of
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
@@ -71,6 +71,13 @@ class PodSpecIndex:
             self._infos[key] = info
             self.failing |= info.failure is not None
         return info
+
+    def signature_of(self, pod: Pod) -> int:
+        """Return a number that is equal for specs that no plugin can tell apart; -1 for a spec that is invalid."""
+        try:
+            return self.info_of(pod).signature
+        except InvalidQuantity:
+            return -1
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:
         # Each failing spec gets a signature of its own, so that its pods share no class with others.

@@ -1,0 +1,101 @@
+"""The session budget: how many gangs and pod specs take part in one session, and how many of one namespace.
+
+A session that takes too long delays all pods that arrive meanwhile. Its duration grows with the number of gangs and of
+different pod specs, so both are limited. The session after one that took too long is smaller. The gangs that take part
+are recorded with each session, so a replay does not depend on these measurements.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final
+
+from batchsched.api.core.pod import Pod
+from batchsched.scheduling_queue.entity import Entity
+from batchsched.scheduling_queue.queue import SchedulingQueue
+
+SPECS_PER_GANG: Final = 2
+"""Limit on the different pod specs of a session, as a multiple of the limit on gangs."""
+SpecsOfPods = Callable[[Iterable[Pod]], set[Hashable]]
+"""Returns the different specs of some pods; pods that no plugin can tell apart have the same spec."""
+
+
+class SessionBudget:
+    """Selects the gangs of each session, with equal shares for the namespaces that have gangs in the active queue.
+
+    A gang is selected after gangs of the same priority in other namespaces once its namespace has used its share. What
+    other namespaces leave of their shares is available to it. A gang with more specs than a whole session may have
+    still takes part, but no gang is selected after it.
+
+    Args:
+      max_gangs: the maximum number of gangs in a session, `sessionWindow`.
+      max_seconds: the duration up to which a session keeps its size, `sessionSeconds`.
+    """
+
+    def __init__(self, max_gangs: int, max_seconds: float) -> None:
+        self._max_gangs = max_gangs
+        self._max_seconds = max_seconds
+        self.gangs = max_gangs
+        """The maximum number of gangs in the next session."""
+
+    def select(
+        self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, specs_of: SpecsOfPods
+    ) -> None:
+        """Pop gangs from the queue and add them by identity to `selected`, until the session is full.
+
+        Args:
+          queue: the scheduling queue.
+          selected: the gangs that already take part; changed in place.
+          now: seconds since 1970.
+          specs_of: returns the different specs of pods.
+        """
+        session = _SelectedGangs(specs_of)
+        for selected_gang in selected.values():
+            session.add(selected_gang)
+        namespaces = len(queue.active_namespaces() | session.gangs.keys()) or 1
+        max_specs = SPECS_PER_GANG * self.gangs
+        over_share = {
+            namespace
+            for namespace in session.gangs
+            if session.exceeds(namespace, self.gangs / namespaces, max_specs / namespaces)
+        }
+        while len(selected) < self.gangs and session.spec_count < max_specs:
+            entity = queue.pop(now, early=not selected, after_others=over_share)
+            if entity is None:
+                break
+            selected[entity.identity] = entity
+            session.add(entity)
+            if session.exceeds(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
+                over_share.add(entity.namespace)
+
+    def record_session(self, gangs: int, seconds: float) -> None:
+        """Record the duration of a session: after a long one, the next takes fewer gangs; after a short one, more."""
+        if seconds > self._max_seconds:
+            self.gangs = max(1, int(min(self.gangs, gangs) * self._max_seconds / seconds))
+        else:
+            self.gangs = min(self._max_gangs, 2 * self.gangs)
+
+    def record_failure(self, gangs: int) -> None:
+        """Record that a session of some gangs failed: in the end, the gang that causes the failure is alone in it."""
+        self.gangs = max(1, gangs // 2)
+
+
+class _SelectedGangs:
+    """Counts the gangs and the different pod specs of a session by namespace."""
+
+    def __init__(self, specs_of: SpecsOfPods) -> None:
+        self._specs_of = specs_of
+        self.gangs = Counter[str]()
+        self._specs: dict[str, set[Hashable]] = {}
+        self.spec_count = 0
+
+    def add(self, entity: Entity) -> None:
+        """Count a gang, and those of its pod specs that no gang of its namespace has yet."""
+        specs = self._specs.setdefault(entity.namespace, set())
+        before = len(specs)
+        specs |= self._specs_of(entity.pod_by_template().values())
+        self.spec_count += len(specs) - before
+        self.gangs[entity.namespace] += 1
+
+    def exceeds(self, namespace: str, gangs: float, specs: float) -> bool:
+        """Return whether a namespace has at least this many gangs or specs."""
+        return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

@@ -1,0 +1,56 @@
+"""The active queue: entities that are ready for a session, in the order of QueueSort, with one heap per namespace.
+
+A session takes a limited number of entities. The heaps per namespace let the caller take entities of other namespaces
+first, once a namespace has used its share of the session.
+"""
+
+from collections.abc import Container
+from typing import Any
+
+from batchsched.scheduling_queue.backoff import EntityHeap
+from batchsched.scheduling_queue.entity import Entity
+
+
+class ActiveQueue:
+    """The entities that are ready for a session."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[str, EntityHeap] = {}
+
+    def put(self, entity: Entity, key: Any) -> None:
+        """Add an entity with its QueueSort key, or change its key."""
+        self._heaps.setdefault(entity.namespace, EntityHeap()).put(entity, key)
+
+    def remove(self, entity: Entity) -> None:
+        """Remove an entity, if it is present."""
+        heap = self._heaps.get(entity.namespace)
+        if heap is not None:
+            heap.remove(entity)
+            if heap.is_empty:
+                del self._heaps[entity.namespace]
+
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have an entity in the active queue."""
+        return frozenset(self._heaps)
+
+    def first(self, after_others: Container[str] = ()) -> Entity | None:
+        """Return the first entity in the order of QueueSort, or None if the active queue is empty.
+
+        Args:
+          after_others: namespaces whose entities come after entities of the same priority in other namespaces.
+        """
+        first = self._least(())
+        if first is None or first.namespace not in after_others:
+            return first
+        other = self._least(after_others)
+        # Equal priorities only: no share of a session lets a gang overtake a gang of a higher priority.
+        overtakes = other is not None and other.highest_pod_priority == first.highest_pod_priority
+        return other if overtakes else first
+
+    def _least(self, excluded: Container[str]) -> Entity | None:
+        """Return the first entity of all namespaces but the excluded ones, in the order of QueueSort."""
+        entries = (heap.first_entry() for namespace, heap in self._heaps.items() if namespace not in excluded)
+        least = min(
+            (entry for entry in entries if entry is not None), key=lambda entry: entry[:2], default=None
+        )
+        return None if least is None else least[-1]

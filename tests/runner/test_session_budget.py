@@ -1,0 +1,154 @@
+"""How many gangs and pod specs take part in a session, and the shares of namespaces in it."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.api.core.pod import Pod
+from batchsched.runner.session_budget import SPECS_PER_GANG, SessionBudget
+from batchsched.scheduling_queue.entity import Entity
+from batchsched.scheduling_queue.queue import SchedulingQueue
+from tests.scheduling_queue.entities import pod, queue, standard_pipeline
+from tests.service.town import Town
+from tests.session.scenario import cluster, nodes, profile
+from tests.session.scenario import pod as requesting
+
+
+def of_namespace(namespace: str, one: Pod) -> Pod:
+    return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, namespace=namespace))
+
+
+def arrived(*pods: Pod) -> SchedulingQueue:
+    made = queue(pipeline=standard_pipeline())
+    for at, one in enumerate(pods):
+        made.add_pod(one, float(at))
+    return made
+
+
+def own_spec(pods: Iterable[Pod]) -> set[Hashable]:
+    """Give each pod a spec of its own."""
+    return {one.key for one in pods}
+
+
+def one_spec(pods: Iterable[Pod]) -> set[Hashable]:
+    return {"spec" for _ in pods}
+
+
+def selected(budget: SessionBudget, made: SchedulingQueue, specs_of=one_spec) -> list[Entity]:
+    entities: dict[str, Entity] = {}
+    budget.select(made, entities, 1000.0, specs_of)
+    return list(entities.values())
+
+
+def flood(namespace: str, count: int, priority: int = 0) -> list[Pod]:
+    return [of_namespace(namespace, pod(f"{namespace}-{at}", priority=priority)) for at in range(count)]
+
+
+def test_session_takes_gangs_in_the_order_of_the_queue_if_all_are_in_one_namespace():
+    taken = selected(SessionBudget(3, 5.0), arrived(*flood("a", 5)))
+    assert [entity.identity for entity in taken] == ["pod/a/a-0", "pod/a/a-1", "pod/a/a-2"]
+
+
+def test_pod_takes_part_in_the_next_session_although_another_namespace_submitted_thousands_before():
+    taken = selected(SessionBudget(100, 5.0), arrived(*flood("flood", 2000), *flood("b", 1)))
+    assert Counter(entity.namespace for entity in taken) == {"flood": 99, "b": 1}
+
+
+def test_share_that_a_namespace_does_not_use_is_available_to_others():
+    taken = selected(SessionBudget(10, 5.0), arrived(*flood("a", 20), *flood("b", 2), *flood("c", 20)))
+    assert len(taken) == 10
+    assert Counter(entity.namespace for entity in taken)["b"] == 2
+
+
+def test_no_share_lets_a_gang_overtake_a_gang_of_a_higher_priority():
+    taken = selected(SessionBudget(4, 5.0), arrived(*flood("low", 4), *flood("high", 6, priority=1)))
+    assert {entity.namespace for entity in taken} == {"high"}
+
+
+def test_session_ends_before_more_different_specs_than_its_limit():
+    pods = [requesting(f"a-{at}", group="g", cpu=f"{at}m") for at in range(1, 50)]
+    big = queue(pipeline=standard_pipeline())
+    for one in [*pods, requesting("alone", cpu="1m"), requesting("later", cpu="2m")]:
+        big.add_pod(one, 0.0)
+    budget = SessionBudget(10, 5.0)
+    taken = selected(budget, big, own_spec)
+    assert len(pods) > SPECS_PER_GANG * budget.gangs
+    assert [len(entity.pods) for entity in taken] == [len(pods)]
+
+
+def test_namespace_with_many_specs_leaves_half_of_the_session_to_another_one():
+    made = queue(pipeline=standard_pipeline())
+    for at in range(120):
+        made.add_pod(of_namespace("a", requesting(f"a-{at}", group=f"g{at // 4}")), 0.0)
+    for one in flood("b", 100):
+        made.add_pod(one, 1.0)
+    taken = selected(
+        SessionBudget(20, 5.0), made, lambda pods: {one.key if one.namespace == "a" else "b" for one in pods}
+    )
+    # The specs of ten gangs of `a` fill the session; half of them are its share.
+    assert Counter(entity.namespace for entity in taken) == {"a": 10, "b": 10}
+
+
+def test_session_after_a_long_one_takes_fewer_gangs_and_later_ones_more_again():
+    budget = SessionBudget(500, 5.0)
+    budget.record_session(400, 20.0)
+    assert budget.gangs == 100
+    budget.record_session(100, 5.0)
+    assert budget.gangs == 200
+    for _ in range(3):
+        budget.record_session(200, 1.0)
+    assert budget.gangs == 500
+
+
+def test_long_session_of_one_gang_is_followed_by_a_session_of_one_gang():
+    budget = SessionBudget(500, 5.0)
+    budget.record_session(1, 60.0)
+    assert budget.gangs == 1
+
+
+def test_gang_that_makes_sessions_fail_is_alone_in_the_end():
+    budget, gangs = SessionBudget(500, 5.0), 300
+    for _ in range(10):
+        budget.record_failure(gangs)
+        gangs = budget.gangs
+    assert gangs == 1
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), min_size=1, max_size=40),
+    st.integers(1, 12),
+)
+def test_each_namespace_gets_its_share_and_no_priority_is_inverted(submitted, size):
+    pods = [
+        of_namespace(namespace, pod(f"p{at}", priority=priority))
+        for at, (namespace, priority) in enumerate(submitted)
+    ]
+    made = arrived(*pods)
+    namespaces = len({namespace for namespace, _ in submitted})
+    taken = selected(SessionBudget(size, 5.0), made)
+    left = [entity for entity in made.entities() if entity not in taken]
+    assert len(taken) == min(size, len(pods))
+    lowest = min(entity.highest_pod_priority for entity in taken)
+    assert all(entity.highest_pod_priority <= lowest for entity in left)
+    # Of the priority at which the session ends, a namespace with waiting gangs has at least its share.
+    above = sum(entity.highest_pod_priority > lowest for entity in taken)
+    counts = Counter(entity.namespace for entity in taken)
+    for entity in left:
+        if entity.highest_pod_priority == lowest:
+            assert counts[entity.namespace] >= (size - above) // namespaces
+
+
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+async def test_pods_of_a_flood_and_of_another_namespace_are_all_bound(selection):
+    pods = [of_namespace("flood", requesting(f"f{at}", cpu="10m")) for at in range(40)]
+    other = of_namespace("quiet", requesting("q", cpu="10m"))
+    town = Town(cluster(nodes(4), pods=(*pods, other)), profile(session_window=10, selection=selection))
+    await town.turn()
+    assert "q" in town.bound
+    assert len(town.bound) == 10
+    await town.turns(5)
+    assert len(town.bound) == 41
