@@ -101,6 +101,7 @@ class MetricsCollector:
             metrics.unschedulable_pods.labels(plugin, profile).set(count)
         metrics.waiting_gangs.labels(profile).set(len(planner.held))
         metrics.overdue_plugins.labels(profile).set(len(planner.runner.overdue))
+        self._grown(planner, metrics.dropped_placements, planner.dropped_placements, profile)
         for (queue, event), moved in planner.queue.moved_pod_counts().items():
             self._grown(planner, metrics.incoming_pods, moved, queue, event)
         for plugin, faults in planner.queue.hint_failures().items():

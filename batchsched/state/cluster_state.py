@@ -13,7 +13,7 @@ about them.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import msgspec
 from pydantic import BaseModel
 
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec
+from batchsched.api.core.requests import requests_on_node
 from batchsched.api.core.selector import parse_whole_number
 from batchsched.api.crd.validation import misplaced_queues
 from batchsched.api.decision import SetAside
@@ -365,6 +366,26 @@ class ClusterState:
     def has_node(self, name: str) -> bool:
         """Return whether the cluster has a node of this name."""
         return name in self._stores[NODES]
+
+    def free_capacity(self, nodes: Set[str]) -> dict[str, Counter[str]]:
+        """Return what is left on nodes: allocatable resources minus the requests of bound and assumed pods.
+
+        Args:
+          nodes: Names of nodes; those that do not exist are left out.
+
+        Returns:
+          Amounts by resource in base units, `pods` included; negative if the pods request more than the node has.
+        """
+        free: dict[str, Counter[str]] = {}
+        for name in nodes:
+            node = self._stores[NODES].get(name)
+            if node is not None:
+                free[name] = Counter(node.allocatable())
+        if free:
+            for pod in self._stores[PODS].sorted_objects():
+                if pod.node in free:
+                    free[pod.node].subtract(requests_on_node(pod))
+        return free
 
     def status(self, field: str, key: str, uid: str) -> dict[str, Any]:
         """Return the last known status of a custom resource, or {} if it has none.

@@ -1,6 +1,7 @@
 """Which gangs take part, which pods are assumed, and how gangs return that were overtaken, held or placed in part."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,6 +75,72 @@ async def test_gang_is_bound_elsewhere_if_its_node_is_deleted_during_the_session
     assert planner.apply_decision(decision, town.clock.now()) == []
     await town.turns(3)
     assert set(town.bound.values()) == {"n1"}
+
+
+def foreign(name: str, node_name: str, **requests: Any) -> Pod:
+    """A pod that another scheduler bound."""
+    made = pod(name, **requests)
+    return msgspec.structs.replace(
+        made, spec=msgspec.structs.replace(made.spec, scheduler_name="other", node_name=node_name)
+    )
+
+
+def decide_while(town: Town, *bound_meanwhile: Pod) -> list[str]:
+    """Decide a session during which other schedulers bind pods; return the gangs that are to be bound."""
+    planner, now = town.planner, town.clock.now()
+    planner.sync_queue(now)
+    work = planner.begin_session(now)
+    assert work is not None
+    decision = work()
+    town.make(bound_meanwhile)
+    return [placed.entity.identity for placed in planner.apply_decision(decision, now)]
+
+
+async def test_gang_is_not_bound_to_a_node_that_another_scheduler_filled_during_the_session():
+    town = Town(cluster(nodes(2, gpu=2), gang("bert", 4)))
+    assert decide_while(town, foreign("theirs", "n0", gpu=1)) == []
+    assert town.assumed == set()
+    assert town.planner.dropped_placements == 1
+    town.cache.put(node("n2", gpu=1))
+    await town.turns(5)
+    assert sorted(town.bound[f"bert-{at}"] for at in range(4)) == ["n0", "n1", "n1", "n2"]
+
+
+async def test_gang_is_bound_if_the_pods_of_another_scheduler_leave_room():
+    town = Town(cluster(nodes(2, gpu=2), gang("bert", 2)))
+    assert decide_while(town, foreign("theirs", "n0", cpu=1), foreign("more", "n1", cpu=1)) == ["team/bert"]
+
+
+async def test_only_as_many_gangs_are_dropped_as_the_filled_node_has_no_room_for():
+    town = Town(cluster(nodes(1, gpu=4), gang("a", 1), gang("b", 1), gang("c", 1), gang("d", 1)))
+    assert len(decide_while(town, foreign("theirs", "n0", gpu=2))) == 2
+    assert town.planner.dropped_placements == 2
+
+
+async def test_gang_is_not_bound_to_a_node_that_shrank_during_the_session():
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    planner, now = town.planner, town.clock.now()
+    planner.sync_queue(now)
+    work = planner.begin_session(now)
+    assert work is not None
+    decision = work()
+    town.cache.put(node("n0", gpu=1))
+    assert planner.apply_decision(decision, now) == []
+
+
+async def test_confirmed_bindings_of_the_same_scheduler_drop_no_placement():
+    town = Town(cluster(nodes(1, gpu=4), gang("bert", 2)))
+    await town.turn(watch=False)
+    town.make(gang("gpt", 2).pods)
+    town.cache.put(group("gpt", 2))
+    planner, now = town.planner, town.clock.now()
+    planner.sync_queue(now)
+    work = planner.begin_session(now)
+    assert work is not None
+    decision = work()
+    town.watch()
+    assert [placed.entity.identity for placed in planner.apply_decision(decision, now)] == ["team/gpt"]
+    assert planner.dropped_placements == 0
 
 
 class Licence:

@@ -29,6 +29,11 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     return _total(pod, defaults={})
 
 
+def requests_on_node(pod: Pod) -> dict[str, int]:
+    """Return what a pod takes of a node: its requests, and 1 of the resource `pods`."""
+    return {**pod_requests(pod), "pods": 1}
+
+
 def nonzero_requests(pod: Pod) -> tuple[int, int]:
     """Return the CPU (milli-CPU) and memory (bytes) that a pod requests, with defaults for missing requests.
 
