@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
@@ -19,8 +19,9 @@ from batchsched.controllers.event_recorder import (
     object_reference,
 )
 from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, refusal_text
+from batchsched.controllers.scheduler_names import SchedulerNameClaims
 from batchsched.controllers.status_controller import StatusController
-from batchsched.kube.connection import POD_GROUP_RESOURCE
+from batchsched.kube.connection import POD_GROUP_RESOURCE, Connection
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
@@ -62,6 +63,7 @@ class Reporter:
         self._refusals = RefusalHistory()
         self._task: asyncio.Task[None] | None = None
         self._resting = False
+        self._claims: SchedulerNameClaims | None = None
         self._throttle = throttle = WriteThrottle(clock, busy)
         self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
@@ -69,6 +71,16 @@ class Reporter:
     def reconfigure(self, profile: Profile) -> None:
         """Use a new first profile after the configuration was reloaded."""
         self.status.profile = profile
+
+    def claim_scheduler_names(self, connection: Connection, deployment: str) -> None:
+        """Report other deployments with the same scheduler names. Call it before `start`."""
+        names, report = self._cache.scheduler_names, self.recorder.record_series
+        self._claims = SchedulerNameClaims(connection, self._clock, deployment, names, report)
+
+    @property
+    def conflicting_deployments(self) -> Mapping[str, str]:
+        """Another deployment that uses a scheduler name of this one, by scheduler name."""
+        return self._claims.conflicts if self._claims is not None else {}
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
         """Record the Event of a successful or failed binding of a pod (a `binding.BindingCallback`)."""
@@ -183,6 +195,8 @@ class Reporter:
             tasks.create_task(self.recorder.run(), name="events")
             tasks.create_task(self.status.run(), name="status")
             tasks.create_task(self._publish_periodically(), name="verdicts")
+            if self._claims is not None:
+                tasks.create_task(self._claims.run(), name="scheduler-names")
 
 
 def _pod_reference(pod: Pod) -> EventObjectReference:

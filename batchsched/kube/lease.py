@@ -89,6 +89,13 @@ class LeaseElection:
         self._seen = ("", "")
         """The holder and the resourceVersion of the Lease as last read."""
         self._seen_at = float("-inf")
+        self.other_holder = ""
+        """Another identity that renewed the Lease while this replica observed it; "" if there is none."""
+
+    @property
+    def full_name(self) -> str:
+        """`namespace/name` of the Lease."""
+        return f"{self._namespace}/{self._name}"
 
     def remaining_seconds(self) -> float:
         """Return for how many seconds this replica certainly stays the leader; 0 or less if another one may lead."""
@@ -98,7 +105,7 @@ class LeaseElection:
         """Wait until this replica leads."""
         while not await self._try(self._claim):
             await self._clock.sleep(self._terms.retry * (1 + self._clock.random_fraction() / 5))
-        _LOG.info("%s leads (%s/%s)", self.identity, self._namespace, self._name)
+        _LOG.info("%s leads (%s)", self.identity, self.full_name)
 
     async def renew_until_lost(self) -> None:
         """Renew the Lease. Return when another replica may lead."""
@@ -124,23 +131,37 @@ class LeaseElection:
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             _LOG.warning("the Lease was not released: %s", error)
 
+    async def claim_once(self) -> bool:
+        """Acquire or renew the Lease once, without waiting. Return whether this replica holds it.
+
+        Raises:
+          ApiError: the server refused. 409: another replica wrote first.
+          Unreachable: there was no answer.
+          msgspec.DecodeError: the answer is not a Lease.
+        """
+        return await self._attempt(self._claim)
+
     async def _try(self, take: Callable[[_Lease | None, float], Awaitable[bool]]) -> bool:
-        """Acquire or renew the Lease. Return whether this replica leads."""
+        """Acquire or renew the Lease. Return whether this replica leads; log a failure."""
+        try:
+            return await self._attempt(take)
+        except ApiError as error:
+            if error.status != 409:  # 409: another replica wrote first
+                _LOG.warning("Lease %s: %s", self.full_name, error)
+            return False
+        except (Unreachable, msgspec.DecodeError) as error:
+            _LOG.warning("Lease %s: %s", self.full_name, error)
+            return False
+
+    async def _attempt(self, take: Callable[[_Lease | None, float], Awaitable[bool]]) -> bool:
         sent = self._clock.monotonic()
         # A hanging API server must not delay the end of the leadership beyond its time.
         deadline = min(self._terms.renew / 2, max(self._terms.retry, self.remaining_seconds()))
-        try:
-            lease = await self._read(deadline)
-            self._look(lease)
-            if not await take(lease, deadline):
-                return False
-        except ApiError as error:
-            if error.status != 409:  # 409: another replica wrote first
-                _LOG.warning("Lease %s/%s: %s", self._namespace, self._name, error)
+        lease = await self._read(deadline)
+        self._look(lease)
+        if not await take(lease, deadline):
             return False
-        except (Unreachable, msgspec.DecodeError) as error:
-            _LOG.warning("Lease %s/%s: %s", self._namespace, self._name, error)
-            return False
+        self.other_holder = ""
         self._until = sent + self._terms.renew
         return True
 
@@ -151,6 +172,9 @@ class LeaseElection:
         # The resourceVersion and not renewTime, because the clock of the holder may have stopped.
         state = (lease.spec.holder_identity or "", str(lease.metadata.get("resourceVersion", "")))
         if state != self._seen:
+            # A holder that crashed does not renew: it is no other holder, although its Lease has not expired yet.
+            renewed = state[0] == self._seen[0] and state[0] not in ("", self.identity)
+            self.other_holder = state[0] if renewed else ""
             self._seen, self._seen_at = state, self._clock.monotonic()
         if state[0] != self.identity:
             self._until, self._claimed = float("-inf"), False

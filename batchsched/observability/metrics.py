@@ -181,6 +181,11 @@ class Metrics:
         self.refusals = self._counter(
             "batchsched_refusals", "Refusals of gangs, by reason.", "reason", "profile"
         )
+        self.dropped_placements = self._counter(
+            "batchsched_placements_dropped",
+            "Gangs that were placed but not bound, because other pods had filled one of their nodes meanwhile.",
+            "profile",
+        )
         self.solver_gap = self._gauge(
             "batchsched_solver_gap",
             "Relative gap between the objective of the last session and its upper bound.",
@@ -251,6 +256,12 @@ class Metrics:
         )
         self.leader = self._gauge(
             "leader_election_master_status", "1 for the leader, 0 for a standby replica.", "name"
+        )
+        self.name_conflicts = self._gauge(
+            "batchsched_scheduler_name_conflict",
+            "1 while another deployment schedules pods with the same scheduler name; the label names its Lease.",
+            "profile",
+            "deployment",
         )
         self.reloads = self._counter(
             "batchsched_config_reloads",

@@ -197,6 +197,9 @@ class Observer:
         """Update the gauges, and return all metrics in the text format of Prometheus."""
         self.metrics.leader.labels(self._lease).set(service.is_leading)
         gauges.update_gauges(service.profile_schedulers, self._clock.monotonic())
+        self.metrics.name_conflicts.clear()
+        for name, deployment in service.conflicting_deployments.items():
+            self.metrics.name_conflicts.labels(name, deployment).set(1)
         set_aside = sum(len(reflector.set_aside) for reflector in service.reflectors)
         self.metrics.set_aside.set(set_aside + self._set_aside_by_session)
         return await asyncio.to_thread(self.metrics.prometheus_text)

@@ -1,7 +1,7 @@
 """The scheduler of one replica: it follows a cluster, and schedules while it is the leader."""
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,8 @@ class SchedulerApp:
       telemetry: Returns the telemetry of a profile.
       recording: Whether the input of each session is kept for the recorded sessions.
       on_eviction: Called for each evicted pod.
+      deployment: What all replicas of this deployment have in common, and no other deployment has; "" if other
+        deployments with the same scheduler names are not looked for.
     """
 
     connection: Connection
@@ -59,6 +61,7 @@ class SchedulerApp:
     telemetry: Callable[[Profile], Telemetry | None] = _no_telemetry
     recording: bool = False
     on_eviction: Evicted = ignore_evicted_pod
+    deployment: str = ""
     loop: SchedulerLoop | None = field(init=False, default=None)
     _reporter: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
@@ -164,6 +167,8 @@ class SchedulerApp:
         group_writer = PodGroupWriter(self.grouper.groups, self.grouper.members, self.writer, self.clock)
         group_writing = asyncio.create_task(group_writer.run(), name="projection")
         self._reporter = reporter
+        if self.deployment:
+            reporter.claim_scheduler_names(self.connection, self.deployment)
         reporter.start()
         try:
             self.loop = SchedulerLoop(
@@ -190,6 +195,11 @@ class SchedulerApp:
     def is_leading(self) -> bool:
         """True while this replica schedules and its Lease is valid."""
         return self.loop is not None and (self.fence is None or self.fence.remaining_seconds() > 0)
+
+    @property
+    def conflicting_deployments(self) -> Mapping[str, str]:
+        """Another deployment that uses a scheduler name of this one, by scheduler name."""
+        return self._reporter.conflicting_deployments if self._reporter is not None else {}
 
     def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:
         """Use new profiles from the next session on, and set whether sessions are recorded.

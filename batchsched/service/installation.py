@@ -57,7 +57,7 @@ class Installation:
         if manifest["kind"] == "Namespace":
             metadata["name"] = self.namespace
         elif manifest["kind"] not in _CLUSTER_SCOPED:
-            metadata["namespace"] = self.namespace
+            metadata.setdefault("namespace", self.namespace)
         for subject in manifest.get("subjects", ()):
             subject["namespace"] = self.namespace
         if manifest["kind"] == "Deployment":

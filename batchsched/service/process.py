@@ -233,6 +233,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
                 telemetry=observation.telemetry,
                 recording=configuration.sessions_kept > 0,
                 on_eviction=observation.record_eviction,
+                deployment=lease.full_name if lease is not None else _identity(),
             )
 
         background = BackgroundTasks(observation, configuration, options.config)
@@ -256,7 +257,7 @@ def _lease(
 
 
 def _identity() -> str:
-    """Return a unique holder identity for the Lease."""
+    """Return an identity that no other process has."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
 
 

@@ -67,6 +67,12 @@ EVENTS: Final = {
         "Scheduling",
         "the gang is pending: the reason, the missing amounts, and a change that would help",
     ),
+    "SchedulerNameConflict": EventDescription(
+        "Lease in `kube-public`",
+        "Warning",
+        "Scheduling",
+        "another deployment schedules pods with the same `schedulerName`; the message names both",
+    ),
 }
 """Event descriptions by reason. The list is closed: a new reason comes with a changelog entry."""
 

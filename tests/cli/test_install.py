@@ -18,8 +18,8 @@ PLACES = {
     "Deployment": "/apis/apps/v1/namespaces/scheduling/deployments",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/scheduling/poddisruptionbudgets",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/scheduling/networkpolicies",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/scheduling/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/scheduling/rolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 }
@@ -47,6 +47,8 @@ def test_every_object_is_in_the_requested_namespace(command):
         metadata = manifest["metadata"]
         if manifest["kind"] == "Namespace":
             assert metadata["name"] == "scheduling"
+        elif metadata["name"] == "batchsched-scheduler-names":  # the same for all deployments
+            assert metadata["namespace"] == "kube-public"
         elif manifest["kind"] not in ("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"):
             assert metadata["namespace"] == "scheduling"
         assert {subject["namespace"] for subject in manifest.get("subjects", ())} <= {"scheduling"}
@@ -94,7 +96,8 @@ def versions(plane: ControlPlane, manifests: list[dict[str, Any]]) -> dict[str, 
     found = {}
     for manifest in manifests:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        metadata = plane.admin.get(f"{PLACES[kind]}/{name}")["metadata"]
+        place = PLACES[kind].format(namespace=manifest["metadata"].get("namespace"))
+        metadata = plane.admin.get(f"{place}/{name}")["metadata"]
         changes = "generation" if kind == "CustomResourceDefinition" else "resourceVersion"
         found[f"{kind}/{name}"] = str(metadata[changes])
     return found

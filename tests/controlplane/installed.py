@@ -28,7 +28,8 @@ def service_account(plane: ControlPlane) -> str:
     _make(plane, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     for manifest in manifests():
         if manifest["kind"] in _PLURALS:
-            _make(plane, _PLURALS[manifest["kind"]].format(namespace=NAMESPACE), manifest)
+            namespace = manifest["metadata"].get("namespace", "")
+            _make(plane, _PLURALS[manifest["kind"]].format(namespace=namespace), manifest)
     return plane.token_of(NAMESPACE, "batchsched", 86_400)
 
 

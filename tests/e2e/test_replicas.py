@@ -2,8 +2,10 @@
 
 import json
 
+from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.installed import NAMESPACE, service_account
+from tests.controlplane.process import LEASE
 from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
 
 
@@ -34,3 +36,22 @@ def test_log_of_a_process_is_one_object_a_line(plane, namespace, tmp_path):
         one.scheduler.end()
     lines = [json.loads(line) for line in one.scheduler.log.read_text().splitlines()]
     assert {"Session decided", "Successfully bound pod to node"} <= {line["msg"] for line in lines}
+
+
+def test_second_deployment_with_the_same_scheduler_name_is_reported(plane, namespace, tmp_path):
+    first = Served(plane, "first", tmp_path / "first.yaml", ("--lease", LEASE))
+    second = Served(plane, "second", tmp_path / "second.yaml")
+    with serving(first):
+        eventually(lambda: first.metric("leader_election_master_status", name="batchsched") == 1, WITHIN)
+        names = {"profile": "batchsched", "deployment": LEASE}
+        with serving(second):
+            eventually(lambda: second.metric("batchsched_scheduler_name_conflict", **names) == 1, WITHIN)
+            path = f"/apis/events.k8s.io/v1/namespaces/{CLAIM_NAMESPACE}/events"
+            events = eventually(lambda: plane.admin.get(path)["items"], WITHIN)
+            assert {(event["reason"], event["type"]) for event in events} == {
+                ("SchedulerNameConflict", "Warning")
+            }
+            assert events[0]["regarding"]["name"] == "scheduler-name-batchsched"
+            assert f"the deployments {LEASE} and " in events[0]["note"]
+            assert second.ready
+        assert not any(name == "batchsched_scheduler_name_conflict" for name, _ in first.metrics)
