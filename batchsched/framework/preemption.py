@@ -441,7 +441,7 @@ def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTab
 
 
 def refuse_nominated_conflicts(handle: PreemptionHandle) -> FilterResult:
-    """Return the filter result in which a node is also refused if the pod does not fit beside its nominated pods.
+    """Return the filter result with a refusal of each node where the pod does not fit with nominated pods.
 
     For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.
 

@@ -65,7 +65,7 @@ class DecisionBuilder:
     head: ReservedHead | None = None
 
     def add_placements(self, placements: Sequence[GangPlacement]) -> None:
-        """Add gangs that were placed, and count them against the head's reservation."""
+        """Add placed gangs to the decision, and count them in the reservation of the first gang that does not fit."""
         self.placements += placements
         if self.head is not None:
             self.head.deduct_placements(placements)
@@ -74,7 +74,10 @@ class DecisionBuilder:
                 self.head = None
 
     def add_head_reservation(self) -> None:
-        """Add the reservation of the head to the decision, unless its pods have nominated nodes already."""
+        """Add the reserved start of the first gang that does not fit.
+
+        It is omitted if the gang's pods have nominated nodes already.
+        """
         nominated = {pod.key for pod, _ in self.nominated}
         if self.head is None or nominated & self.head.gang.members.pending.keys():
             return
@@ -82,7 +85,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the objective and bound of one window to its tiers."""
+        """Add the objective and bound of one solver problem to those of its tiers."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -98,7 +101,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def compute_tier_accounts(self) -> None:
-        """Set `tiers` and `gap` from the objectives and bounds of all windows."""
+        """Set `tiers` and `gap` from the objectives and bounds of all solver problems of the session."""
         self.tiers = tuple(
             TierAccount(
                 share=tier[0].share_name,
@@ -120,7 +123,7 @@ class DecisionBuilder:
         self.refusals = [victims.with_eviction_count(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
-        """Return the decision, with all of its parts sorted, so that equal sessions give equal bytes.
+        """Return the decision with all of its lists sorted, so that equal sessions give equal bytes.
 
         Args:
           tables: of the session, for the names of nodes and for what was set aside.

@@ -24,11 +24,11 @@ DEFAULT_TOPOLOGY = "default"
 
 
 class FeasibilityItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Base of the parts of a feasibility report."""
+    """Base class of the objects in a feasibility report."""
 
 
 class DomainFeasibility(FeasibilityItem, frozen=True):
-    """Feasibility in one topology domain: how many pods of one class fit there.
+    """How many pods of one pod class of a gang fit in one topology domain.
 
     Args:
       value: the node label's value.
@@ -44,14 +44,17 @@ class DomainFeasibility(FeasibilityItem, frozen=True):
 
 
 class LevelFeasibility(FeasibilityItem, frozen=True):
-    """The domains of one level, the one with the most room first. Nodes without the level's label are left out."""
+    """How many pods of one pod class fit in each domain of one topology level, the roomiest domain first.
+
+    Nodes without the level's label are left out.
+    """
 
     level: str
     domains: tuple[DomainFeasibility, ...]
 
 
 class PartFeasibility(FeasibilityItem, frozen=True):
-    """Feasibility of one gang part: pods of one subGroup and one class.
+    """How many of a gang's pending pods of one subGroup and one pod class fit, and where.
 
     Args:
       sub_group: the subGroup, "" for none.
@@ -75,7 +78,7 @@ class PartFeasibility(FeasibilityItem, frozen=True):
 
 
 class GangFeasibility(FeasibilityItem, frozen=True):
-    """Feasibility of a gang.
+    """Where the pending pods of a gang fit, by subGroup and pod class.
 
     Args:
       pod_group: namespace/name.

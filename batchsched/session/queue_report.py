@@ -28,11 +28,11 @@ Amounts = dict[str, int]
 
 
 class QueueReportItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Base of the parts of a report."""
+    """Base class of the objects in a queue report."""
 
 
 class PendingGangReport(QueueReportItem, frozen=True):
-    """A pending gang in the report.
+    """A pending gang in a queue report: its queue, its requests and how long it has waited.
 
     Args:
       pod_group: namespace/name.
@@ -50,7 +50,7 @@ class PendingGangReport(QueueReportItem, frozen=True):
 
 
 class QueueReport(QueueReportItem, frozen=True):
-    """A queue, including all queues below it.
+    """The usage, the entitlement and the pending gangs of one queue, including all queues below it.
 
     Args:
       name: of the queue.
@@ -88,7 +88,7 @@ class QueueReport(QueueReportItem, frozen=True):
 
 
 class QueueTreeReport(QueueReportItem, frozen=True):
-    """All queues and pending gangs.
+    """A report on all queues and all pending gangs.
 
     Args:
       capacity: allocatable resources of all nodes.

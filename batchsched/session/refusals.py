@@ -46,7 +46,7 @@ REASON_OF: Mapping[RefusalCause, str] = {
 
 
 class RefusalMessages:
-    """Writes the refusal messages for the gangs of one formulation, from the evidence of the solver.
+    """Writes refusal messages for the gangs of one solver problem, from the evidence of the solver.
 
     Args:
       context: for names of levels, domains and nodes.
@@ -59,7 +59,7 @@ class RefusalMessages:
         self._table = context.tables.node_table
 
     def message(self, evidence: RefusalEvidence) -> str:
-        """Return one sentence: the binding constraint, and how much is missing."""
+        """Return one sentence for a refused gang: the constraint that stops it, and how much is missing."""
         # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
         lost = "; gangs of a higher priority or more weight took the room" if evidence.outbid else ""
         return f"{self._constraint(evidence)}{lost}"
@@ -86,7 +86,7 @@ class RefusalMessages:
         return f"{fit}; missing: {missing}" if missing else fit
 
     def single_domain_message(self, evidence: RefusalEvidence) -> str:
-        """Return the message for a gang that a rule between its pods restricts to one domain."""
+        """Return the message for a gang that a rule between its pods restricts to one topology domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
@@ -124,7 +124,7 @@ class RefusalMessages:
         return "no node is left for some of them"
 
     def missing_resources(self, evidence: RefusalEvidence) -> dict[str, int]:
-        """Return the missing amounts by resource in base units, without the number of pods."""
+        """Return the amounts that a refused gang is missing, by resource in base units, without the number of pods."""
         return self._named(evidence.missing)
 
     def _named(self, amounts: IntArray) -> dict[str, int]:
@@ -140,7 +140,7 @@ class RefusalMessages:
         )
 
     def relaxation_message(self, change: Relaxation | None) -> str:
-        """Return the smallest change that admits the gang, in words; "" for none."""
+        """Return in words the smallest change that would admit a refused gang; "" if none is known."""
         match change:
             case None:
                 return ""
@@ -242,13 +242,13 @@ def refuse_unschedulable(gang: PendingGang, scan: FilterResult, postfilter_messa
 
 
 def refuse_over_limit(gang: PendingGang, queue: str) -> Refusal:
-    """Return the refusal of a gang that exceeds the limit of a queue."""
+    """Return the refusal of a gang that would exceed the limit of a queue."""
     message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
     return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
 
 
 def refuse_without_domain(gang: PendingGang) -> Refusal:
-    """Return the refusal of a gang that, placed pod by pod, fits into no domain of its required level."""
+    """Return the refusal of a gang that, placed pod by pod, fits into no domain of its required topology level."""
     message = (
         "no domain of the required level takes all the pods it needs, each on the best node that is left"
     )
@@ -256,7 +256,7 @@ def refuse_without_domain(gang: PendingGang) -> Refusal:
 
 
 def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
-    """Return the refusal of a gang that has to wait for its turn.
+    """Return the refusal of a gang that must not delay a gang ahead of it, or that the policy holds back.
 
     Args:
       members: the gang.
@@ -271,7 +271,7 @@ def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
-    """Return the refusal of one gang, while all other gangs stay on their nodes."""
+    """Return the refusal of one gang with its reason, found while all other gangs stay on their nodes."""
 
     def explain() -> Refusal:
         formulation = formulate(context, [gang], gang.created)
@@ -281,7 +281,10 @@ def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
 
 
 def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
-    """Return the refusal of the only gang of a formulation; relaxations are tested with the greedy solver."""
+    """Return the refusal of the only gang of a solver problem, with its reason.
+
+    Relaxations are tested with the greedy solver.
+    """
     explainer = RefusalExplainer(
         formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
     )
@@ -310,7 +313,7 @@ def explain_refused_gangs(
     settings: SolverSettings,
     seed: int,
 ) -> list[Refusal]:
-    """Return a refusal for each gang of a jointly selected window that was not placed.
+    """Return a refusal with its reason for each gang of a jointly selected batch that was not placed.
 
     In a small session, each proposed change is tested by solving the whole session again. In a larger one, it is tested
     with the other gangs where they are.
@@ -412,7 +415,7 @@ def refuse_without_nodes(members: PodGroupState) -> Refusal:
 
 
 def refuse_outside_window(members: PodGroupState, window: int) -> Refusal:
-    """Return the refusal of a gang that is behind the last gang of the session's window."""
+    """Return the refusal of a gang that comes after the first `sessionWindow` gangs, which a session looks at."""
     return Refusal(
         pod_group=members.key,
         reason="OutsideWindow",

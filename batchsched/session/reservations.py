@@ -30,7 +30,7 @@ from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Problem, Row
 
 @dataclass(slots=True, eq=False)
 class HeadReservation:
-    """The earliest start of the head during a session, with the resources that are free then.
+    """The earliest start of the head (the first gang that does not fit), with the resources free at that time.
 
     Args:
       start: seconds since 1970 at which the head can start.
@@ -45,7 +45,10 @@ class HeadReservation:
     needs: IntArray
 
     def try_deduct(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Deduct a gang that still runs at the reserved start, if the head fits next to it; return whether it fits."""
+        """Subtract a gang from the resources at the reserved start, if the gang with the reservation still fits.
+
+        Return whether it fits.
+        """
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
         if not fits_single_gang(self.problem, remaining):
@@ -54,7 +57,10 @@ class HeadReservation:
         return True
 
     def unused_capacity(self) -> IntArray:
-        """Return [N, R] the resources free at the start once the head is placed; using them does not delay it."""
+        """Return the resources [N, R] that the gang with the reservation leaves free at its reserved start.
+
+        Using them does not delay the head.
+        """
         available = np.maximum(0, self.free)
         head = solve_greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
         demand = self.problem.classes.demand[head.classes] * head.counts[:, np.newaxis]
@@ -63,7 +69,7 @@ class HeadReservation:
 
 
 def fits_single_gang(problem: Problem, free: IntArray) -> bool:
-    """Return True if the only gang of a problem fits into `free` [N, R]."""
+    """Return True if the only gang of a solver problem fits into the free resources `free` [N, R]."""
     available = np.maximum(0, free)
     # Equal pods without topology or rows: counting slots is exact and far cheaper than a solve, and it is asked often.
     simple = (
@@ -81,12 +87,12 @@ def fits_single_gang(problem: Problem, free: IntArray) -> bool:
 
 
 def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
-    """Return a reservation for a decision; the start is rounded up to seconds, so that it is never too early."""
+    """Return the reserved start of a gang as a decision states it, rounded up to seconds. It is never too early."""
     return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
 def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
-    """Return True if a gang fits once all running gangs have ended; if False, there is no reason to wait for them."""
+    """Return True if a gang fits once all running gangs have ended. If False, there is no reason to wait for them."""
     cached = gang.members.cache.fits_empty_cluster
     if cached is None or cached[0] is not gang.members.cache.pending:
         problem = lasting_problem(context, gang)
@@ -103,7 +109,7 @@ def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
 
 
 def free_without_nominated(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
-    """Return [N, R] the free resources, less the requests of nominated pods that are not in the node table."""
+    """Return the free resources [N, R], less the requests of nominated pods that are not in the node table."""
     free = tables.free_resources()
     for pod, node in held:
         free[node] -= tables.request_vectors(pod)[0]
@@ -150,7 +156,9 @@ def compute_reservation(
 
 
 class PresumedPlacements:
-    """Where gangs would start now if each took the first nodes that it fits, in order. Nothing is reserved.
+    """The nodes on which gangs would start now if each took, in order, the first nodes on which it fits.
+
+    Nothing is reserved.
 
     Args:
       context: the tables of the session.
@@ -165,7 +173,7 @@ class PresumedPlacements:
         """The gangs that start."""
 
     def add(self, gang: PendingGang) -> None:
-        """Start a gang, if the gangs before it leave it room."""
+        """Presume that a gang starts now, if the gangs before it leave enough room."""
         if not (gang.needs <= self._free_total).all():
             return
         problem = lasting_problem(self._context, gang)
@@ -241,7 +249,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class StickyReservations:
-    """Decides which reserved starts a session announces, and which ones it keeps from earlier sessions.
+    """Decides which reserved starts a session announces, and which announced starts it keeps.
 
     Args:
       now: seconds since 1970.
@@ -256,12 +264,15 @@ class StickyReservations:
 
     @classmethod
     def of_profile(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
-        """Return the rules of a profile; `previous` contains the reservations of the previous decision."""
+        """Create the rules for announced starts from a profile.
+
+        `previous` contains the reservations of the previous decision.
+        """
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
 
     def should_announce(self, gang: PendingGang) -> bool:
-        """Return True if the reserved start of a gang is announced."""
+        """Return True if the decision is to announce the reserved start of a gang."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
     def is_kept(self, members: PodGroupState) -> bool:
@@ -277,7 +288,7 @@ class StickyReservations:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Return the order with gangs that have a sticky reservation or nominated pods before all others of their tier.
+        """Move gangs with a kept reservation or nominated pods to the front of their tier; return the order.
 
         The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
 
@@ -360,7 +371,10 @@ class ReservedHead:
         sticky: StickyReservations,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
-        """Return the first gang that can start once running gangs end.
+        """Return the first gang that has to wait for running gangs to end, with its earliest start as a reservation.
+
+        A gang with a reservation that can start now is returned, too: no gang behind it may displace it. None if no
+        known end makes room for a gang, or if the profile has `backfill: none`.
 
         None if no known end makes room for one, or if the profile has `backfill: none`.
 
@@ -415,7 +429,7 @@ class ReservedHead:
         return None
 
     def restricts(self, gang: PendingGang) -> bool:
-        """Return True if a gang may use only what the head leaves free."""
+        """Return True if a gang may use only resources that the gang with the reservation leaves free."""
         if gang.members is self.gang.members or (not self.strict and gang.tier < self.gang.tier):
             return False
         # Surplus of a gang ahead of the head is not ahead itself: it may wait.
@@ -425,7 +439,7 @@ class ReservedHead:
         return not self._end(gang) <= self.reservation.start
 
     def with_reservation_rows(self, formulation: Formulation) -> Formulation:
-        """Return the formulation with rows that stop longer gangs from using resources reserved for the head."""
+        """Return the formulation with constraints that keep longer-running gangs off the reserved resources."""
         bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts(gang)]
         problem = formulation.problem
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
@@ -451,7 +465,7 @@ class ReservedHead:
         return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
 
     def deduct_placements(self, placements: Iterable[GangPlacement]) -> None:
-        """Deduct placed gangs that run beyond the reserved start from the resources that are free then."""
+        """Subtract placed gangs that run beyond the reserved start from the resources free at that start."""
         for placement in placements:
             # It was deducted already on the nodes on which it was presumed to start.
             presumed = self.presumed.pop(placement.gang.members.identity, None)
@@ -467,7 +481,9 @@ class ReservedHead:
             np.add.at(self.reservation.free, nodes, sign * requests)
 
     def replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
-        """Deduct a gang and add its victims if the head can still start in time; return whether it can.
+        """Count a gang in place of its victims, if the gang with the reservation can still start in time.
+
+        Return whether it can.
 
         Args:
           placement: the gang.
@@ -483,12 +499,15 @@ class ReservedHead:
         )
 
     def runs_beyond_start(self, identity: str) -> bool:
-        """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown."""
+        """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown.
+
+        A gang with an unknown end counts, too.
+        """
         tables = self.context.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
     def announced_reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
-        """Return the reservation for the decision after all placements; None if no start is announced."""
+        """Return the reserved start for the decision, after all placements; None if no start is announced."""
         if not self.announced:
             return None
         current = (

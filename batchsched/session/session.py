@@ -29,7 +29,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class Session:
-    """Follows one cluster and decides sessions over it; implements `ports.cluster.Scheduler`.
+    """Follows the changes of one cluster and decides scheduling sessions over it; a `ports.cluster.Scheduler`.
 
     Args:
       snapshot: the cluster to start from.
@@ -70,7 +70,7 @@ class Session:
 
     @property
     def node_table(self) -> NodeTable:
-        """The nodes as the last session found them."""
+        """The node table as the last session found it."""
         return self.tables.node_table
 
     def decayed_usage(self, now: float) -> Usage:
@@ -78,7 +78,10 @@ class Session:
         return self._order.decayed_usage(now)
 
     def apply_changes(self, changes: ClusterChanges) -> None:
-        """Apply the changes of the cluster since the last call. Call it between two sessions only."""
+        """Update the session's tables by the changes of the cluster since the last call.
+
+        Call it between two sessions only.
+        """
         self.tables.apply(changes)
         if changes.nodes is not None:
             self._order.check_resources()
@@ -86,11 +89,11 @@ class Session:
             self._admission = Admission.of_tables(self.tables)
 
     def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
-        """Replace the gangs that wait at Permit."""
+        """Replace the list of gangs that wait at Permit."""
         self._held = held
 
     def set_refused_evictions(self, pods: Iterable[str]) -> None:
-        """Replace the keys of the pods that are no victims, because the API server refused to evict them."""
+        """Replace the set of pods that must not be victims, because the API server refused their eviction."""
         self.tables.refused_evictions = frozenset(pods)
 
     def specs_of(self, pods: Iterable[Pod]) -> set[Hashable]:
@@ -180,7 +183,7 @@ def decide(
     telemetry: Telemetry | None = None,
     outside: ExternalCalls = NO_EXTERNAL_CALLS,
 ) -> Decision:
-    """Decide one session: a pure, deterministic function without clock or I/O.
+    """Return the decision of one session over a snapshot: a pure, deterministic function without clock or I/O.
 
     Args:
       snapshot: the cluster; the decision depends on nothing else, except for the other arguments.

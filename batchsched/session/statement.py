@@ -29,7 +29,10 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedPods:
-    """Proposed nodes for the pods of one part of a gang: counts[i] pods on nodes[i], in the order of the pods."""
+    """The nodes to which a proposal assigns the pods of one gang part.
+
+    These are counts[i] pods on nodes[i], in the order of the pods.
+    """
 
     part: GangPart
     nodes: tuple[int, ...]
@@ -38,7 +41,7 @@ class PlannedPods:
 
 @dataclass(slots=True)
 class PlacedPod:
-    """A pod that passed Reserve, with its node's index and the cycle state that its plugins wrote."""
+    """A pod that passed Reserve, with the index of its node and the cycle state that plugins wrote for it."""
 
     pod: Pod
     node: int
@@ -53,7 +56,7 @@ _POD_CLASS: Final[Callable[[PlacedPod], PodClass]] = attrgetter("pod_class")
 
 @dataclass(slots=True)
 class GangPlacement:
-    """The result of placing one gang.
+    """The result of placing one gang: its pods with their nodes, or the refusal.
 
     Args:
       gang: the gang.
@@ -76,7 +79,7 @@ class GangPlacement:
     state: GangPhase = GangPhase.PENDING
 
     def total_requests(self, resources: int) -> IntArray:
-        """Return [R] the sum of the requests of the placed pods."""
+        """Return the sum [R] of the requests of the gang's placed pods."""
         total = np.zeros(resources, np.int64)
         for pod_class, count in Counter(map(_POD_CLASS, self.placed)).items():
             total += pod_class.requests * count
@@ -84,7 +87,7 @@ class GangPlacement:
 
 
 class Statement:
-    """All placements of one session, as one transaction over the tables.
+    """All placements of one session, as one transaction over the session's tables.
 
     Use it as a context manager. On exit, gangs that were not committed are rolled back. Committed gangs leave the
     tables, too, since nothing is bound yet; what their plugins reserved stays reserved for the decision.
@@ -127,7 +130,10 @@ class Statement:
             tables.node_table.waiting.remove_gang(identity)
 
     def checkpoint(self) -> int:
-        """Return a checkpoint for `roll_back_to`. It is valid until the statement is rolled back to an earlier one."""
+        """Return a checkpoint of the statement for `roll_back_to`.
+
+        It is valid until the statement is rolled back to an earlier one.
+        """
         return len(self._placements)
 
     def roll_back_to(self, checkpoint: int) -> None:
@@ -138,14 +144,17 @@ class Statement:
         del self._placements[checkpoint:]
 
     def commit(self) -> tuple[GangPlacement, ...]:
-        """Keep all gangs that are placed so far and return them."""
+        """Keep all gangs that the statement has placed so far, and return them."""
         self._committed = len(self._placements)
         return tuple(self._placements)
 
     def place_gangs(
         self, proposals: Iterable[tuple[PendingGang, Sequence[PlannedPods]]]
     ) -> list[GangPlacement]:
-        """Place gang after gang; consecutive single pods of one class are filtered together. Return one result each."""
+        """Place gangs one after the other on their proposed nodes, and return one result for each gang.
+
+        Consecutive single pods of one class are filtered together.
+        """
         placements: list[GangPlacement] = []
         for pod_class, group in groupby(proposals, key=_single_pod_class):
             run, state = list(group), None
@@ -165,7 +174,7 @@ class Statement:
     def place_gang(
         self, gang: PendingGang, plans: Sequence[PlannedPods], state: CycleState | None = None
     ) -> GangPlacement:
-        """Place one gang on the proposed nodes, or roll it back; return the placement with the refusal, if any.
+        """Place one gang on its proposed nodes, or roll it back; return the placement with the refusal, if any.
 
         A gang over which a plugin failed is refused for the rest of the session: a plugin that hung is left out from
         then on, so the same placement would pass without it.
@@ -194,7 +203,9 @@ class Statement:
         return placement
 
     def reserve_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
-        """Call Reserve and Permit for pods that passed Filter; then `keep_if_complete` decides about the gang.
+        """Call Reserve and Permit for pods of a gang that passed the Filters.
+
+        Then `keep_if_complete` decides about the gang.
 
         Raises:
           PluginError: a plugin failed.
@@ -205,7 +216,10 @@ class Statement:
             placement.refusal = status
 
     def keep_if_complete(self, placement: GangPlacement) -> bool:
-        """Keep the gang if its placed pods reach its minimum, else roll it back; return whether the gang is kept."""
+        """Keep a gang if its placed pods reach its minimum number of pods, otherwise roll it back.
+
+        Return whether the gang is kept.
+        """
         rejection = self._tables.node_table.waiting.rejection(placement.gang.members.identity)
         if not rejection.ok:
             placement.refusal, placement.final = rejection, True
@@ -231,7 +245,7 @@ class Statement:
             waiting.remove_gang(identity)
 
     def apply_permit_answers(self) -> None:
-        """Release the waiting gangs that Permit plugins allowed meanwhile; roll back those that they rejected."""
+        """Release waiting gangs that Permit plugins have allowed, and roll back gangs that plugins have rejected."""
         waiting = self._tables.node_table.waiting
         for placement in [placement for placement in self._placements if placement.held_by]:
             identity = placement.gang.members.identity

@@ -24,7 +24,7 @@ from batchsched.session.tables.topology_levels import Levels, UnknownLevel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """Checks gangs against the tables of one session.
+    """Checks whether gangs may be tried at all: their references, number of pods, gates and users.
 
     Args:
       tables: the tables.
@@ -40,12 +40,15 @@ class Admission:
 
     @classmethod
     def of_tables(cls, tables: SessionTables) -> "Admission":
-        """Return an admission for the present nodes; it is outdated if nodes change: domains refer to node indexes."""
+        """Create an admission check for the present nodes.
+
+        It is outdated if nodes change: domains refer to node indexes.
+        """
         levels = Levels(tables.snapshot, tables.node_table)
         return cls(tables, levels, frozenset(entry.object for entry in tables.snapshot.set_aside))
 
     def admit_gang(self, members: PodGroupState) -> PendingGang | Refusal:
-        """Return the gang with its pods in queue order and without gated ones, or a refusal."""
+        """Return a gang with its pods in queue order and without gated pods, or the refusal of the gang."""
         cached = members.cache.admission
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:
             return cached[2]
@@ -157,7 +160,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
 
 
 def refuse_incomplete(members: PodGroupState) -> Refusal:
-    """Return the refusal of a PodGroup with fewer pods than its minimum and without pending pods."""
+    """Return the refusal of a PodGroup that has fewer pods than its minimum and no pending pods."""
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
 
 

@@ -43,7 +43,7 @@ class MeasuredQueues:
 
 
 class PolicyOrders:
-    """Positions of gangs in the orders of several policies: each queue may state its own order.
+    """The positions of gangs in the orders of several policies, since each queue may state its own order.
 
     Args:
       columns: attributes of the G gangs, the input of policies.
@@ -62,7 +62,10 @@ class PolicyOrders:
         self._places: dict[int, FloatArray] = {}
 
     def positions(self, policy: GangOrderPolicy | None) -> FloatArray:
-        """Return [G] the position of each gang by a policy, None for the profile's; partially bound gangs go first."""
+        """Return the position of each gang [G] in the order of a policy, or of the profile's if the policy is None.
+
+        Partially bound gangs come first.
+        """
         chosen_policy = policy or self._default
         positions = self._places.get(id(chosen_policy))
         if positions is None:
@@ -100,7 +103,7 @@ class _Turn(NamedTuple):
 
 
 class FairShareOrder:
-    """Iterator over gangs in fair-share order; the usage of the queues grows with each gang that it yields.
+    """Iterator over gangs in fair-share order; the usage of the queues grows with each gang that was returned.
 
     This is the incremental version of a short definition: at every turn, go down from the root, and at each row choose
     the child with the smallest (stage, priority, policy key, position) at the present usage. The definition is the
@@ -403,12 +406,12 @@ def _lines(
 
 
 def minimum_requests(gang: PendingGang) -> IntArray:
-    """Return [R] the requests of the pods that a gang still needs; of one pod if it has its minimum."""
+    """Return the requests [R] of the pods that a gang still needs to start, or of one pod if it needs none."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 
 def total_requests(gang: PendingGang) -> IntArray:
-    """Return [R] the requests of all pending pods of a gang."""
+    """Return the sum [R] of the requests of all pending pods of a gang."""
     if len(gang.parts) == 1:
         (part,) = gang.parts
         count = len(part.pods)

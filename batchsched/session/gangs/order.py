@@ -40,7 +40,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class QueuePolicies:
-    """The sharing policies of the queues of a tree.
+    """The sharing policy of each queue in the queue tree.
 
     Args:
       tree: the queues.
@@ -76,7 +76,7 @@ class QueuePolicies:
 
     @classmethod
     def of_profile(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
-        """Return the policies under a profile, None if no queue has an entitlement.
+        """Return the sharing policies of the queues under a profile, or None if no queue has an entitlement.
 
         Raises:
           InvalidInput: the profile's policy cannot be made.
@@ -86,11 +86,11 @@ class QueuePolicies:
 
     @property
     def reads_past_usage(self) -> bool:
-        """True if a policy reads past usage."""
+        """True if the sharing policy of any queue reads the past usage of queues."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
 
     def list_by_row(self, shares: QueueTable) -> tuple[SharingPolicy, ...]:
-        """Return the policy of each row."""
+        """Return the sharing policy of each queue, in the order of the queue table's rows."""
         return resolve_policies(shares, self._default, self._chosen)
 
 
@@ -137,7 +137,7 @@ def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
 
 
 class GangOrder:
-    """Sorts pending gangs by the turns of their queues; keeps the given order if no queue has an entitlement.
+    """Sorts pending gangs by the fair shares of their queues; keeps the given order if no queue has an entitlement.
 
     Args:
       tables: the tables; their queues do not change during the life of this object.
@@ -169,7 +169,7 @@ class GangOrder:
         """By identity, the class in which a gang had its first turn in the last run of `iterate_indexes`."""
 
     def check_resources(self) -> None:
-        """Update `set_aside`: check whether the present nodes offer the resources that queues mention."""
+        """Check whether the present nodes offer the resources that queues mention, and update `set_aside`."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = invalid_settings(queues, offered)
@@ -180,11 +180,11 @@ class GangOrder:
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def decayed_usage(self, now: float) -> Usage:
-        """Update the decayed usage to the time `now` and return it; empty if no policy reads it."""
+        """Update the decayed usage of the queues to the time `now` and return it; empty if no policy reads it."""
         return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
     def record_usage(self, placements: Iterable[GangPlacement]) -> None:
-        """Record the usage at the end of a session: running pods and the pods that the session placed."""
+        """Record the usage of the queues at the end of a session: running pods and pods that the session placed."""
         if self._reads_past_usage:
             self._past.set_current_usage(self._usage_of_queues(placements))
 
@@ -202,7 +202,10 @@ class GangOrder:
         }
 
     def measure_queues(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
-        """Return the usage and the entitlements of all queues if these gangs are pending; None without entitlements."""
+        """Return the usage and the entitlements of all queues, given the pending gangs.
+
+        Return None if no queue has an entitlement.
+        """
         if self.policies is None:
             return None
         return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
@@ -210,7 +213,7 @@ class GangOrder:
     def iterate_gangs(
         self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
     ) -> Iterator[PendingGang]:
-        """Yield admitted gangs in fair-share order with their entitlement classes, partially bound gangs first.
+        """Yield admitted gangs in fair-share order, each with its entitlement class. Partially bound gangs come first.
 
         Args:
           line: the pending gangs in the policy's order.
@@ -232,7 +235,7 @@ class GangOrder:
         )
 
     def iterate_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
-        """Yield the indexes of the gangs in fair-share order, which is computed lazily.
+        """Yield the indexes of pending gangs in fair-share order, which is computed lazily.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.

@@ -22,7 +22,7 @@ BoolArray = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueLimits:
-    """All limits of the queues, and the amounts that each of them still allows.
+    """The limits of all queues, and the amounts that each limit still allows.
 
     Args:
       limits: Q limits.
@@ -39,16 +39,16 @@ class QueueLimits:
 
     @property
     def free(self) -> IntArray:
-        """[Q, R] amounts that may still be used, UNLIMITED without a limit."""
+        """The amounts [Q, R] that each limit still allows; UNLIMITED without a limit."""
         return np.maximum(0, self.balance)
 
     @property
     def gangs_left(self) -> IntArray:
-        """[Q] number of PodGroups that may still start, UNLIMITED without a limit."""
+        """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a limit."""
         return np.maximum(0, self.gang_balance)
 
     def applies_to_gangs(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
-        """Return [Q, G] bool: whether limit q applies to gang g. `owners` contains the (queue, user) of each gang."""
+        """Return a mask [Q, G]: True if limit q applies to gang g. `owners` contains the (queue, user) of each gang."""
         rows_by_owner = {owner: self.finder.limit_indexes(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for column, owner in enumerate(owners):
@@ -56,7 +56,7 @@ class QueueLimits:
         return member
 
     def first_exceeded(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
-        """Return the first queue that does not allow these requests [R] and number of gangs, "" if all do."""
+        """Return the first queue with a limit below these requests [R] or this number of gangs, "" if there is none."""
         if not self.limits:
             return ""
         rows = self.finder.limit_indexes(tables, owner)
@@ -65,7 +65,7 @@ class QueueLimits:
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
 
     def after_placements(self, tables: SessionTables, placements: Sequence[GangPlacement]) -> Self:
-        """Return the limits after these gangs were placed."""
+        """Return the queue limits less the requests of the placed gangs."""
         if not self.limits or not placements:
             return self
         rows_by_gang = [
@@ -90,7 +90,10 @@ class QueueLimits:
         )
 
     def after_release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
-        """Return the limits after pods of an owner have left, which frees `freed` [R] and ends `gangs` gangs."""
+        """Return the queue limits after pods of a (queue, user) have left.
+
+        That frees `freed` [R] and ends `gangs` gangs.
+        """
         if not self.limits:
             return self
         rows = np.zeros(len(self.limits), np.bool_)
@@ -111,7 +114,7 @@ def _reduced(balance: IntArray, used: IntArray) -> IntArray:
 
 
 def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
-    """Return all limits with the amounts that each of them still allows.
+    """Return the limits of all queues with the amounts that each limit still allows.
 
     Args:
       tables: the tables.
@@ -156,7 +159,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
 
 
 def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner, dict[str, list[Pod]]]:
-    """Return the running pods that count against a queue, by owner and identity of their gang.
+    """Return the running pods that count against queues, by (queue, user) and by identity of their gang.
 
     Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
     """
@@ -172,7 +175,7 @@ def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner,
 
 
 def gangs_by_queue(counted: Mapping[Owner, Mapping[str, Sequence[Pod]]]) -> dict[str, set[str]]:
-    """Return the identities of the gangs of each queue; a gang with pods of several users counts once."""
+    """Return for each queue the identities of its gangs. A gang with pods of several users counts once."""
     by_queue: dict[str, set[str]] = {}
     for (queue, _), gangs in counted.items():
         by_queue.setdefault(queue, set()).update(gangs)
@@ -180,7 +183,7 @@ def gangs_by_queue(counted: Mapping[Owner, Mapping[str, Sequence[Pod]]]) -> dict
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
-    """Return [R] the sum of the requests of its own bound pods, for each queue that has any."""
+    """Return for each queue with bound pods of its own the sum [R] of the requests of these pods."""
     usage: dict[str, IntArray] = {}
     for (queue, _), gangs in list_counted_pods(tables, scheduler_name).items():
         amount = sum_requests(tables, chain.from_iterable(gangs.values()))
@@ -210,7 +213,7 @@ def _available_to_others(
 
 
 class LimitIndex:
-    """Finds the limits that apply to a gang.
+    """Finds the queue limits that apply to a gang.
 
     Args:
       limits: Q limits.
@@ -226,7 +229,7 @@ class LimitIndex:
                 self._plain.setdefault(limit.name, []).append(row)
 
     def limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the indexes of the limits that restrict gangs of an owner."""
+        """Return the indexes of the limits that restrict gangs of a (queue, user)."""
         rows = self._rows_of_owner.get(owner)
         if rows is None:
             chain = tables.queues.queue_and_ancestors(owner[0])
@@ -236,7 +239,10 @@ class LimitIndex:
         return rows
 
     def usage_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the indexes of the limits that count an owner's pods, including guarantees kept for the owner."""
+        """Return the indexes of the limits against which pods of a (queue, user) count.
+
+        Guarantees kept for the queue are among them.
+        """
         chain = tables.queues.queue_and_ancestors(owner[0])
         kept = [row for row in self._kept if not set(self.limits[row].kept).isdisjoint(chain)]
         return self._of_queues(chain, owner[1]) + kept
@@ -248,7 +254,7 @@ class LimitIndex:
 
 
 def sum_requests(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
-    """Return [R] the sum of the requests of pods."""
+    """Return the sum [R] of the requests of the given pods."""
     request_rows = [tables.request_vectors(pod)[0] for pod in pods]
     vectors = {id(vector): vector for vector in request_rows}
     total = np.zeros(len(tables.node_table.resources), np.int64)

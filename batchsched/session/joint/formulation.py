@@ -38,7 +38,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFeasibility:
-    """The nodes that the pipeline accepts for one pod class, and their scores.
+    """The nodes that the pipeline accepts for one pod class, and the scores of these nodes.
 
     Args:
       scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
@@ -63,7 +63,7 @@ class ClassFeasibility:
 
 
 class FeasibilityByClass:
-    """Feasibility of the classes of a session, computed on first use.
+    """The accepted nodes and their scores for each pod class of a session, computed on first use.
 
     Answers depend on the pods on the tables. After pods landed, make a new object.
 
@@ -85,7 +85,10 @@ class FeasibilityByClass:
         self._feasibility: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
     def feasibility_of(self, pod_class: PodClass) -> ClassFeasibility:
-        """Return the feasibility of a class. Classes that differ only in a priority no plugin reads share a result."""
+        """Return the accepted nodes and their scores for a pod class.
+
+        Classes that differ only in a priority no plugin reads share a result.
+        """
         first = pod_class.cache_key_class
         entry = self._feasibility.get(id(first))
         if entry is None:
@@ -93,7 +96,7 @@ class FeasibilityByClass:
         return entry[1]
 
     def precompute(self, classes: Iterable[PodClass]) -> None:
-        """Compute the feasibility of many classes, so that their time counts for the current stage."""
+        """Compute the accepted nodes and scores of pod classes now, so that the current stage includes the time."""
         for pod_class in classes:
             self.feasibility_of(pod_class)
 
@@ -146,7 +149,7 @@ AGE_BONUS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formulation:
-    """A solver problem, with the gangs, parts, tiers and quotas that its indexes refer to.
+    """A solver problem, with the gangs, gang parts, tiers and queue limits to which its indexes refer.
 
     Args:
       problem: the tables of the solver.
@@ -170,7 +173,7 @@ class Formulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionContext:
-    """The state of a session at one moment, as input for the formulation of a problem for the solver.
+    """The state of a session at one moment, from which problems for the solver are formulated.
 
     The value is frozen: after a gang was placed, make a new one with what the queues still allow.
 
@@ -189,16 +192,16 @@ class SessionContext:
     feasibility: FeasibilityByClass
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
-        """Return the context after these placements: their requests count against the limits of queues."""
+        """Return the context after these placements, which count against the limits of their queues."""
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
     def with_fresh_feasibility(self) -> Self:
-        """Return the context without the computed feasibility, which is outdated once pods have been placed."""
+        """Return the context without cached answers of plugins, which are outdated once pods have been placed."""
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
 
 def age_bonus(created: float, youngest: float) -> float:
-    """Return the factor of age on a gang's weight: 1 + 0.5 · min(1, (age - age of the youngest pending gang) / 24 h).
+    """Return the factor by which its age raises a gang's weight: 1 + 0.5 · min(1, (age - age of the youngest) / 24 h).
 
     Source: the weight of a gang in the decision format.
     """
@@ -208,7 +211,7 @@ def age_bonus(created: float, youngest: float) -> float:
 def formulate(
     context: SessionContext, gangs: Sequence[PendingGang], youngest: float, *, lasting: bool = False
 ) -> Formulation:
-    """Return the formulation of the problem to place these gangs.
+    """Return the solver problem of placing the given gangs, with the objects to which its indexes refer.
 
     Args:
       context: tables, levels, quotas and feasibility.
@@ -370,7 +373,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
 
 
 def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
-    """Return the problem to place one gang at a later time, with masks that remain valid if running gangs end.
+    """Return the solver problem of placing one gang later, with masks that remain valid if running gangs end.
 
     Set `free` before use: it holds the free resources of the session in which the problem was made. The problem is
     cached with the gang if nothing else in it depends on other gangs.
@@ -443,7 +446,7 @@ def _domains_of(context: SessionContext, members: PodGroupState, level: int, sub
 
 
 def domain_of_bound_pods(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
-    """Return the domain with the most bound pods of a gang; NONE if no bound pod is in a domain.
+    """Return the topology domain with the most bound pods of a gang; NONE if no bound pod is in a domain.
 
     Args:
       context: the levels.

@@ -20,7 +20,7 @@ from batchsched.solver.stage import solve
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointOutcome:
-    """The result of one round of solving and placing.
+    """The result of one round of solving a problem and placing the gangs of the solution.
 
     Args:
       placements: gangs with a place, including those that wait at Permit.
@@ -40,7 +40,7 @@ class JointOutcome:
 
 
 def solver_budget(settings: SolverSettings) -> Budget:
-    """Return the solver's budget from the profile."""
+    """Return the solver's budget, as the profile's settings state it."""
     return Budget(
         deterministic=settings.deterministic_budget,
         rounds=settings.rounds,
@@ -51,7 +51,7 @@ def solver_budget(settings: SolverSettings) -> Budget:
 
 
 class JointProposer:
-    """Places the gangs of one formulation: solves, replays the solution in a statement, and adds cuts."""
+    """Places the gangs of one solver problem: solves, replays the solution in a statement, and adds cuts."""
 
     def __init__(
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
@@ -186,7 +186,7 @@ class JointProposer:
 def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Return the outcome with one more gang, which was rejected before and has a place now."""
+    """Return the outcome of a round with one more placed gang, which the statement rejected at first."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement
@@ -216,7 +216,10 @@ def _weight_of(weights: Mapping[tuple[int, int], float], number: int, placement:
 
 
 def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
-    """Return the planned pods of each gang in a solution, part by part, by gang number."""
+    """Return for each gang number the nodes that a solution assigns to the gang's pods.
+
+    There is one entry for each gang part.
+    """
     plans: dict[int, list[PlannedPods]] = {}
     if not len(solution.classes):
         return plans

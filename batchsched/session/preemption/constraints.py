@@ -13,7 +13,7 @@ from batchsched.solver.problem import VictimProblem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvictionOption:
-    """A unit that may be evicted for a gang.
+    """Pods of a running gang that may be evicted together for a pending gang, with the eviction reason.
 
     Args:
       unit: the pods.
@@ -25,7 +25,7 @@ class EvictionOption:
 
 
 class EvictionConstraints:
-    """Upper limits on the evicted units: by disruption budgets, and by the entitlements of other queues.
+    """Limits on the pods that the solver may evict, by disruption budgets and by entitlements of other queues.
 
     Args:
       options: the U units among which the solver chooses.
@@ -48,7 +48,7 @@ class EvictionConstraints:
     def tighten(
         self, eligibility: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]
     ) -> None:
-        """Add or replace limits so that the solver cannot choose the same unfair victims again.
+        """Add or replace eviction limits so that the solver cannot choose the same unfair victims again.
 
         Args:
           eligibility: measures how far queues are above their entitlement.
@@ -85,7 +85,7 @@ class EvictionConstraints:
             self._rows[queue, r] = (limit, amount_by_unit)
 
     def apply_to(self, problem: VictimProblem) -> VictimProblem:
-        """Return the problem with these limits."""
+        """Return the problem of choosing victims with these eviction limits."""
         rows = list(self._rows.values())
         entries = [
             (row, unit, amount) for row, (_, units) in enumerate(rows) for unit, amount in units.items()

@@ -73,7 +73,7 @@ def may_be_evicted(members: PodGroupState, now: float) -> bool:
 
 
 def is_too_critical(highest_pod_priority: int, priority: int) -> bool:
-    """Return True if a gang may not be evicted for a gang of a priority because of its system-critical pods.
+    """Return True if a gang's highest pod priority is system-critical and above the priority of the evicting gang.
 
     Its own priority does not say so if its PodGroup lowers that, and reclaim does not compare priorities.
     """
@@ -97,14 +97,14 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
 
 
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
-    """Return the entry of the decision for the eviction of a pod for a pending gang."""
+    """Return the eviction of a pod for a pending gang, as the decision states it."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvictionUnit:
-    """Pods of one gang that are evicted together.
+    """Pods of one running gang that are evicted together, with the cost of their eviction.
 
     Args:
       members: the pods' gang.
@@ -123,7 +123,7 @@ class EvictionUnit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurplusPreference:
-    """Which pods of an elastic gang are its surplus: those of the lowest rank, and of these the youngest.
+    """Which pods of an elastic gang count as pods beyond its minimum: those of lowest rank, then the youngest.
 
     Args:
       rank: returns the rank of a pod on a node, by its index.
@@ -139,7 +139,7 @@ YOUNGEST_FIRST: Final = SurplusPreference(lambda _pod, _node: 0)
 
 @dataclass(frozen=True, eq=False)
 class VictimCandidate:
-    """A running gang that may be evicted.
+    """A running gang that may be evicted for a pending gang.
 
     Args:
       members: the gang.
@@ -159,17 +159,17 @@ class VictimCandidate:
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """The gang's pods in units that are evicted together: each elastic pod, and last all pods of the minimum."""
+        """The gang's pods in groups that are evicted together: each elastic pod alone, then all other pods."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units(YOUNGEST_FIRST)
 
     def is_too_critical_for(self, gang: PendingGang) -> bool:
-        """Return True if a pod is system-critical and has a higher priority than the pending gang."""
+        """Return True if a pod of this gang is system-critical and has a higher priority than the pending gang."""
         return is_too_critical(self.highest_pod_priority, gang.priority)
 
 
 class VictimCandidates:
-    """The victim candidates of a session.
+    """The running gangs of a session that may be evicted, and the pods that are being deleted.
 
     Args:
       tables: the session's tables.
@@ -191,7 +191,7 @@ class VictimCandidates:
 
     @cached_property
     def candidates(self) -> list[VictimCandidate]:
-        """All candidates, sorted by identity; computed on first use."""
+        """All running gangs that may be evicted, sorted by identity; computed on first use."""
         tables = self._tables
         running = [
             members
@@ -221,7 +221,7 @@ class VictimCandidates:
         ]
 
     def list_in_queue(self, queue: str) -> list[VictimCandidate]:
-        """Return the candidates of one queue."""
+        """Return the running gangs of one queue that may be evicted."""
         return self._by_queue.get(queue, [])
 
     @cached_property
@@ -329,7 +329,7 @@ def _bound_pods(members: PodGroupState) -> list[Pod]:
 
 
 class EvictionEligibility:
-    """Decides which gang may evict which, and follows the usage of the queues while the session evicts.
+    """Decides which pending gang may evict which running gang, and tracks the usage of queues during evictions.
 
     Args:
       tables: for queues and priority classes.
@@ -360,28 +360,28 @@ class EvictionEligibility:
                 )
 
     def add_usage(self, queue: str, amount: IntArray) -> None:
-        """Add an amount [R], negative for an eviction, to the usage of a queue and of its ancestors."""
+        """Add an amount [R] to the usage of a queue and of its ancestors; the amount is negative for an eviction."""
         if self._standing is not None:
             shares = self._standing.shares
             self._usage[shares.row_and_ancestors(shares.leaf_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
 
     def may_preempt(self, gang: PendingGang) -> bool:
-        """Return True unless the gang, a pod of it or a pod's PriorityClass states preemptionPolicy Never."""
+        """Return True unless a pending gang, a pod of it or a pod's PriorityClass has preemptionPolicy Never."""
         return all(
             may_pod_preempt(gang, pod, self._never_preempting) for part in gang.parts for pod in part.pods
         )
 
     def may_reclaim(self, gang: PendingGang) -> bool:
-        """Return True if the gang may evict gangs of other queues at all."""
+        """Return True if a pending gang may evict gangs of other queues at all, which a borrowing gang may not."""
         return gang.entitled in RECLAIMING_CLASSES
 
     def is_reclaimable(self, candidate: VictimCandidate) -> bool:
-        """Return True if a candidate has run for its queue's reclaimMinRuntimeSeconds."""
+        """Return True if a running gang has run for its queue's reclaimMinRuntimeSeconds."""
         return self._now - candidate.started >= self._reclaim_min_runtime(candidate.queue)
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
-        """Return the eviction reason if a gang may evict a candidate, otherwise ""."""
+        """Return the eviction reason if a pending gang may evict a running gang, otherwise ""."""
         if candidate.is_too_critical_for(gang):
             return ""
         if gang.queue == candidate.queue:
@@ -391,7 +391,7 @@ class EvictionEligibility:
         return RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.units) else ""
 
     def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
-        """Return True if the gang may evict all these units together, in any order.
+        """Return True if a pending gang may evict all these groups of pods together, in any order.
 
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
         take the queue below its entitlement.
@@ -412,7 +412,7 @@ class EvictionEligibility:
         return may_reclaim_all(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return by how much the usage of a queue exceeds the part that the gang may not reclaim.
+        """Return by how much the usage of a queue exceeds the part that a pending gang may not reclaim.
 
         That is the queue's guarantee if the gang stays inside the guarantee of its own queue, else the queue's fair
         share.

@@ -16,7 +16,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedCapacity:
-    """Adds nominated pods to the node table; a context manager that removes them again when the block ends.
+    """A context manager that adds nominated pods to the node table, and removes them when its block ends.
 
     Args:
       tables: the tables; the pods of gangs that wait at Permit are on their nodes already.
@@ -57,7 +57,10 @@ class NominatedCapacity:
 
     @property
     def resting_nominated_pods(self) -> list[tuple[Pod, int]]:
-        """Nominated pods of gangs that take no part in the session, if they are in the table; with node indexes."""
+        """The nominated pods of gangs that take no part in the session, with their node indexes.
+
+        Only pods in the node table are listed.
+        """
         return [
             nominee
             for identity in sorted(self._in_table.keys() & self._resting)
@@ -66,7 +69,7 @@ class NominatedCapacity:
 
     @property
     def pods_not_in_table(self) -> list[tuple[Pod, int]]:
-        """Nominated pods that the node table does not contain, with their node indexes."""
+        """The nominated pods that the node table does not contain, with their node indexes."""
         return [
             nominee
             for identity in sorted(self._nominated.keys() - self._in_table.keys())
@@ -75,15 +78,15 @@ class NominatedCapacity:
 
     @property
     def gang_identities(self) -> Set[str]:
-        """Identities of the gangs with nominated pods."""
+        """The identities of the gangs with nominated pods."""
         return self._nominated.keys()
 
     def is_nominated(self, gang: PendingGang) -> bool:
-        """Return True if the gang has nominated pods."""
+        """Return True if a gang has nominated pods."""
         return gang.members.identity in self._nominated
 
     def split_at_nominations(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Yield the gangs in parts, so that the caller can add nominated pods between two parts.
+        """Split gangs after each tier's nominated gangs, so that the caller can add nominated pods in between.
 
         A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.
 
@@ -105,7 +108,7 @@ class NominatedCapacity:
     def add_unplaced_pods(
         self, gangs: Iterable[PendingGang], placements: Iterable[GangPlacement]
     ) -> list[GangPlacement]:
-        """Add the nominated pods of gangs that were not placed to the node table.
+        """Add to the node table the nominated pods of gangs that the session has not placed.
 
         Args:
           gangs: gangs that have had their turn.
@@ -123,7 +126,10 @@ class NominatedCapacity:
         return added
 
     def remove_participating_pods(self) -> None:
-        """Remove the nominated pods of participating gangs from the table, so that preemption can place these gangs."""
+        """Remove from the node table the nominated pods of gangs that take part in the session.
+
+        Preemption can then place these gangs.
+        """
         for identity in list(self._in_table):
             if identity not in self._resting:
                 self._remove(identity)

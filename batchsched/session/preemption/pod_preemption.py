@@ -64,7 +64,7 @@ class PodPreemption:
 
     @property
     def nominations(self) -> Nominations:
-        """The nominations as they are now, for Filter plugins."""
+        """The current nominations of pods for nodes, which Filter plugins take into account."""
         if self._nominations is None:
             pods: dict[int, tuple[Pod, ...]] = {}
             for _, (pod, node) in sorted(self._nominated.items()):
@@ -73,12 +73,12 @@ class PodPreemption:
         return self._nominations
 
     def list_unplaced(self) -> list[tuple[Pod, int]]:
-        """Return the nominated pods that were not placed, with their node indexes."""
+        """Return the nominated pods that the session has not placed, with their node indexes."""
         placed = self._tables.node_table.pods
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority of the pod's gang, which holds for all its pods: a gang is placed as a whole."""
+        """Return the priority of a pod's gang, which holds for all pods of the gang. A gang is placed as a whole."""
         identity = gang_identity(pod)
         priority = self._priorities.get(identity)
         if priority is None:
@@ -93,7 +93,7 @@ class PodPreemption:
         return priority
 
     def class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
-        """Return the pod class for this single pod, with the node for which this session nominated the pod."""
+        """Return the pod class with this pod as its example, nominated for the node that this session chose."""
         return pod_class.with_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:
@@ -139,7 +139,10 @@ class PodPreemption:
         return answer
 
     def drop_nominations(self, gang: PendingGang) -> None:
-        """Drop the nominations of a gang that was not refused for lack of room: they would block nodes."""
+        """Drop the nominations of a gang that was refused for another reason than lack of room.
+
+        They would block nodes.
+        """
         for part in gang.parts:
             for pod in part.pods:
                 self._drop(pod.key)

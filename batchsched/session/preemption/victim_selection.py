@@ -61,7 +61,7 @@ OVERDUE_SECONDS: Final = 600.0
 
 
 class VictimSelection:
-    """Selects victims for gangs; a context manager, since it changes the session's live node table.
+    """A context manager that selects victims for unplaced gangs, and restores the node table at its end.
 
     Inside the block, the node table is without the pods that are being deleted and without the victims chosen so far,
     and it contains the gangs that get their room. When the block ends, with or without an exception, the table is as
@@ -134,7 +134,7 @@ class VictimSelection:
             self._restore(key)
 
     def select_victims(self, gangs: Sequence[PendingGang]) -> None:
-        """Select victims for each gang that may preempt.
+        """Choose the pods to evict for each unplaced gang that may preempt, and nominate the gang's pods.
 
         Args:
           gangs: unplaced gangs, in the order of their tiers.
@@ -404,7 +404,10 @@ class VictimSelection:
         return quotas
 
     def with_eviction_count(self, refusal: Refusal) -> Refusal:
-        """Return a refusal with the number of pods evicted for its gang; unchanged without new nominations."""
+        """Return a refusal that also states how many pods are evicted for the refused gang.
+
+        It is unchanged without new nominations.
+        """
         pods = self.evicted_pods.get(refusal.pod_group)
         if pods is None:
             return refusal
@@ -443,7 +446,7 @@ def _planned(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
 
 
 def list_move_options(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
-    """Return the gangs that consolidation may move for a pending gang, as eviction options.
+    """Return the running gangs that consolidation may move to other nodes for a pending gang.
 
     A gang may be moved if it counts against a queue, has no higher priority, is disrupted as a whole, and has no
     system-critical pods of a higher priority.
@@ -459,7 +462,7 @@ def list_move_options(gang: PendingGang, candidates: Iterable[VictimCandidate]) 
 
 
 def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
-    """Return True if the gangs of all units fit on the nodes at the same time, with the pods in the tables.
+    """Return True if all gangs to be moved fit on other nodes at the same time, with the pods in the tables.
 
     Args:
       context: the session; its node table is without the units.

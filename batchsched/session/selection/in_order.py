@@ -44,7 +44,7 @@ GangShape = tuple[int, tuple[tuple[int, int], ...]]
 
 
 class AttemptResult(Enum):
-    """Result of an attempt to start one gang."""
+    """The result of an attempt to start one gang, in a selection in strict order."""
 
     STARTED = "started"
     FULL = "full"
@@ -56,7 +56,7 @@ class AttemptResult(Enum):
 
 
 class InOrderProposer:
-    """Selects gangs in the policy's order; a `Proposer`."""
+    """Selects gangs strictly in the order of the policy; a `Proposer`."""
 
     def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
         self._run = run
@@ -80,7 +80,10 @@ class InOrderProposer:
         self._refusals = run.builder.refusals
 
     def propose(self, pending: OrderedGangs) -> list[PendingGang]:
-        """Start the gangs of one window in order; return those without a place that may evict others."""
+        """Start the first `sessionWindow` gangs in order, as far as they fit.
+
+        Return the gangs without a place that may evict others.
+        """
         run, builder = self._run, self._run.builder
         window = run.profile.session_window
         turns = run.order.iterate_indexes(pending, run.admission, run.now)

@@ -18,7 +18,7 @@ from batchsched.session.tables.pending import OrderedGangs
 
 
 class JointWindowProposer:
-    """Selects gangs by weight, window after window; a `Proposer`."""
+    """Selects gangs by weight with the solver, in batches of `sessionWindow` gangs; a `Proposer`."""
 
     def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
         self._run = run
@@ -27,7 +27,10 @@ class JointWindowProposer:
         """`namespace/name` of the admitted gangs, by identity."""
 
     def propose(self, pending: OrderedGangs) -> list[PendingGang]:
-        """Place gangs window after window; return those without a place that do not wait for another gang."""
+        """Place the gangs in batches of `sessionWindow` gangs, and return gangs without a place.
+
+        Gangs behind an unplaced gang of a strict queue are not returned.
+        """
         run, builder, nominated = self._run, self._run.builder, self._nominated
         with run.telemetry.measure_stage("admit"):
             gangs = self._admitted(pending)

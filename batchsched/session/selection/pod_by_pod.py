@@ -40,7 +40,10 @@ from batchsched.solver.problem import NONE
 
 
 class DomainFence:
-    """The permitted domains of one gang: of its own level at index -1, and of its subGroups from index 0."""
+    """The topology domains that the pods of one gang may use.
+
+    Index -1 stands for the gang's own level, indexes from 0 for its subGroups.
+    """
 
     def __init__(self, domains: IndexArray, levels: dict[int, int], pins: dict[int, int]) -> None:
         self._domains = domains
@@ -49,7 +52,7 @@ class DomainFence:
 
     @classmethod
     def of_gang(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
-        """Return the first fence of a gang: all domains are permitted, unless running pods determine one."""
+        """Return the domains that a gang may use at first: all of them, unless running pods determine one."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(context.levels.domains, {}, {})
@@ -65,7 +68,7 @@ class DomainFence:
         return cls(context.levels.domains, levels, pins)
 
     def allowed_nodes(self, subgroup: int) -> BoolArray | None:
-        """Return [N] bool: the nodes that pods of a subGroup (-1: none) may use; None if they may use all nodes."""
+        """Return a mask [N] of the nodes that pods of a subGroup (-1: none) may use; None if they may use all nodes."""
         allowed: BoolArray | None = None
         for index in {-1, subgroup} & set(self._levels):
             domains, pin = self._domains[self._levels[index]], self._pins[index]
@@ -74,12 +77,12 @@ class DomainFence:
         return allowed
 
     def restrict_to_node(self, subgroup: int, node: int) -> None:
-        """Restrict the fence to the domains of a node."""
+        """Restrict a gang to the topology domains of a node."""
         for index in {-1, subgroup} & set(self._levels):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def list_alternatives(self) -> "Iterator[DomainFence]":
-        """Yield one fence for each domain of the first level without a determined domain."""
+        """Yield a restricted copy for each domain of the gang's first required level without a determined domain."""
         index = next((index for index in sorted(self._levels) if self._pins[index] == NONE), None)
         if index is None:
             return
@@ -90,7 +93,7 @@ class DomainFence:
 
 @dataclass(slots=True)
 class GangTrial:
-    """One attempt to place a gang.
+    """One attempt to place a gang pod by pod inside certain topology domains.
 
     Args:
       placement: the pods placed so far.
@@ -117,7 +120,10 @@ class GangTrial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StuckPod:
-    """A pod that fits on no node, with its gang part, the filter results and the nodes inside the fence (None: all)."""
+    """A pod that fits on no node, with its gang part and the results of the Filters.
+
+    `allowed` are the nodes inside the gang's fence (None: all).
+    """
 
     part: GangPart
     pod: Pod
@@ -151,7 +157,10 @@ class PodByPodPlacer:
         self.placements: list[GangPlacement] = []
 
     def place_gang(self, gang: PendingGang) -> Refusal | None:
-        """Place one gang, all or nothing; return its refusal, or None if it has a place."""
+        """Place a gang with at least its minimum number of pods, or not at all.
+
+        Return the refusal of the gang, or None if it has a place.
+        """
         reported_trial: GangTrial | None = None
         for fence in self._fences(gang):
             trial = self._try_fence(gang, fence)
@@ -271,13 +280,16 @@ class PodByPodPlacer:
 
 
 class PodByPodProposer:
-    """Selects gangs without the solver, in the order of their queues' fair shares; a `Proposer`."""
+    """Selects gangs without the solver, pod by pod, in the order of their queues' fair shares; a `Proposer`."""
 
     def __init__(self, run: SelectionRun) -> None:
         self._run = run
 
     def propose(self, pending: OrderedGangs) -> tuple[PendingGang, ...]:
-        """Place gang after gang; if one pod of a gang fits on no node, call PostFilter at once. Return no gangs."""
+        """Place gang after gang; if one pod of a gang fits on no node, call PostFilter at once.
+
+        Return no gangs, because preemption is done.
+        """
         run, builder = self._run, self._run.builder
         # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
         positions = list(run.order.iterate_indexes(pending, run.admission, run.now))

@@ -23,7 +23,7 @@ PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutS
 
 
 def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset[str]:
-    """Ask Permit again for gangs that wait there, before any other gang can take their nodes.
+    """Call Permit again for gangs that wait at Permit, before any other gang can take their nodes.
 
     Returns:
       Identities of the gangs that were asked; they do not take part in the selection.

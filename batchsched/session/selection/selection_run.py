@@ -24,10 +24,10 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class Proposer(Protocol):
-    """A way to select gangs: jointly, in strict order, or pod by pod."""
+    """The interface of the three ways to select gangs: jointly, in strict order, or pod by pod."""
 
     def propose(self, pending: OrderedGangs) -> Iterable[PendingGang]:
-        """Place gangs in the run's statement; record placements and refusals in the run's builder.
+        """Place gangs in the session's statement, and record placements and refusals in its decision builder.
 
         Args:
           pending: the gangs that take part, in the policy's order.
@@ -71,7 +71,7 @@ class SelectionRun:
     builder: DecisionBuilder
 
     def context(self) -> SessionContext:
-        """Return a new context for a formulation, in which the placed gangs count against their queues."""
+        """Return the session's present state for the solver; gangs placed so far count against their queues' limits."""
         free_quotas = measure_limits(self.tables, self.profile.scheduler_name)
         context = SessionContext(
             self.tables, self.profile, self.admission.levels, free_quotas, FeasibilityByClass(self.tables)
@@ -80,11 +80,11 @@ class SelectionRun:
 
     @property
     def sticky_reservations(self) -> StickyReservations:
-        """The rules by which the session announces and keeps reservations."""
+        """The rules by which the session announces reserved starts and keeps announced ones."""
         return StickyReservations.of_profile(self.profile, self.previous_reservations, self.now)
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
-        """Return the gang with the pods that may be placed now; None if there are none, or if the gang is refused."""
+        """Return a gang with the pods that may be placed now; None if it has no such pods or is refused."""
         admitted = self.admission.admit_gang(members)
         if isinstance(admitted, Refusal):
             self.builder.refusals.append(admitted)

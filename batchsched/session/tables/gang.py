@@ -20,7 +20,10 @@ from batchsched.solver.problem import Problem
 
 
 class EntitlementClass(IntEnum):
-    """The part of its queue's entitlement that a gang falls under, in order of precedence; ALL without entitlements."""
+    """Whether a gang falls under its queue's guarantee, under its fair share, or borrows; ALL without entitlements.
+
+    The members are in order of precedence.
+    """
 
     ALL = 0
     GUARANTEE = 1
@@ -29,13 +32,15 @@ class EntitlementClass(IntEnum):
 
     @property
     def share_name(self) -> str:
-        """The name of the class, as a decision shows it under `share`."""
+        """The name of the entitlement class, as a decision shows it in the field `share`."""
         return self.name.lower()
 
 
 @dataclass(slots=True)
 class GangCache:
-    """Values computed from the pods of one gang; a new cache replaces it when a pod or the PodGroup changes.
+    """Cached values that were computed from the pods of one gang.
+
+    A new cache replaces this one when a pod or the PodGroup changes.
 
     Each entry has one writer. Entries that depend on more than the gang hold what else they were computed from, which
     the writer compares by identity before it uses the entry again.
@@ -48,7 +53,7 @@ class GangCache:
       admission: (mark of the Admission, pending gang, admitted gang or refusal); written by `Admission.admit_gang`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
-        `reservation.hopeful`.
+        `reservations.fits_empty_cluster`.
     """
 
     pending: "PendingGang | None" = None
@@ -59,13 +64,13 @@ class GangCache:
     fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
 
     def clear_node_results(self) -> None:
-        """Drop the entries that were computed from the nodes."""
+        """Drop the cached values of the gang that were computed from the nodes."""
         self.lasting_problem = self.fits_empty_cluster = None
 
 
 @dataclass(slots=True)
 class PodGroupState:
-    """The pods of one gang, pending and bound; the mutable record from which `PendingGang` is computed.
+    """The pending and bound pods of one gang. This is the mutable record from which `PendingGang` is computed.
 
     Args:
       identity: `namespace/name` of the PodGroup; `pod/namespace/name` for a pod without one.
@@ -85,33 +90,33 @@ class PodGroupState:
 
     @property
     def is_single_pod(self) -> bool:
-        """True for a pod without a PodGroup."""
+        """True if the gang is one pod without a PodGroup."""
         return is_single_pod(self.identity)
 
     @property
     def key(self) -> str:
-        """The gang's name in decisions: `namespace/name` of the PodGroup or the pod."""
+        """The gang's name in decisions: `namespace/name` of its PodGroup, or of the pod if it has none."""
         return gang_key(self.identity)
 
     @property
     def queue(self) -> str:
-        """The queue to which the gang belongs."""
+        """The name of the queue to which the gang belongs."""
         if self.group is not None:
             return self.group.spec.queue
         return next((pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE) for pod in self._pods), DEFAULT_QUEUE)
 
     @property
     def user(self) -> str:
-        """The user of the gang's first pod, "" for none; where users are limited, a pending gang has only one."""
+        """The user of the gang's first pod, "" for none. Where users are limited, a pending gang has only one user."""
         return next(map(self.user_of_pod, self._pods), "")
 
     @property
     def users(self) -> frozenset[str]:
-        """All users of the gang's pods; "" is a value too, for pods without a user."""
+        """All users of the gang's pods; "" stands for pods without a user."""
         return frozenset(map(self.user_of_pod, self._pods))
 
     def user_of_pod(self, pod: Pod) -> str:
-        """Return the user that one of the gang's pods counts for: the PodGroup's label, else the pod's own, else ""."""
+        """Return the user for which a pod of the gang counts: the label of the PodGroup, else of the pod, else ""."""
         if self.group is not None and USER_LABEL in (self.group.metadata.labels or {}):
             return self.group.metadata.labels[USER_LABEL]
         return pod.labels.get(USER_LABEL, "")
@@ -127,22 +132,22 @@ class PodGroupState:
 
     @property
     def minimum(self) -> int:
-        """The number of pods that must be placed together."""
+        """The number of the gang's pods that must be placed together: minMember, or 1 for a single pod."""
         return self.group.min_member if self.group is not None else 1
 
     @property
     def nonterminating_bound_pods(self) -> list[Pod]:
-        """Bound pods that are not being deleted; only these count for minimums."""
+        """The gang's bound pods that are not being deleted; only these count for minMember."""
         return [pod for pod, _ in self.bound.values() if not pod.terminating]
 
     @property
     def is_partially_bound(self) -> bool:
-        """True if some pods are bound, but fewer than the minimum: a bind failed, or a node was lost."""
+        """True if some pods of the gang are bound, but fewer than it needs: a bind failed, or a node was lost."""
         return bool(self.nonterminating_bound_pods) and self.missing_pods > 0
 
     @property
     def missing_pods(self) -> int:
-        """The number of pods that must still be placed for the minimums of the gang and of its subGroups."""
+        """The number of pods that must still be placed to reach minMember and the minimum of each subGroup."""
         gang_need = max(0, self.minimum - len(self.nonterminating_bound_pods))
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
@@ -155,7 +160,7 @@ class PodGroupState:
 
     @property
     def created(self) -> float:
-        """Seconds since 1970 at which the gang was submitted."""
+        """The time at which the gang was submitted, in seconds since 1970."""
         if self.group is not None:
             return self.group.creation_time
         return min(
@@ -169,7 +174,7 @@ class PodGroupState:
 
     @property
     def expected_end(self) -> float:
-        """Seconds since 1970 at which the first bound pod is expected to end; infinity without an estimate."""
+        """The time at which the gang's first bound pod is expected to end (seconds since 1970); infinity if unknown."""
         estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
         if estimate is None:
             return math.inf
@@ -181,13 +186,13 @@ class PodGroupState:
         )
 
     def update_node_indexes(self, index: Mapping[str, int]) -> None:
-        """Look up the node indexes of bound pods again, after nodes joined or left."""
+        """Look up the node indexes of the gang's bound pods again, after nodes were added or removed."""
         if self.bound:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
     def count_pods(self) -> GangCount:
-        """Return the counts of the gang's pods, as plugins read them; bound pods count as placed."""
+        """Return the gang's pod counts, as plugins read them; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
@@ -221,7 +226,7 @@ def _count_subgroup(counts: dict[str, int], pod: Pod) -> None:
 
 
 class PlacedPodCounts:
-    """The pod counts of each gang; plugins read them, and the statement updates the placed pods.
+    """The pod counts of all gangs by identity. Plugins read them, and the statement updates the placed pods.
 
     Args:
       gangs: all gangs by identity. Their owner calls `invalidate` when a gang changes.
@@ -232,33 +237,38 @@ class PlacedPodCounts:
         self._counts: dict[str, GangCount] = {}
 
     def gang_state(self, identity: str) -> PodGroupState | None:
-        """Return the state of a gang, None if the gang does not exist."""
+        """Return the pending and bound pods of a gang, None if the gang does not exist."""
         return self._gangs.get(identity)
 
     def count_for_pod(self, pod: Pod) -> GangCount:
-        """Return the count of a pod's gang."""
+        """Return the pod counts of the gang to which a pod belongs."""
         identity = gang_identity(pod)
         return self._counts.get(identity) or self.count_for_gang(self._gangs[identity])
 
     def count_for_gang(self, members: PodGroupState) -> GangCount:
-        """Return the count of a gang."""
+        """Return the pod counts of a gang, computed on first use."""
         count = self._counts.get(members.identity)
         if count is None:
             count = self._counts[members.identity] = members.count_pods()
         return count
 
     def find_count(self, pod: Pod) -> GangCount | None:
-        """Return the pod counts of a pod's gang; None for a pod without a name, which represents several gangs."""
+        """Return the pod counts of a pod's gang, or None for the nameless example pod of a pod class.
+
+        Such a pod class may have pods of several gangs.
+        """
         return self.count_for_pod(pod) if pod.metadata.name else None
 
     def invalidate(self, identity: str) -> None:
-        """Drop the count of a gang after its pods changed; the next reader counts again."""
+        """Drop the cached pod counts of a gang after its pods changed; the next reader counts again."""
         self._counts.pop(identity, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangPart:
-    """The pending pods of one subGroup and one pod class of a gang, in the order of the scheduling queue.
+    """The pending pods of a gang that belong to one subGroup and one pod class.
+
+    They are in the order in which they are placed.
 
     Args:
       pod_class: the class of the pods.
@@ -273,7 +283,7 @@ class GangPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingGang:
-    """A gang with pending pods, as one session sees it.
+    """A gang with pending pods, as one session sees it: its pods by class, its priority and what it needs.
 
     Args:
       members: the record of the gang.
@@ -305,12 +315,12 @@ class PendingGang:
 
     @property
     def key(self) -> str:
-        """The gang's name in decisions: `namespace/name` of the PodGroup or the pod."""
+        """The gang's name in decisions: `namespace/name` of its PodGroup, or of the pod if it has none."""
         return self.members.key
 
     @property
     def tier(self) -> tuple[bool, EntitlementClass, int]:
-        """Sort key of the gang's tier: partially bound gangs first, then by entitlement and by priority.
+        """The sort key of the gang's tier: partially bound gangs first, then by entitlement class and by priority.
 
         The nodes of a partially bound gang do no work until the gang is complete.
         """
@@ -318,12 +328,12 @@ class PendingGang:
 
     @property
     def size(self) -> int:
-        """The number of pending pods."""
+        """The number of the gang's pending pods."""
         return sum(len(part.pods) for part in self.parts)
 
     @property
     def submission_sort_key(self) -> tuple[float, str, str]:
-        """Sort key among gangs that a policy considers equal: submission time, then `namespace/name`.
+        """The sort key for gangs that a policy considers equal: submission time, then `namespace/name`.
 
         The order of watch events must not count: a scheduler that lists the cluster after a restart does not know it.
         """
@@ -331,12 +341,12 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet."""
+        """True if no pod of the gang is bound yet; False for elastic pods that follow their gang."""
         return not self.members.bound and not self.follows
 
 
 def least_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
-    """[R] Return, for each resource, the sum of the `need` smallest requests among the pods of these parts."""
+    """Return for each resource [R] the sum of the `need` smallest requests among the pods of these gang parts."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:
@@ -349,13 +359,16 @@ def least_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntA
 
 
 def creation_sort_key(pod: Pod) -> tuple[str, str]:
-    """Sort key of the pods of a gang: creation time, then name; it does not depend on the order of watch events."""
+    """Return the key by which the pods of a gang are sorted: creation time, then name.
+
+    It does not depend on the order of watch events.
+    """
     return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunningGang:
-    """What the bound pods of a gang use, and until when.
+    """What the bound pods of a gang use on which nodes, and when the gang is expected to end.
 
     Args:
       end: seconds since 1970 at which the gang is expected to end; infinity without an estimate.
@@ -384,6 +397,6 @@ class RunningGang:
         priority: int = 0,
         terminating: bool = False,
     ) -> "RunningGang":
-        """Create the record from the node and the requests [R] of each of P pods; P may be 0."""
+        """Create the record of a running gang from the node and the requests [R] of each of its P pods. P may be 0."""
         rows = np.array(requests, np.int64).reshape(len(nodes), resources)
         return cls(end, np.array(nodes, np.int32), rows, rows.sum(axis=0), priority, terminating)

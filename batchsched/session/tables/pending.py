@@ -28,7 +28,7 @@ _NO_SENIORITY = (-math.inf, "", "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedGangs:
-    """Pending gangs in order, the next one first.
+    """Pending gangs in the order in which they are tried, the next one first.
 
     Args:
       members: W gangs.
@@ -46,7 +46,9 @@ class OrderedGangs:
 
 
 class PendingGangs:
-    """All pending gangs as float64 columns [7, slots]; priorities and arrival numbers are exact below 2^53.
+    """All pending gangs of a session, with the attributes by which policies order them.
+
+    The attributes are float64 columns [7, slots]; priorities and arrival numbers are exact below 2^53.
 
     Args:
       resources: number of resources.
@@ -74,7 +76,7 @@ class PendingGangs:
         return (members for members in self._members if members is not None)
 
     def put(self, gang: PendingGang) -> None:
-        """Add a gang, or update its columns."""
+        """Add a gang to the pending gangs, or update its attributes."""
         members = gang.members
         if members.slot < 0:
             members.slot = self._take_slot(members)
@@ -109,7 +111,7 @@ class PendingGangs:
         self._arrivals_in_order = True
 
     def remove(self, members: PodGroupState) -> None:
-        """Remove a gang, if it is pending."""
+        """Remove a gang from the pending gangs, if it is one of them."""
         if members.slot < 0:
             return
         # The slot stays empty until the next compaction: to move others now would cost a pass for each gang.
@@ -123,7 +125,7 @@ class PendingGangs:
     def order(
         self, policy: GangOrderPolicy, now: float, among: Iterable[PodGroupState] | None = None
     ) -> OrderedGangs:
-        """Return pending gangs in the policy's order, partially bound gangs before all others.
+        """Return pending gangs in a policy's order, but partially bound gangs before all others.
 
         Args:
           policy: the gang order.

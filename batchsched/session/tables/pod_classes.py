@@ -21,7 +21,7 @@ from batchsched.session.tables.gang import GangPart, PlacedPodCounts, PodGroupSt
 
 @dataclass(frozen=True, slots=True)
 class PodSpecInfo:
-    """The values computed from one pod spec.
+    """The values that are computed once for all pods with the same spec, such as requests.
 
     Args:
       spec: the spec; the reference keeps its id from being used again.
@@ -41,7 +41,10 @@ class PodSpecInfo:
 
 
 class PodSpecIndex:
-    """The `PodSpecInfo` of each spec seen so far. No entry is removed, so the tables are rebuilt from time to time."""
+    """The `PodSpecInfo` (requests, signature, label keys) of each pod spec seen so far.
+
+    No entry is removed, so the tables are rebuilt from time to time.
+    """
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -51,7 +54,7 @@ class PodSpecIndex:
         """True if a plugin failed over some spec."""
 
     def info_of(self, pod: Pod) -> PodSpecInfo:
-        """Return the info of a pod's spec; its requests do not include in-place resizes.
+        """Return the values computed from a pod's spec; the requests do not include in-place resizes.
 
         Raises:
           InvalidQuantity: the spec has an amount that is no quantity.
@@ -98,13 +101,13 @@ class PodSpecIndex:
 
 
 def has_own_volume(pod: Pod) -> bool:
-    """Return whether the pod has an ephemeral volume, which is made for this pod alone."""
+    """Return True if a pod has an ephemeral volume, which is made for this pod alone."""
     volumes = pod.spec.volumes
     return any(volume.ephemeral for volume in volumes) if volumes else False
 
 
 def spec_key(pod: Pod) -> Hashable:
-    """Return a key of all that plugins read of a pod except labels: spec, controller, and in some cases the name."""
+    """Return a hashable key for all that plugins read of a pod except labels: spec, controller, sometimes its name."""
     controller = controller_of(pod)
     own_name = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
     if controller is None and own_name is None:
@@ -113,7 +116,7 @@ def spec_key(pod: Pod) -> Hashable:
 
 
 def same_template(pod: Pod, other: Pod) -> bool:
-    """Return whether two pods differ in nothing but their names, as pods of one template do."""
+    """Return True if two pods differ in nothing but their names, as pods of one template do."""
     metadata, other_metadata = pod.metadata, other.metadata
     return (
         pod.spec is other.spec
@@ -125,7 +128,7 @@ def same_template(pod: Pod, other: Pod) -> bool:
 
 
 def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str | None], ...]) -> Pod:
-    """Return a nameless pod with what all pods of a class have in common.
+    """Return a pod without a name that has what all pods of a pod class have in common.
 
     It has no name because the class may outlive the gang of its first pod. It keeps the labels that selectors read, and
     the controller: its selector counts for default spreading.
@@ -141,7 +144,7 @@ def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str | None],
 
 
 class PodClassTable:
-    """Classes of pods, made on first use.
+    """The pod classes of a session, created on first use.
 
     Args:
       snapshot: states the priority classes.
@@ -177,7 +180,9 @@ class PodClassTable:
         self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
 
     def record_label_keys(self, pod: Pod) -> bool:
-        """Record the label keys that a new pod's selectors read; return True if that invalidates all existing classes.
+        """Record the label keys that a new pod's selectors read.
+
+        Return True if that invalidates all existing pod classes.
 
         Once a selector reads a label, pods with different values of that label are in different classes.
         """
@@ -192,7 +197,7 @@ class PodClassTable:
         return True
 
     def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return ([R] requests with the pod count in column 0, [2] requests for scoring) of a pod."""
+        """Return a pod's requests [R], with the pod count in column 0, and its requests for scoring [2]."""
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
         if cached is not None and not may_be_resized(pod):
@@ -209,7 +214,7 @@ class PodClassTable:
         return vectors
 
     def class_of(self, pod: Pod, priority: int) -> PodClass:
-        """Return the class of a pod; pods that no plugin can tell apart share it."""
+        """Return the pod class of a pod; pods that no plugin can tell apart share a class."""
         info = self._specs.info_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
         kind = (pod.metadata.namespace, info.signature, visible_metadata)
@@ -231,7 +236,7 @@ class PodClassTable:
         return pod_class
 
     def parts_of(self, members: PodGroupState, pods: Sequence[Pod], priority: int) -> tuple[GangPart, ...]:
-        """Group pods of a gang by class and subGroup, in the order of their first pods."""
+        """Group the pods of a gang by pod class and subGroup, in the order of their first pods."""
         group = members.group
         subgroup_index = (
             {subgroup.name: index for index, subgroup in enumerate(group.spec.sub_groups)} if group else {}

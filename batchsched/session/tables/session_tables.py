@@ -42,12 +42,12 @@ UNBOUNDED_AMOUNT = 2**40
 
 
 def dominant_share_mask(resources: Iterable[str]) -> BoolArray:
-    """Return which resources [R] count for dominant shares: cpu, memory and GPUs."""
+    """Return a mask [R]: True for resources that count for dominant shares, which are cpu, memory and GPUs."""
     return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
 
 class SessionTables:
-    """Nodes with their pods, gangs with pending and bound pods, and classes of equal pods.
+    """The tables of a session: nodes with their pods, gangs with pending and bound pods, and pod classes.
 
     Args:
       snapshot: the cluster to start from. Queues, priority classes and topologies are kept; pods and PodGroups are not
@@ -123,13 +123,13 @@ class SessionTables:
             return None
 
     def record_failure(self, error: PluginError) -> None:
-        """Record a plugin failure that concerns no particular pod; the decision reports it."""
+        """Record a plugin failure that concerns no particular pod, so that the decision reports it."""
         self.plugin_failures[str(error)] = SetAside("", f"plugin {error.plugin}", "", str(error))
 
     # Following a cluster
 
     def apply(self, changes: ClusterChanges) -> None:
-        """Update the tables by changes of the cluster. Call it only between two sessions."""
+        """Update the session's tables by changes of the cluster. Call it only between two sessions."""
         # Nodes first: bound pods look up their node's index. PodGroups are added before and removed after their pods.
         if changes.nodes is not None:
             self.replace_nodes(changes.nodes)
@@ -145,7 +145,7 @@ class SessionTables:
             self.remove_group(key)
 
     def replace_nodes(self, nodes: Sequence[Node]) -> None:
-        """Replace the nodes; the caller renumbers topology levels.
+        """Replace the nodes in the session's tables; the caller renumbers topology levels.
 
         Args:
           nodes: all nodes, in the order of a fresh Snapshot. Their resources must have a column already.
@@ -190,19 +190,19 @@ class SessionTables:
         self._measured_columns = np.flatnonzero(self.share_resources & (self._total > 0))
 
     def add_group(self, group: PodGroup) -> None:
-        """Add or replace a PodGroup."""
+        """Add a PodGroup to the session's tables, or replace it."""
         members = self._members(group.key)
         members.group = group
         self._mark_changed(members)
 
     def remove_group(self, key: str) -> None:
-        """Remove a PodGroup; its pods stay and refer to a PodGroup that does not exist."""
+        """Remove a PodGroup; its pods stay, and then refer to a PodGroup that does not exist."""
         members = self.gangs[key]
         members.group = None
         self._mark_changed(members)
 
     def add_pod(self, pod: Pod) -> None:
-        """Add a pod: to its node if it is bound, otherwise to the pending pods of its gang."""
+        """Add a pod to the session's tables: to its node if it is bound, otherwise to its gang's pending pods."""
         if self.classes.record_label_keys(pod):
             # Parts refer to classes that are now too wide.
             for identity, members in self.gangs.items():
@@ -222,7 +222,7 @@ class SessionTables:
         self._mark_changed(members)
 
     def bind_pod(self, bound: Pod) -> None:
-        """Replace a pending pod by its bound version; its node must be known."""
+        """Replace a pending pod in the session's tables by its bound version; its node must be known."""
         key = bound.key
         members = self.gangs[gang_identity(bound)]
         del members.pending[key]
@@ -232,7 +232,7 @@ class SessionTables:
         self._mark_changed(members)
 
     def remove_pod(self, pod: Pod) -> None:
-        """Remove a pod that was deleted or has finished."""
+        """Remove from the session's tables a pod that was deleted or has finished."""
         key = pod.key
         members = self.gangs[gang_identity(pod)]
         members.pending.pop(key, None)
@@ -264,7 +264,7 @@ class SessionTables:
     # For one session
 
     def refresh(self) -> None:
-        """Bring the columns of pending gangs and the indexes up to date; every session begins with this."""
+        """Bring the pending gangs and the indexes of gangs up to date; every session begins with this."""
         self.plugin_failures = dict(self._lasting_failures)
         for identity in self._changed:
             members = self.gangs[identity]
@@ -289,18 +289,24 @@ class SessionTables:
         self._changed.clear()
 
     def offered_capacity(self) -> IntArray:
-        """[N, R] what the nodes offer; unbounded for resources that an extender accounts for."""
+        """The amounts [N, R] that nodes offer; unbounded for resources that an extender accounts for."""
         return self._unbounded_where_unaccounted(self.node_table.allocatable)
 
     def free_resources(self) -> IntArray:
-        """[N, R] what is free on the nodes, negative on overcommitted nodes; unbounded as in `offered_capacity`."""
+        """The amounts [N, R] that are free on nodes, negative on overcommitted nodes.
+
+        They are unbounded as in `offered_capacity`.
+        """
         return self._unbounded_where_unaccounted(self.node_table.allocatable - self.node_table.requested)
 
     def _unbounded_where_unaccounted(self, amounts: IntArray) -> IntArray:
         return np.where(self._unaccounted, UNBOUNDED_AMOUNT, amounts) if self._unaccounted.any() else amounts
 
     def pending_gang(self, members: PodGroupState) -> PendingGang:
-        """Return the pending pods of a gang, grouped and measured; cached until the gang or the nodes change."""
+        """Return the pending pods of a gang, grouped by pod class and subGroup, with their requests.
+
+        The result is cached until the gang or the nodes change.
+        """
         if members.cache.pending is not None:
             return members.cache.pending
         group = members.group
@@ -326,7 +332,7 @@ class SessionTables:
         return members.cache.pending
 
     def running_gang(self, members: PodGroupState) -> RunningGang:
-        """Return what the bound pods of a gang use on which nodes, and when they are expected to end."""
+        """Return what the bound pods of a gang use on which nodes, and when the gang is expected to end."""
         if members.cache.running is None:
             bound = [(pod, node) for pod, node in members.bound.values() if node >= 0]
             members.cache.running = RunningGang.from_requests(
@@ -342,6 +348,6 @@ class SessionTables:
         return members.cache.running
 
     def dominant_share(self, requests: IntArray) -> float:
-        """Return the largest ratio of requests [R] to the cluster's total, over cpu, memory and GPUs."""
+        """Return the dominant share of requests [R]: the largest ratio to the cluster's cpu, memory or GPUs."""
         columns = self._measured_columns
         return float((requests[columns] / self._total[columns]).max(initial=0.0))

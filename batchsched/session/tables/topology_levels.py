@@ -15,12 +15,12 @@ from batchsched.solver.problem import NONE, IndexArray
 
 
 class UnknownLevel(Exception):
-    """A PodGroup names a Topology or a level that does not exist; the message names it."""
+    """A PodGroup names a Topology or a topology level that does not exist; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """The numbers of the required and the preferred level of a gang or a subGroup; NONE for no such level."""
+    """The required and the preferred topology level of a gang or a subGroup, as numbers; NONE for no level."""
 
     required: int = NONE
     preferred: int = NONE
@@ -30,7 +30,9 @@ ANYWHERE: Final = LevelChoice()
 
 
 class Levels:
-    """All levels of all topologies; a domain is a value of the level's node label.
+    """All levels of all topologies, with the domain of each node at each level.
+
+    A domain is a value of the level's node label.
 
     Attributes:
       domains: [L, N] domain of each node at each level, -1 if the node lacks the label.
@@ -64,7 +66,7 @@ class Levels:
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
     def levels_of_gang(self, group: PodGroup | None) -> LevelChoice:
-        """Return the levels of a gang as a whole.
+        """Return the required and the preferred topology level of a gang as a whole.
 
         Raises:
           UnknownLevel: the topology or a level does not exist.
@@ -75,7 +77,9 @@ class Levels:
         return self._choice(topology.name, topology.required, topology.preferred)
 
     def levels_of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
-        """Return the levels of each subGroup; a subGroup that names no topology uses the gang's.
+        """Return the required and the preferred topology level of each subGroup of a gang.
+
+        A subGroup that names no topology uses the gang's.
 
         Raises:
           UnknownLevel: the topology or a level does not exist.
@@ -93,7 +97,7 @@ class Levels:
         return tuple(choices)
 
     def add_label_level(self, key: str, table: NodeTable) -> int:
-        """Add a level with the values of a node label as domains, if there is none yet, and return its number."""
+        """Add a topology level with the values of a node label as domains, if it is new, and return its number."""
         if ("", key) not in self._index:
             domains, values = table.label_values(key)
             self._index["", key] = len(self.names)
