@@ -22,7 +22,10 @@ _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
 
 def size_bounds(trials: Sequence[Trial]) -> tuple[int, ...]:
-    """Return the upper bounds of the size classes: powers of two up to the largest gang, and 0 if a gang has size 0."""
+    """Return the upper bounds of the size ranges of gangs: powers of two up to the size of the largest gang.
+
+    The first bound is 0 if a gang has size 0.
+    """
     largest = max((int(trial.units.max()) for trial in trials if len(trial.units)), default=1)
     bounds = [0, 1] if any((trial.units == 0).any() for trial in trials) else [1]
     while bounds[-1] < largest:
@@ -31,19 +34,19 @@ def size_bounds(trials: Sequence[Trial]) -> tuple[int, ...]:
 
 
 def size_class(units: int, bounds: Sequence[int]) -> str:
-    """Return the name of a size class: 1, 2, 3–4, 5–8 and so on."""
+    """Return the name of the size range that contains a gang of this size: 1, 2, 3–4, 5–8 and so on."""
     index = next(index for index, bound in enumerate(bounds) if units <= bound)
     lowest = bounds[index - 1] + 1 if index else min(bounds[0], 1)
     return str(bounds[index]) if lowest >= bounds[index] else f"{lowest}–{bounds[index]}"
 
 
 def waits_and_slowdowns_by_size(trials: Sequence[Trial]) -> tuple[Figure, Figure]:
-    """Draw the waits and the bounded slowdowns of gangs by size."""
+    """Draw box plots of the waits and of the bounded slowdowns of gangs, by gang size."""
     return _figures(trials, _sizes(trials), "size", "gang size")
 
 
 def waits_and_slowdowns_by_queue(trials: Sequence[Trial]) -> tuple[Figure, Figure]:
-    """Draw the waits and the bounded slowdowns of gangs by queue."""
+    """Draw box plots of the waits and of the bounded slowdowns of gangs, by queue."""
     return _figures(trials, _queues(trials), "queue", "queue")
 
 

@@ -17,7 +17,7 @@ TEMPLATE: Final = "document.html.j2"
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """A cell of a table; `note` is small text below the value, and `best` makes the value bold."""
+    """One cell of a table in a report: text, a note in small print, and whether the text is bold."""
 
     text: str
     note: str = ""
@@ -26,7 +26,7 @@ class TableCell:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table."""
+    """One row of a table in a report: its name, and its cells."""
 
     name: str
     cells: tuple[TableCell, ...]
@@ -34,7 +34,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a label in the first column.
+    """A table of a report, with a label in the first column of each row.
 
     Args:
       title: The title, "" for none.
@@ -53,7 +53,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A group of figures under a heading."""
+    """A group of figures of a report under one heading."""
 
     title: str
     figures: tuple[Figure, ...]
@@ -61,7 +61,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of a page, from top to bottom.
+    """The content of an HTML report, from top to bottom.
 
     Args:
       title: The heading.
@@ -80,7 +80,7 @@ class Document:
     links: tuple[tuple[str, str], ...] = ()
 
     def render(self) -> str:
-        """Return the HTML; equal documents give equal bytes."""
+        """Return the HTML of the report; equal documents give equal bytes."""
         drawn = [figure for section in (self.bars, *self.sections) for figure in section.figures]
         page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         template = page.from_string(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ class Document:
 
 
 def nonempty_sections(sections: Sequence[Section]) -> tuple[Section, ...]:
-    """Return the sections that have figures."""
+    """Return the sections of a report that contain at least one figure."""
     return tuple(section for section in sections if section.figures)
 
 

@@ -19,7 +19,7 @@ Stamp = tuple[int, int]
 
 
 class ResultPages:
-    """Renders the pages of a folder that `lab run` wrote or is still writing.
+    """Renders the HTML pages of a result folder that `lab run` wrote or is still writing.
 
     Each result file is read once. A page is rendered on request if a run has finished since the last time.
 
@@ -33,7 +33,7 @@ class ResultPages:
         self._report: tuple[Any, str] = (None, "")
 
     def report_html(self) -> str:
-        """Return the HTML of the report.
+        """Return the HTML report over the finished runs of the result folder.
 
         Raises:
           InvalidInput: The folder has no finished run, or a file in it is not a result file.
@@ -45,10 +45,10 @@ class ResultPages:
         return self._report[1]
 
     def runs_html(self) -> str:
-        """Return the HTML of the list of runs with their measures.
+        """Return the HTML page that lists the runs of the result folder with their measures.
 
         Raises:
-          InvalidInput: As for `report`.
+          InvalidInput: As for `report_html`.
         """
         plan = read_plan(self._folder)
         outcomes = self._finished(plan)
@@ -74,7 +74,7 @@ class ResultPages:
         )
 
     def result_file(self, name: str) -> Path | None:
-        """Return the file of a finished run; None if the plan has no finished run of this name.
+        """Return the path of a finished run's result file; None if the plan has no finished run of this name.
 
         Raises:
           InvalidInput: The folder is not a result folder.

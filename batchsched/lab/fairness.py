@@ -31,7 +31,7 @@ _OWN: Final = "/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fairness:
-    """The shares of Q queues at T times; each value holds until the next time.
+    """What Q queues held, requested and were entitled to at T times; each value holds until the next time.
 
     Args:
       resource: The resource that was measured.
@@ -49,13 +49,13 @@ class Fairness:
 
     @property
     def error(self) -> Floats:
-        """[T] The fairness error: the sum of max(0, fair share - held) over the queues."""
+        """The fairness error at each time [T]: the sum of max(0, fair share - held) over the queues."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing
 
     @property
     def jain_index(self) -> Floats:
-        """[T] Jain's index; 1 if no queue has demand."""
+        """Jain's fairness index at each time [T]; 1 if no queue has demand."""
         wants = self.requested > _EPSILON
         got = np.where(wants, self.held / np.maximum(self.fair, _EPSILON), 0.0)
         count = wants.sum(axis=1)
@@ -66,7 +66,7 @@ class Fairness:
 
 
 def measure_fairness(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
-    """Measure the fairness of a run.
+    """Compare what each queue held in a run with its fair share at that moment.
 
     Args:
       result: The run.
@@ -154,7 +154,7 @@ class _Tree:
                 self._column[row] = columns[queue]
 
     def divide(self, demand: Floats, capacity: Floats) -> Floats:
-        """Return [T, Q] fair shares in base units for [T, Q] demands and [T] capacities."""
+        """Return the fair shares [T, Q] of the queues in base units, for demands [T, Q] and capacities [T]."""
         guarantee = self._guarantees(capacity)
         floor, ceiling = self._bounds(demand, guarantee)
         share = floor.copy()
@@ -228,7 +228,7 @@ def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
 
 
 def water_fill(caps: Floats, weights: Floats, budget: Floats) -> Floats:
-    """Return budgets divided in proportion to weights, up to a cap for each recipient.
+    """Divide a budget among recipients in proportion to their weights, up to a maximum for each of them.
 
     Args:
       caps: [T, C] the maximum for each recipient.

@@ -17,7 +17,7 @@ class Figure:
       key: The identifier in the page, [a-z-]+.
       title: The heading.
       caption: What is drawn, in which units; also the text for screen readers.
-      data: Plotly traces, with the color names of `theme`.
+      data: Plotly traces, with the color names of `LIGHT` and `DARK`.
       layout: Plotly layout in addition to `base_layout`.
       height: The height in pixels.
     """
@@ -32,21 +32,21 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class TimeUnit:
-    """A unit of time and its length in seconds."""
+    """A unit of time for the axis of a figure, with its length in seconds."""
 
     name: str
     seconds: float
 
 
 def time_unit(span: float) -> TimeUnit:
-    """Return minutes, hours or days, whichever suits an axis of `span` seconds."""
+    """Return the unit for a time axis of `span` seconds: minutes, hours or days, whichever suits its length."""
     if span <= 2 * HOUR:
         return TimeUnit("minutes", MINUTE)
     return TimeUnit("hours", HOUR) if span <= 5 * DAY else TimeUnit("days", DAY)
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration: 0.4 s, 42 s, 3.5 min, 2.1 h, 12.0 d."""
+    """Format a duration as text: 0.4 s, 42 s, 3.5 min, 2.1 h, 12.0 d."""
     if seconds < MINUTE:
         return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
     for name, size, top in (("min", MINUTE, HOUR), ("h", HOUR, 2 * DAY)):
@@ -56,7 +56,7 @@ def format_duration(seconds: float) -> str:
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """Return a plotly axis with a title."""
+    """Return the settings of a plotly axis that has this title."""
     return {
         "title": {"text": title, "standoff": 12},
         "gridcolor": "$grid",
@@ -69,7 +69,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def base_layout() -> dict[str, Any]:
-    """Return the layout that all figures share: fonts, colors, margins, and a legend above the plot."""
+    """Return the plotly layout that all figures share: fonts, colors, margins, and a legend above the plot."""
     return {
         "font": {
             "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
@@ -92,13 +92,13 @@ def base_layout() -> dict[str, Any]:
 
 
 def time_axis(span: float, **more: Any) -> dict[str, Any]:
-    """Return an axis of `span` seconds since the start of the run."""
+    """Return the settings of a plotly axis for `span` seconds since the start of the run."""
     unit = time_unit(span)
     return axis(f"time since start ({unit.name})", range=[0, span / unit.seconds], **more)
 
 
 def round_significant(values: Iterable[float], digits: int = 5) -> list[float]:
-    """Return values rounded to a number of significant digits, which keeps the page small."""
+    """Return values rounded to some significant digits, which keeps the HTML page small."""
     return [float(f"{value:.{digits}g}") for value in values]
 
 
@@ -118,7 +118,7 @@ _CLOCK = (
 
 
 def log_duration_axis(title: str) -> dict[str, Any]:
-    """Return a logarithmic axis of durations in seconds, with ticks at common durations."""
+    """Return the settings of a logarithmic plotly axis of durations, with ticks at common durations."""
     return axis(
         title,
         type="log",
@@ -166,10 +166,10 @@ DASHES: Final = ("solid", "dash", "dot", "dashdot", "16px,4px", "12px,3px,2px,3p
 
 
 def series_color(index: int) -> str:
-    """Return the color name of a series; colors repeat after the last one."""
+    """Return the color name of the line or area with this number; colors repeat after the last one."""
     return f"$series{index % SERIES}"
 
 
 def line_dash(index: int) -> str:
-    """Return the plotly dash style of a line; styles repeat after the last one."""
+    """Return the plotly dash style of the line with this number; styles repeat after the last one."""
     return DASHES[index % len(DASHES)]

@@ -43,7 +43,7 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class ChartNodes:
-    """The nodes of a chart with their lanes.
+    """The nodes of a Gantt chart, each with one lane for each GPU or pod that it can hold.
 
     Args:
       names: The drawn nodes, in order.
@@ -57,7 +57,7 @@ class ChartNodes:
 
     @property
     def lane_count(self) -> int:
-        """The number of lanes of all drawn nodes."""
+        """The number of lanes of all nodes that the Gantt chart draws."""
         return self.lanes[self.names[-1]].stop if self.names else 0
 
 
@@ -68,7 +68,7 @@ class _Lanes:
     free_at: list[float] = field(default_factory=list)
 
     def occupy(self, among: range, units: int, start: float, end: float) -> list[int]:
-        """Choose lanes, adjacent ones if possible, and occupy them until `end`."""
+        """Choose lanes of a node for a gang, adjacent ones if possible, and occupy them until `end`."""
         free = [lane for lane in among if self.free_at[lane] <= start + 1e-6]
         chosen = next((run[:units] for run in _stretches(free) if len(run) >= units), free[:units])
         if len(chosen) < units:
@@ -80,7 +80,10 @@ class _Lanes:
 
 
 def select_chart_nodes(capacities: Mapping[str, int], limit: int = MAX_NODES) -> ChartNodes:
-    """Return the nodes to draw: the first by natural order of names (n2 before n10), with a lane for each unit."""
+    """Return the nodes that a Gantt chart draws: the first ones by natural order of names (n2 before n10).
+
+    Each node has a lane for each unit.
+    """
     names = tuple(sorted(capacities, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
@@ -90,7 +93,10 @@ def select_chart_nodes(capacities: Mapping[str, int], limit: int = MAX_NODES) ->
 
 
 def node_units(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
-    """Return the units of each node: its GPUs, or its highest number of simultaneous pods if no gang uses GPUs."""
+    """Return how many lanes each node has in a Gantt chart: its GPUs, or its highest number of simultaneous pods.
+
+    Pods are counted if no gang uses GPUs.
+    """
     if all(trial.unit == GPUS for trial in trials):
         offered = ((node.name, node.allocatable()) for node in nodes)
         return {
@@ -120,7 +126,7 @@ def _peaks(trial: Trial) -> dict[str, int]:
 
 
 def lay_out_bars(trial: Trial, drawn: ChartNodes) -> list[_Bar]:
-    """Assign lanes to each gang on the drawn nodes while it runs; adjacent lanes form one bar.
+    """Assign lanes of a Gantt chart to each gang while it runs; adjacent lanes form one bar.
 
     Returns:
       The bars, ordered by start.
@@ -142,7 +148,7 @@ def lay_out_bars(trial: Trial, drawn: ChartNodes) -> list[_Bar]:
 
 
 def draw_gantt_charts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]:
-    """Draw a chart for each policy, all with the same nodes, time span and colors."""
+    """Draw a Gantt chart of gangs on nodes for each policy, all with the same nodes, time span and colors."""
     if not trials or not nodes:
         return ()
     drawn = select_chart_nodes(node_units(trials, nodes))
@@ -267,7 +273,7 @@ def _caption(trial: Trial, drawn: ChartNodes, until: float) -> str:
 
 
 def format_size(size: str, unit: str) -> str:
-    """Format a size with its unit: 1 pod, 3–4 pods."""
+    """Format the size of a gang with its unit, such as 1 pod or 3–4 pods."""
     return f"{size} {unit.removesuffix('s') if size == '1' else unit}"
 
 
@@ -285,7 +291,7 @@ def _rule(lane: int) -> dict[str, Any]:
 
 
 def occupied_units(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
-    """Return the nodes of a gang, each with the number of the gang's units on it."""
+    """Return the nodes of a gang, each with the number of GPUs or pods that the gang has on it."""
     if unit == GPUS and not gang.gpus:
         return ()
     return tuple((node, units) for node, units in gang.placements if units)

@@ -33,7 +33,7 @@ def _index(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure by which policies are compared.
+    """A number by which policies are compared, such as the mean wait of gangs.
 
     Args:
       key: The name in results and scenarios.
@@ -68,7 +68,7 @@ BY_KEY: Final = {measure.key: measure for measure in MEASURES}
 
 
 def find_measure(key: str, field: str) -> Measure:
-    """Return a measure by name.
+    """Return the measure that has this name, such as meanWait.
 
     Raises:
       InvalidInput: No measure has this name.
@@ -80,7 +80,7 @@ def find_measure(key: str, field: str) -> Measure:
 
 
 def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
-    """Return all measures of a run.
+    """Return the values of all measures for one run of the simulator.
 
     Fairness and utilization are means from the first to the last arrival: after the last arrival the cluster drains.
     """
@@ -112,7 +112,7 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a finished run.
+    """The result of one finished run of the simulator: its records, its fairness and its measures.
 
     Args:
       key: The key of the run.
@@ -132,12 +132,12 @@ class Outcome:
 
     @property
     def policy(self) -> str:
-        """The name of the policy."""
+        """The name of the policy of this run."""
         return self.result.policy
 
     @property
     def workload(self) -> str:
-        """The name of the workload."""
+        """The name of the workload of this run."""
         return self.result.workload
 
     def with_names(self, workload: str, policy: str) -> "Outcome":
@@ -145,7 +145,7 @@ class Outcome:
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
     def without_detail(self) -> "Outcome":
-        """Return a copy without placements and series, so that hundreds of outcomes fit in memory."""
+        """Return a copy of the outcome without placements and series, so that hundreds of outcomes fit in memory."""
         gangs = tuple(replace(gang, placements=()) for gang in self.result.gangs)
         series = Series((), {}, {}, (), ())
         return replace(self, result=replace(self.result, gangs=gangs, series=series, queues=QueueSeries()))
@@ -157,19 +157,22 @@ _SUMMARY: Final = ("meanWait", "worstWait", "meanSlowdown", "worstSlowdown")
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """A measure in the summary of a simulation, and its mean over the runs of each policy."""
+    """One measure in the summary of a simulation, with its mean over the runs of each policy."""
 
     measure: Measure
     means: tuple[float, ...]
 
     @property
     def formatted_means(self) -> tuple[str, ...]:
-        """The means, formatted as text."""
+        """The means of the measure, one for each policy, formatted as text."""
         return tuple(map(self.measure.show, self.means))
 
 
 def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
-    """Return the summary of a simulation. Utilization is left out if a run has no series."""
+    """Return the summary of a simulation: selected measures, each with its mean for every policy.
+
+    Utilization is left out if a run has no series.
+    """
     drawn = [build_trials([outcome.result for outcome in outcomes]) for outcomes in policies]
     every = [trial for runs in drawn for trial in runs]
     rows = [_mean_row(BY_KEY[key], policies) for key in _SUMMARY]
@@ -193,7 +196,7 @@ def _mean_row(measure: Measure, policies: Sequence[Sequence[Outcome]]) -> Summar
 
 
 def best_of(measure: Measure, values: Sequence[float]) -> float | None:
-    """Return the best value; None if all values are equal."""
+    """Return the best value of a measure, or None if all values are equal."""
     if len(set(values)) < 2:
         return None
     return min(values) if measure.better == "lower" else max(values)

@@ -23,7 +23,7 @@ _PRECISE: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """A mean and the half width of its 95 % confidence interval; nan if there is only one value."""
+    """A mean and the half width of its 95 % confidence interval, which is NaN for a single value."""
 
     value: float
     half_width: float
@@ -57,7 +57,7 @@ class PairedComparison:
 
 
 def group_by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
-    """Return policy → outcomes, in the given order."""
+    """Return the outcomes of runs grouped by policy, in the given order."""
     outcomes_by_policy: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         outcomes_by_policy.setdefault(outcome.policy, []).append(outcome)
@@ -65,7 +65,7 @@ def group_by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...
 
 
 def group_by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[Outcome, ...]]]:
-    """Return workload → policy → outcomes, in the given order."""
+    """Return the outcomes of runs grouped by workload, then by policy, in the given order."""
     workloads = dict.fromkeys(outcome.workload for outcome in outcomes)
     return {
         workload: group_by_policy([outcome for outcome in outcomes if outcome.workload == workload])
@@ -74,7 +74,7 @@ def group_by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[
 
 
 def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[PairedComparison, ...]:
-    """Return the comparison of two policies by each measure, over the workloads and seeds that both ran; () if none.
+    """Compare two policies by each measure, over the workloads and seeds that both ran; () if they share none.
 
     Measures with equal values in all runs are included, for example zero evictions.
     """
@@ -88,7 +88,7 @@ def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[Pa
 
 
 def check_same_gangs(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
-    """Check that workloads of the same name and seed are identical.
+    """Check that two results have the same gangs in workloads of the same name and seed.
 
     Raises:
       InvalidInput: They differ, so a comparison would be meaningless.
@@ -134,7 +134,7 @@ def _verdict(measure: Measure, difference: MeanInterval) -> str:
 
 
 def difference_text(comparison: PairedComparison) -> str:
-    """Format a difference: `-3.2 min ± 40 s`, or `same`."""
+    """Format the mean difference of two policies as text, such as `-3.2 min ± 40 s`, or `same`."""
     if comparison.verdict == "same":
         return "same"
     difference, show = comparison.difference, comparison.measure.show
@@ -143,7 +143,7 @@ def difference_text(comparison: PairedComparison) -> str:
 
 
 def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Measure, ...]:
-    """Return the measures that are not zero under at least one policy."""
+    """Return the measures with a mean other than 0 under at least one policy."""
     keys = {comparison.measure.key for policy in policies for comparison in policy if comparison.other.value}
     return tuple(measure for measure in MEASURES if measure.key in keys)
 

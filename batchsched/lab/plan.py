@@ -63,7 +63,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """The key of the result: a digest of all input of the run."""
+        """The key of the run's result file: a digest of all input of the run."""
         inputs = {
             "format": FORMAT,
             "batchsched": __version__,
@@ -82,7 +82,7 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
     def changed_queues(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
-        """Return the queues of a workload with the changes of this run.
+        """Return the queues of a workload with the changes that this run makes to them.
 
         Raises:
           InvalidInput: A changed queue or field does not exist.
@@ -109,7 +109,9 @@ class Run:
 
 
 def plan_runs(scenario: Scenario) -> tuple[Run, ...]:
-    """Return the runs of a scenario, ordered by workload, policy and seed.
+    """Return the runs of a scenario: every workload under every policy with every seed.
+
+    They are ordered by workload, policy and seed.
 
     Raises:
       InvalidInput: A policy sets an unknown field of the profile, or a file cannot be read.
@@ -118,7 +120,7 @@ def plan_runs(scenario: Scenario) -> tuple[Run, ...]:
 
 
 def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int]) -> Iterator[Run]:
-    """Yield the runs of the given policies and seeds over the workloads of a scenario.
+    """Yield a run for each workload of a scenario with each of the given policies and seeds.
 
     Raises:
       InvalidInput: As for `plan_runs`.
@@ -143,7 +145,7 @@ def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[
 
 
 def policy_profile(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
-    """Return the profile of a policy.
+    """Return the profile that a policy of a scenario uses: the base profile with the fields that the policy sets.
 
     Raises:
       InvalidInput: An unknown field, plugin or policy.

@@ -50,7 +50,9 @@ Policies = Mapping[str, Sequence[Outcome]]
 def render_simulation(
     name: str, outcomes: Sequence[Outcome], nodes: Sequence[Node], facts: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Return the HTML of the report of a simulation; equal outcomes give equal bytes.
+    """Return the HTML report of a simulation: several policies on one workload.
+
+    Equal outcomes give equal bytes.
 
     Args:
       name: The name of the workload.
@@ -107,7 +109,7 @@ def render_simulation(
 
 
 def describe_cluster(nodes: Sequence[Node]) -> str:
-    """Describe a cluster in one line: 64 nodes, 512 GPUs, 6144 CPUs, 64Ti memory."""
+    """Describe a cluster in one line, such as: 64 nodes, 512 GPUs, 6144 CPUs, 64Ti memory."""
     totals: dict[str, int] = {}
     for node in nodes:
         for resource, amount in node.allocatable().items():
@@ -125,7 +127,10 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
 
 
 def render_sweep(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
-    """Return the HTML of the report of a sweep, with links to other pages; equal outcomes give equal bytes."""
+    """Return the HTML report of a sweep: several policies over workloads and seeds, with links to other pages.
+
+    Equal outcomes give equal bytes.
+    """
     parts = group_by_workload(outcomes)
     several = len(parts) > 1
     bars: list[Figure] = []

@@ -61,7 +61,7 @@ _FAIRNESS: Final = {
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
-    """Return an outcome as the content of a Parquet file."""
+    """Return the outcome of a run as the content of a Parquet file."""
     result, series = outcome.result, outcome.result.series
     moments = {"time": series.times, "waiting": series.waiting, "running": series.running}
     row = {
@@ -89,7 +89,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
 
 
 def read_outcome(path: Path) -> Outcome:
-    """Read a result file and return its outcome.
+    """Read the result file of a run, and return the outcome in it.
 
     Raises:
       InvalidInput: The file is not a result file.
@@ -122,7 +122,7 @@ def read_outcome(path: Path) -> Outcome:
 
 
 def result_path(folder: Path, key: str) -> Path:
-    """Return the path of the result of a run, whether it exists or not."""
+    """Return the path of the result file of a run, whether the file exists or not."""
     return folder / RUNS / f"{key}.parquet"
 
 
@@ -143,7 +143,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
-    """Write the plan into the folder.
+    """Write the plan of a scenario, with the file of each run, into the result folder.
 
     Raises:
       OSError: The file cannot be written.
@@ -160,7 +160,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """Read the plan of a folder.
+    """Read the plan of a scenario from its result folder.
 
     Raises:
       InvalidInput: The folder is not a result folder.
@@ -180,7 +180,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 
 def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
-    """Return the outcomes of a folder's finished runs, in the order and with the names of its plan.
+    """Return the outcomes of all finished runs in a result folder, in the order and with the names of its plan.
 
     Raises:
       InvalidInput: The folder is not a result folder, or a file in it is not a result file.
@@ -191,7 +191,10 @@ def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
 def read_finished_runs(
     folder: Path, plan: Mapping[str, Any], read: Callable[[Path], Outcome]
 ) -> tuple[Outcome, ...]:
-    """Return the outcomes of a plan's finished runs, with the names of the plan; `read` reads a result file."""
+    """Return the outcomes of a plan's finished runs, with the names of the plan.
+
+    `read` reads a result file.
+    """
     paths = ((run, result_path(folder, str(run["key"]))) for run in plan["runs"])
     return tuple(
         read(path).with_names(run["workload"], run["policy"]) for run, path in paths if path.exists()
@@ -259,7 +262,10 @@ def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
 
 
 def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
-    """Return the runs without a result. If several runs have the same key, only the first is returned."""
+    """Return the planned runs that have no result file yet.
+
+    If several runs have the same key, only the first is returned.
+    """
     first_by_key = {run.key: run for run in reversed(runs)}
     return tuple(
         run for run in runs if first_by_key[run.key] is run and not result_path(folder, run.key).exists()
@@ -269,7 +275,7 @@ def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
 def execute_missing_runs(
     runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None
 ) -> int:
-    """Execute the runs that have no result yet; each result is written as soon as its run ends.
+    """Execute the planned runs that have no result file yet, and write each result as soon as its run ends.
 
     Returns:
       The number of executed runs.
@@ -291,7 +297,7 @@ def execute_missing_runs(
 
 
 def execute_run(run: Run) -> bytes:
-    """Execute a run, and return its outcome as the content of a Parquet file.
+    """Execute a planned run, and return its outcome as the content of a Parquet file.
 
     Raises:
       InvalidInput: As for `simulate_run`.

@@ -22,7 +22,10 @@ ALL_NAMES: Final = "*"
 
 
 class Failures(StrictModel):
-    """The mean times between failures and until repair of nodes. The actual times are drawn from the seed."""
+    """The mean time between two failures of a simulated node, and the mean time until the node is repaired.
+
+    The actual times are drawn from the seed.
+    """
 
     hours_between: float = Field(gt=0, description="Mean hours from a node's repair to its next failure.")
     hours_to_repair: float = Field(default=2.0, gt=0, description="Mean hours until it is back.")
@@ -37,7 +40,7 @@ class ClusterSpec(StrictModel):
 
 
 class TraceWindow(StrictModel):
-    """The part of a trace that is simulated."""
+    """The part of a trace that is simulated: a number of rows from a first row on."""
 
     jobs: Count | None = Field(default=None, description="Rows in a run; None: all that follow the first.")
     start: int | None = Field(
@@ -48,7 +51,7 @@ class TraceWindow(StrictModel):
 
 
 class SwfSource(TraceWindow):
-    """A trace in the Standard Workload Format."""
+    """A workload from a trace in the Standard Workload Format."""
 
     trace: Path = Field(description="The file, possibly gzipped.")
     processors: Count | None = Field(
@@ -57,7 +60,7 @@ class SwfSource(TraceWindow):
 
 
 class PhillySource(TraceWindow):
-    """Microsoft's Philly trace."""
+    """A workload from Microsoft's Philly trace."""
 
     trace: Path = Field(description="CSV with timestamp, duration, num_gpus and cluster, possibly gzipped.")
     first: datetime | None = Field(default=None, description="Arrivals from this moment on, RFC 3339.")
@@ -86,7 +89,10 @@ class GeneratedSource(StrictModel):
 
 
 class ManifestSource(StrictModel):
-    """A cluster that is read from manifests. Its gangs run until all of them have finished."""
+    """A workload from a cluster that is read from manifests.
+
+    Its gangs run until all of them have finished.
+    """
 
     files: tuple[Path, ...] = Field(min_length=1, description="Files and directories of manifests.")
     now: float = Field(default=0.0, ge=0, description="When the clock begins, seconds since 1970.")
@@ -94,14 +100,14 @@ class ManifestSource(StrictModel):
 
 
 class SessionSource(StrictModel):
-    """A cluster that starts in the state that a recorded session saw."""
+    """A workload from a cluster in the state that a recorded session saw."""
 
     file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
 
 
 class WorkloadSpec(StrictModel):
-    """A workload: exactly one source."""
+    """A workload of a scenario, with exactly one source such as a trace or a generator."""
 
     name: Name = Field(description="How results call it.")
     swf: SwfSource | None = Field(default=None, description="A trace in the Standard Workload Format.")
@@ -122,7 +128,7 @@ SOURCES = ("swf", "philly", "generate", "manifests", "session")
 
 
 class PolicyCase(StrictModel):
-    """A policy of the comparison: the fields of the profile and of the queues that it changes."""
+    """One policy of a scenario: the fields of the profile and of the queues that it changes."""
 
     name: Name = Field(description="How results call it.")
     profile: dict[str, Any] = Field(
@@ -148,7 +154,7 @@ class TuningObjective(StrictModel):
 
     @property
     def measure_name(self) -> str:
-        """The name of the measure."""
+        """The name of the measure that is minimised or maximised."""
         return self.minimise or self.maximise or ""
 
 
@@ -248,7 +254,7 @@ class Scenario(StrictModel):
 
 
 def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenario:
-    """Read a scenario. The paths of its workloads become absolute.
+    """Read a scenario from a file. The paths of its workloads become absolute.
 
     Args:
       path: YAML or JSON.
@@ -274,7 +280,9 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
 
 
 def with_value_at(content: Any, place: str, value: Any) -> Any:
-    """Return a copy of plain data with another value at a dotted path. A list item is given by its name or index.
+    """Return a copy of nested mappings and lists in which the value at a dotted path is replaced.
+
+    A list item is given by its name or index.
 
     Raises:
       InvalidInput: the path leads nowhere.

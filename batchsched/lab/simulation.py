@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 def map_runs(
     function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function for each run on the workers; yield the index and the result of each run when it has finished.
+    """Call a function for each run on the workers, and yield the index and result of each run when it has finished.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.
@@ -78,7 +78,7 @@ def _take_finished(futures: dict[Future[Result], int]) -> Iterator[tuple[int, Re
 
 
 def simulate_run(run: Run) -> Outcome:
-    """Simulate a run, and return its outcome.
+    """Simulate a planned run of the lab, and return its outcome.
 
     Raises:
       InvalidInput: A file, a queue or an argument of a policy cannot be used.
@@ -95,7 +95,7 @@ def simulate_run(run: Run) -> Outcome:
 def build_outcome(
     result: RunResult, queues: Sequence[Queue], seed: int, resource: str | None = None
 ) -> Outcome:
-    """Return the outcome of a simulation, with its fairness and measures; its key is empty."""
+    """Return the outcome of a simulated run, with its fairness and its measures. Its key is empty."""
     fairness = measure_fairness(result, queues, resource)
     return Outcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
@@ -103,7 +103,7 @@ def build_outcome(
 def simulate(
     workload: Workload, profile: Profile, settings: RunSettings, progress: Progress | None = None
 ) -> RunResult:
-    """Simulate a workload under a profile, and return the result.
+    """Simulate a workload with the scheduler under a profile, and return the result.
 
     Raises:
       InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
@@ -117,9 +117,10 @@ def simulate(
 
 
 def max_gangs_per_session(profile: Profile) -> int | None:
-    """Return the maximum number of gangs of one session under a profile, or None without such a limit.
+    """Return the maximum number of gangs that one session considers under a profile; None if there is no limit.
 
-    A session in strict order considers one window; a joint session divides the queue into windows by itself.
+    A session in strict order considers one batch of `sessionWindow` gangs. A joint session divides the queue into such
+    batches by itself.
     """
     return profile.session_window if profile.selection == "ordered" else None
 
@@ -139,7 +140,7 @@ def infrequent_garbage_collection() -> Iterator[None]:
 
 
 def workload_of(run: Run) -> Workload:
-    """Create the workload of a run, with the queues of the run.
+    """Create the workload of a planned run, with the queues that the run's policy changes.
 
     Raises:
       InvalidInput: A file cannot be used, or a window begins after the end of its trace.
@@ -197,7 +198,7 @@ def _generate(spec: WorkloadSpec, run: Run) -> Workload:
 
 
 def read_philly(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
-    """Return the rows of a Philly trace, and the name of the queue for each virtual cluster in these rows.
+    """Return the jobs of a Philly trace, and the name of the queue for each virtual cluster in them.
 
     Raises:
       InvalidInput: The trace cannot be used.
@@ -223,7 +224,7 @@ def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> di
 
 
 def rows_in_window(rows: Sequence[Row], window: TraceWindow, seed: int) -> Sequence[Row]:
-    """Return the rows of the trace inside the window.
+    """Return the rows of a trace that are inside the window, the part of the trace that is simulated.
 
     Raises:
       InvalidInput: The window begins after the last row, or the trace is too short for it.
@@ -238,7 +239,9 @@ def rows_in_window(rows: Sequence[Row], window: TraceWindow, seed: int) -> Seque
 
 
 def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
-    """Return `count` random row indexes from 0 to `below` - 1, the starts of windows of a trace; they may repeat.
+    """Return `count` row numbers of a trace, drawn from the seed, at which simulated parts of the trace begin.
+
+    They are from 0 to `below` - 1, and they may repeat.
 
     Raises:
       InvalidInput: the trace is shorter than one window.
@@ -250,7 +253,10 @@ def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)
 def read_swf(path: Path) -> swf.SwfTrace:
-    """Return an SWF trace. The last traces are cached, so that the runs of a process share them."""
+    """Read a trace in the Standard Workload Format.
+
+    The last traces are cached, so that the runs of a process share them.
+    """
     return swf.read_trace(path)
 
 

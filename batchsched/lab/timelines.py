@@ -30,7 +30,7 @@ OTHERS: Final = "other queues"
 
 
 def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
-    """Average a step function over bins, weighted by time.
+    """Average a step function of time over intervals (bins), weighted by time.
 
     Args:
       times: [T] times at which the function changes, ascending.
@@ -49,7 +49,7 @@ def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
 
 
 def draw_utilisation(trials: Sequence[Trial], resource: str) -> Figure:
-    """Draw the utilization of a resource over time."""
+    """Draw the utilization of a resource over time, one line for each policy."""
     label, several = resource_label(resource), resource_label(resource, plural=True)
     return _lines(
         trials,
@@ -65,7 +65,7 @@ def draw_utilisation(trials: Sequence[Trial], resource: str) -> Figure:
 
 
 def draw_queue_length(trials: Sequence[Trial]) -> Figure:
-    """Draw the number of pending gangs over time."""
+    """Draw the number of pending gangs over time, one line for each policy."""
     return _lines(
         trials,
         [trial.waiting for trial in trials],
@@ -80,7 +80,7 @@ def draw_queue_length(trials: Sequence[Trial]) -> Figure:
 
 
 def slug(text: str) -> str:
-    """Return a name that is valid in an HTML id."""
+    """Return a text converted to a name that is valid as an HTML id."""
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
 
 
@@ -148,7 +148,7 @@ def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
 
 
 def draw_shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
-    """Draw the shares that queues held and, in a second plot below, their fair shares, as stacked areas over time.
+    """Draw what queues held and, in a second plot below, their fair shares, as stacked areas over time.
 
     Args:
       policy: The name of the policy.
@@ -183,7 +183,10 @@ def draw_shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
 
 
 def arrival_span_seconds(outcome: Outcome) -> float:
-    """Return the seconds from the first to the last arrival; afterwards the cluster drains."""
+    """Return the seconds from the first to the last arrival of a gang in a run.
+
+    Afterwards the cluster drains.
+    """
     submitted = [gang.submitted for gang in outcome.result.gangs]
     return float(max(submitted) - min(submitted)) if submitted else 0.0
 

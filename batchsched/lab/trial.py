@@ -16,7 +16,7 @@ PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run of one policy, with G gangs and T times.
+    """The data of one policy's run as arrays for the figures of a report: G gangs and T times.
 
     Args:
       policy: The name of the policy.
@@ -54,7 +54,10 @@ class Trial:
 
 
 def build_trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
-    """Convert run results to trials. All times are in seconds since the first event of any of the runs."""
+    """Convert the results of runs to arrays for figures (trials).
+
+    All times are in seconds since the first event of any of the runs.
+    """
     unit = GPUS if any(gang.gpus for result in results for gang in result.gangs) else PODS
     starts = [result.series.times[0] for result in results if result.series.times]
     starts += [gang.submitted for result in results for gang in result.gangs]
@@ -62,7 +65,7 @@ def build_trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
 
 
 def resources_in_use(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """Return the resources in use, GPUs first, then by utilization."""
+    """Return the names of the resources that gangs used in the runs, GPUs first, then by utilization."""
     shares: dict[str, float] = {}
     for trial in trials:
         for resource, share in trial.metrics.utilisation.items():
@@ -72,14 +75,17 @@ def resources_in_use(trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def resource_label(resource: str, *, plural: bool = False) -> str:
-    """Return the short name of a resource: GPU or GPUs for nvidia.com/gpu."""
+    """Return the short name of a resource, such as GPU or GPUs for nvidia.com/gpu."""
     name = resource.rpartition("/")[2]
     label = {"gpu": "GPU", "cpu": "CPU"}.get(name)
     return f"{label}s" if label and plural else label or name
 
 
 def time_axis_end(trials: Sequence[Trial]) -> float:
-    """Return the end of the time axis in seconds: shortly after the last start, without the long tail of the run."""
+    """Return the end of a figure's time axis in seconds: shortly after the last start of a gang.
+
+    The long tail of the run is left out.
+    """
     end = max((trial.end for trial in trials), default=0.0)
     if any(np.isnan(trial.started).any() for trial in trials):
         return max(end, 1.0)
@@ -128,7 +134,7 @@ def _shares(used: Sequence[int], total: Sequence[int]) -> Floats:
 
 
 def time_weighted_mean(times: Floats, values: Floats, end: float) -> float:
-    """Return the time-weighted mean of a step function from its first time to `end`."""
+    """Return the mean of a step function from its first time to `end`, weighted by time."""
     if len(times) == 0 or end <= times[0]:
         return 0.0
     spans = np.diff(np.append(times, np.inf).clip(max=end))

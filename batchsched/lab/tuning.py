@@ -29,7 +29,7 @@ Settings = Mapping[str, str | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class TriedSetting:
-    """A setting of the search, and the mean of the objective over workloads and seeds."""
+    """Values of the tuned parameters that the search tried, with the mean objective over workloads and seeds."""
 
     settings: Settings
     value: float
@@ -37,7 +37,7 @@ class TriedSetting:
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """The result of a search.
+    """The result of `lab tune`: the best parameters, and a check of them on other seeds.
 
     Args:
       policy: The policy as stated in the scenario.
@@ -63,22 +63,25 @@ class TuningResult:
 
     @property
     def objective_comparison(self) -> PairedComparison:
-        """Compare the best setting with the scenario's policy, on held-out seeds, by the measure of the search."""
+        """The comparison of the best setting with the scenario's policy on held-out seeds, by the tuned measure."""
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
     def is_better_in_search(self) -> bool:
-        """True if the best setting is better than the stated policy on the seeds of the search."""
+        """True if the best setting is better than the scenario's policy on the seeds of the search."""
         return self.best.value > self.base if self.maximised else self.best.value < self.base
 
     @property
     def is_better_on_held_out_seeds(self) -> bool:
-        """True if the best setting is significantly better than the stated policy on the held-out seeds."""
+        """True if the best setting is significantly better than the scenario's policy on the held-out seeds."""
         return self._gain > 0 and self._gain >= self.objective_comparison.difference.half_width
 
     @property
     def seeds_to_detect_gain(self) -> int | None:
-        """The number of held-out seeds needed to detect the gain; None if the gain is significant or not positive."""
+        """The number of held-out seeds needed to detect the gain of the best setting.
+
+        None if the gain is significant or not positive.
+        """
         difference = self.objective_comparison.difference
         if self.is_better_on_held_out_seeds or not self._gain > 0 or not isfinite(difference.half_width):
             return None
@@ -92,13 +95,13 @@ class TuningResult:
 
     @property
     def worse_measures(self) -> tuple[PairedComparison, ...]:
-        """The comparisons by other measures in which the best setting is significantly worse."""
+        """The comparisons by other measures in which the best setting is significantly worse than the stated policy."""
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 
 
 @dataclass(frozen=True, slots=True)
 class TuningResources:
-    """The environment of a search: the result folder, the workers, and the progress callback."""
+    """What a search by `lab tune` uses: the result folder, the workers, and a progress callback."""
 
     folder: Path
     workers: Workers
@@ -131,7 +134,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
 
 
 def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
-    """Return the seeds on which the best setting is compared with the stated policy.
+    """Return the seeds, unseen by the search, on which the best setting is compared with the stated policy.
 
     Raises:
       InvalidInput: The search uses one of these seeds.
@@ -146,7 +149,7 @@ def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
 
 
 def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
-    """Return a copy of a policy, with the settings written at their dotted paths.
+    """Return a copy of a policy in which the settings replace the values at their dotted paths.
 
     Raises:
       InvalidInput: A path does not exist.

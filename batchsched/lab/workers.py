@@ -25,10 +25,13 @@ CONNECT_TIMEOUT: Final = "30s"
 
 
 class Workers(Protocol):
-    """Executes functions, in this process or in other processes."""
+    """Executes functions of the lab, in this process or in other processes."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
-        """Submit a function; the function, its argument and its result must be picklable."""
+        """Submit a function for execution, and return a future with its result.
+
+        The function, its argument and its result must be picklable.
+        """
         ...
 
 
@@ -66,10 +69,10 @@ def open_workers(address: str | None, processes: int) -> Iterator[Workers]:
 
 
 class InProcessWorkers:
-    """Executes each function in this process, at submission."""
+    """Workers that execute each function in this process, at the time of its submission."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
-        """Execute the function, and return its finished future."""
+        """Execute the function in this process, and return a future that is already finished."""
         future: Future[R] = Future()
         future.set_result(function(argument))
         return future

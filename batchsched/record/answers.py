@@ -21,7 +21,7 @@ NOT_RECORDED: Final = "the recorded session did not ask this"
 
 
 class ExtenderCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A request to an extender with its response.
+    """A recorded request to an extender, with its response.
 
     Args:
       url, verb: The endpoint.
@@ -47,7 +47,10 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     overdue: tuple[ExceededDeadline, ...] = ()
 
     def to_external_calls(self) -> ExternalCalls:
-        """Return external calls with these answers, for a replay. No extender is called, and no clock is read."""
+        """Return external calls that give these recorded answers, for the replay of a session.
+
+        No extender is called, and no clock is read.
+        """
         return ExternalCalls(Transcript(self.extenders), PluginCallCounter(self.overdue))
 
 
@@ -75,7 +78,7 @@ class Transcript(Extenders):
 
     @property
     def calls(self) -> tuple[ExtenderCall, ...]:
-        """All requests so far with their responses."""
+        """All requests that were sent to extenders so far, with their responses."""
         return tuple(self._calls)
 
     @override
@@ -93,7 +96,10 @@ class Transcript(Extenders):
 
     @override
     async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Pass on a Bind request. It belongs to the binding and not to the decision, so it is not recorded."""
+        """Pass on a Bind request to an extender without recording it.
+
+        It belongs to the binding and not to the decision.
+        """
         if self._port is None:
             return ExtenderReply(fault=NOT_RECORDED)
         return await self._port.send_async(endpoint, verb, question)

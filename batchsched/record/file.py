@@ -34,7 +34,7 @@ _GZIP_LEVEL: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A recorded session.
+    """A recorded session: its snapshot, profile, time and seed, its decision, and the answers of extenders.
 
     Args:
       now: The time of the session, seconds since 1970.
@@ -103,7 +103,7 @@ def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
 
 
 def write_session_file(path: Path, record: SessionRecord) -> str:
-    """Write a session file and return its digest.
+    """Write a recorded session to a file, and return the digest of its content.
 
     Raises:
       InvalidInput: The file cannot be written.
@@ -117,11 +117,11 @@ def write_session_file(path: Path, record: SessionRecord) -> str:
 
 
 def read_session_file(path: Path) -> SessionRecord:
-    """Read a session file.
+    """Read a session file, check its digest, and return the recorded session.
 
     Raises:
       InvalidInput: The file is not a session file, or has another format.
-      RecordTampered: The content does not match the digest.
+      DigestMismatch: The content does not match the digest.
     """
     file = str(path)
     sealed = _sealed(path)
@@ -205,7 +205,7 @@ _IDENTITY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DecisionDifference:
-    """A difference between the recorded and the replayed decision.
+    """One difference between the decision in a session file and the decision of its replay.
 
     Args:
       place: The list and the item, such as "assignments: team-a/bert-0".
@@ -219,7 +219,7 @@ class DecisionDifference:
 
 
 def compare_decisions(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
-    """Return the differences between a recorded and a replayed decision; telemetry is ignored."""
+    """Return the differences between a recorded decision and that of a replay; telemetry is ignored."""
     before, after = decision_json(without_telemetry(recorded)), decision_json(without_telemetry(now))
     if before == after:
         return ()

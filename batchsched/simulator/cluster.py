@@ -23,7 +23,10 @@ RUNNING: Final = "Running"
 
 
 class SimulatedKubelet:
-    """Creates running and recreated pods. Equal pods on one node share a spec; its requests are computed once."""
+    """Creates the running pods of the simulated cluster, and the pending pods that replace killed ones.
+
+    Equal pods on one node share a spec; its requests are computed once.
+    """
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
@@ -31,7 +34,7 @@ class SimulatedKubelet:
         self._status: tuple[int, PodStatus] = (-1, PodStatus())
 
     def running_pod(self, pod: Pod, node: str, now: int) -> Pod:
-        """Return the pod in phase Running on a node, started at `now` (seconds since 1970)."""
+        """Return a copy of the pod in phase Running on a node, started at `now` (seconds since 1970)."""
         key = (id(pod.spec), node)
         cached = self._specs.get(key)
         if cached is None:
@@ -42,7 +45,7 @@ class SimulatedKubelet:
         return Pod(metadata=pod.metadata, spec=cached[1], status=self._status[1])
 
     def recreated_pod(self, pod: Pod) -> Pod:
-        """Return the pending pod that the owner creates in place of a killed one."""
+        """Return the pending pod that the owner creates in place of a killed pod."""
         spec = self._bare.get(id(pod.spec))
         if spec is None:
             spec = (pod.spec, msgspec.structs.replace(pod.spec, node_name=""))
@@ -52,7 +55,9 @@ class SimulatedKubelet:
 
 @dataclass(slots=True)
 class GangRun:
-    """A gang since its arrival: pending, running, finished, or killed and pending again.
+    """The state of one gang in the simulated cluster since its arrival.
+
+    The gang is pending, running, finished, or killed and pending again.
 
     Args:
       number: its rank in the order of arrival.
@@ -80,14 +85,14 @@ class GangRun:
     placements: tuple[tuple[str, int], ...] = ()
 
     def record_kill(self, now: int) -> None:
-        """Record that the gang was killed and lost its run time; the caller handles its pods."""
+        """Record that the gang was killed and lost its run time so far; the caller handles its pods."""
         if self.started is not None:
             self.lost += now - self.started
             self.started = None
             self.restarts += 1
 
     def to_record(self) -> GangRecord:
-        """Return the record of the gang so far."""
+        """Return the record of the gang for the result of the run."""
         arrival = self.arrival
         return GangRecord(
             key=arrival.key,
@@ -107,7 +112,7 @@ class GangRun:
 
 
 class SimulatedCluster:
-    """A cluster in virtual time.
+    """A cluster in virtual time, in which gangs arrive and finish, and nodes fail.
 
     Args:
       workload: the nodes and queues, and the gangs that arrive.
@@ -134,11 +139,11 @@ class SimulatedCluster:
 
     @property
     def has_pending_pods(self) -> bool:
-        """True if a pod is pending."""
+        """True if at least one pod in the simulated cluster is pending."""
         return bool(self._gang_of_pending)
 
     def add_gang(self, gang: GangRun, now: int) -> bool:
-        """Add a gang; return True if it is running already."""
+        """Add an arriving gang to the cluster; return True if its minimum is bound, so that it runs at once."""
         arrival = gang.arrival
         gang.bound = {pod.key: pod for pod in arrival.pods if pod.node}
         gang.pending = {pod.key: pod for pod in arrival.pods if not pod.node}
@@ -152,7 +157,7 @@ class SimulatedCluster:
         return self._starts(gang, now)
 
     def finish_gang(self, gang: GangRun, now: int) -> None:
-        """Finish a gang: remove its pods and its PodGroup."""
+        """Finish a gang: remove its pods and its PodGroup from the cluster."""
         queue, group = gang.arrival.queue, gang.arrival.group
         ended_pods = (*gang.bound.values(), *gang.pending.values())
         self.recorder.add_queue_usage(queue, gang.bound.values(), -1)
@@ -170,7 +175,7 @@ class SimulatedCluster:
         self.finished += 1
 
     def apply_decision(self, decision: Decision, now: int) -> list[GangRun]:
-        """Carry out a decision, and return the gangs that start."""
+        """Carry out a decision of the scheduler, and return the gangs that start as a result."""
         self._evict(decision, now)
         if decision.waiting or self._held:
             self._hold(decision)
@@ -263,7 +268,7 @@ class SimulatedCluster:
     # Nodes
 
     def fail_node(self, node: str, now: int) -> None:
-        """Take a node down: kill the gangs on it, which become pending again, and remove permanent pods."""
+        """Take a node down: gangs on it are killed and become pending again, and permanent pods are removed."""
         if node in self._down:
             return
         self._down.add(node)
@@ -277,7 +282,7 @@ class SimulatedCluster:
         self._set_nodes(lost)
 
     def repair_node(self, node: str) -> None:
-        """Bring a node back."""
+        """Bring a failed node back into the cluster."""
         self._down.discard(node)
         self._set_nodes()
 

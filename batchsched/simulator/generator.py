@@ -72,13 +72,15 @@ MEMORY_A_GPU: Final = 64  # GiB
 
 
 def zipf_shares(count: int) -> tuple[tuple[str, float], ...]:
-    """Return the queues team-0, team-1 and so on, and their shares of the gangs by Zipf's law."""
+    """Return the names of `count` queues (team-0, team-1, …), each with its share of the gangs by Zipf's law."""
     return tuple((f"team-{rank}", 1.0 / (rank + 1)) for rank in range(count))
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSettings:
-    """Parameters of a generated workload; the schema of scenarios checks their ranges.
+    """The parameters of a workload that is generated from a seed.
+
+    The schema of scenarios checks their ranges.
 
     Args:
       gangs: number of gangs.
@@ -99,7 +101,7 @@ class GeneratorSettings:
 
 
 def generate_workload(recipe: GeneratorSettings, seed: int) -> Workload:
-    """Generate a workload; equal parameters and seed give the same workload.
+    """Generate a workload from a seed; equal parameters and seed give the same workload.
 
     Gangs are never larger than the cluster.
     """

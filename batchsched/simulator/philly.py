@@ -36,7 +36,10 @@ COLUMNS: Final = ("timestamp", "duration", "num_gpus", "cluster")
 
 @dataclass(frozen=True, slots=True, order=True)
 class PhillyRow:
-    """One job: submission in seconds since 1970, run time in seconds, devices, and virtual cluster."""
+    """One job of the Philly trace: submission and run time in seconds, number of GPUs, and virtual cluster.
+
+    The submission is in seconds since 1970.
+    """
 
     submit: int
     duration: int
@@ -45,7 +48,9 @@ class PhillyRow:
 
 
 def read_trace(path: Path, first: float = -inf, last: float = inf) -> tuple[PhillyRow, ...]:
-    """Read a trace, sorted by submission, then duration, then size. The file itself is not sorted.
+    """Read the Philly trace, sorted by submission, then by duration, then by size.
+
+    The file itself is not sorted.
 
     Args:
       path: the CSV, optionally gzipped.
@@ -61,7 +66,7 @@ def read_trace(path: Path, first: float = -inf, last: float = inf) -> tuple[Phil
 
 
 def read_queues(path: Path) -> tuple[str, ...]:
-    """Read the names of virtual clusters from the first column of a CSV with a header.
+    """Read the names of the Philly trace's virtual clusters from the first column of a CSV with a header.
 
     Raises:
       InvalidInput: the file is empty.
@@ -98,7 +103,9 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
 def create_workload(
     rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, queue_of: Mapping[str, str]
 ) -> Workload:
-    """Create a workload of jobs on equal nodes; the run time of each job is also its estimate.
+    """Create a workload from jobs of the Philly trace, on equal nodes.
+
+    The run time of each job is also its estimate.
 
     Args:
       rows: the jobs, ordered by submission.

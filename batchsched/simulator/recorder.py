@@ -11,7 +11,9 @@ GPU_SUFFIX = "/gpu"
 
 
 class UsageRecorder:
-    """Adds up requests of pods by resource, and keeps a row for each time and for each queue that changed then.
+    """Records what pods use and request over time in a simulation, for the whole cluster and for each queue.
+
+    It keeps a row for each time, and for each queue that changed then.
 
     Args:
       nodes: the nodes that are up; they determine the R recorded resources.
@@ -34,12 +36,12 @@ class UsageRecorder:
         self.set_nodes(nodes)
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """Set the nodes that are up."""
+        """Set the nodes that are up; their allocatable amounts are the total capacity from now on."""
         offered = [node.allocatable() for node in nodes]
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
     def requests(self, pod: Pod) -> tuple[int, ...]:
-        """Return the requests [R] of a pod in base units."""
+        """Return the requests [R] of a pod for each recorded resource, in base units."""
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
             amounts = pod_requests(pod)
@@ -49,11 +51,14 @@ class UsageRecorder:
         return cached[1]
 
     def count_gpus(self, pods: Iterable[Pod]) -> int:
-        """Return the number of devices that pods request together."""
+        """Return the number of GPUs that these pods request together."""
         return sum(self.requests(pod)[index] for pod in pods for index in self._devices)
 
     def units_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
-        """Return (node, number of units) of bound pods: devices if the pods request any, otherwise pods."""
+        """Return for each node of these bound pods the number of GPUs that they request there.
+
+        If the pods request no GPUs, the number of pods is returned instead.
+        """
         devices: dict[str, int] = {}
         counts: dict[str, int] = {}
         for pod in pods:
@@ -64,21 +69,21 @@ class UsageRecorder:
         return tuple((node, amount) for node, amount in chosen.items() if amount)
 
     def add_usage(self, pods: Iterable[Pod], sign: int = 1) -> None:
-        """Count pods that were bound; with sign -1, pods that were removed."""
+        """Add the requests of bound pods to the usage of the cluster; with sign -1, subtract them."""
         self._add(self._used, pods, sign)
 
     def add_queue_usage(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
-        """Count bound pods for a queue and for the cluster; with sign -1, pods that were removed."""
+        """Add the requests of bound pods to the usage of a queue and of the cluster; with sign -1, subtract them."""
         bound = tuple(pods)
         self.add_usage(bound, sign)
         self._add_to_queue(self._allocated, queue, bound, sign)
 
     def add_queue_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
-        """Count created pods of a queue, pending or bound; with sign -1, deleted pods."""
+        """Add the requests of created pods, pending or bound, to a queue; with sign -1, subtract them."""
         self._add_to_queue(self._requested, queue, pods, sign)
 
     def record_sample(self, now: int, waiting: int, running: int) -> None:
-        """Record a row for the cluster, and one for each queue that changed since the last sample."""
+        """Record the present usage of the cluster, and of each queue that changed since the last sample."""
         self._rows[now] = (waiting, running, *self._used, *self._total)
         nothing = [0] * len(self.resources)
         for queue in self._changed_queues:
@@ -87,7 +92,7 @@ class UsageRecorder:
         self._changed_queues.clear()
 
     def series(self) -> Series:
-        """Return the samples of the whole cluster, one column for each quantity."""
+        """Return the recorded samples of the whole cluster, one column for each quantity."""
         width = len(self.resources)
         waiting, running, *amounts = (
             zip(*self._rows.values(), strict=True) if self._rows else [()] * (2 + 2 * width)
@@ -101,7 +106,7 @@ class UsageRecorder:
         )
 
     def queue_series(self) -> QueueSeries:
-        """Return the samples of all queues, one column for each quantity."""
+        """Return the recorded samples of all queues, one column for each quantity."""
         return QueueSeries(
             self.resources,
             times=tuple(time for time, _ in self._queue_rows),

@@ -14,7 +14,9 @@ MIN_RUNTIME_SECONDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class GangRecord:
-    """The record of one gang. Times are whole seconds since 1970.
+    """The times, the size and the placement of one gang in a simulated run.
+
+    Times are whole seconds since 1970.
 
     Args:
       key: `namespace/name` of the PodGroup or of the single pod.
@@ -59,7 +61,7 @@ class GangRecord:
 
     @property
     def slowdown(self) -> float:
-        """Bounded slowdown: max(1, (wait + run) / max(run, 10)).
+        """The bounded slowdown of the gang: max(1, (wait + run) / max(run, 10)).
 
         Source: Feitelson et al., Theory and Practice in Parallel Job Scheduling, JSSPP 1997.
         """
@@ -68,7 +70,9 @@ class GangRecord:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The run over time: one row for each time at which something changed; a row holds until the next one.
+    """The usage of the cluster over time, with a row for each time at which something changed.
+
+    A row holds until the next one.
 
     Args:
       times: [T] seconds since 1970, ascending.
@@ -87,7 +91,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class QueueSeries:
-    """The requests of each queue over time: a row is added when they change, and is valid until the queue's next row.
+    """The usage and the requests of each queue over time, with a row for each change.
+
+    A row is valid until the queue's next row.
 
     Args:
       resources: names of the R resources.
@@ -106,10 +112,11 @@ class QueueSeries:
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """Summary metrics of a run. Waits and makespan are in seconds; utilisation by resource is a fraction of 1.
+    """Summary metrics of one simulated run, such as mean wait, slowdown, makespan and utilisation.
 
-    Means and maxima are over finished gangs; `unfinished` counts the others. `utilisation` is the used amount ÷ the
-    allocatable amount, both integrated from the first arrival to the last event.
+    Waits and makespan are in seconds; utilisation by resource is a fraction of 1. Means and maxima are over finished
+    gangs; `unfinished` counts the others. `utilisation` is the used amount ÷ the allocatable amount, both integrated
+    from the first arrival to the last event.
     """
 
     gangs: int
@@ -125,7 +132,7 @@ class RunMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """One run of one workload under one policy.
+    """The result of simulating one workload under one policy.
 
     Args:
       workload: name of the workload.
@@ -151,7 +158,7 @@ class RunResult:
     queues: QueueSeries = QueueSeries()
 
     def metrics(self) -> RunMetrics:
-        """Return the summary metrics."""
+        """Return the summary metrics of the run."""
         done = [gang for gang in self.gangs if gang.is_finished]
         waits = [gang.wait_seconds for gang in done]
         slowdowns = [gang.slowdown for gang in done]

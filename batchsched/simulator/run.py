@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Settings of a run.
+    """The settings of one simulated run: policy name, seed, and limits of its sessions.
 
     Args:
       policy: name of the policy in the result.
@@ -41,7 +41,7 @@ class RunSettings:
 
 
 class SimulationEventKind(IntEnum):
-    """Kinds of events, in the order in which they are processed within one second."""
+    """The kinds of events in a simulation, in the order in which they are processed within one second."""
 
     END = 0
     NODE_DOWN = 1
@@ -52,7 +52,10 @@ class SimulationEventKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SimulationEvent:
-    """An event at time `time`. `number` identifies the gang or the outage; `restarts` counts the gang's restarts."""
+    """An event of a simulation at a given time, such as the end of a gang or the failure of a node.
+
+    `number` identifies the gang or the outage; `restarts` counts the gang's restarts.
+    """
 
     time: int
     kind: SimulationEventKind
@@ -66,7 +69,7 @@ def simulate_workload(
     settings: RunSettings,
     progress: Progress | None = None,
 ) -> RunResult:
-    """Run a workload until every gang has finished, or no further event can occur.
+    """Simulate a workload until every gang has finished, or no further event can occur.
 
     Args:
       workload: the cluster and the arrivals.
@@ -100,7 +103,7 @@ class _Run:
         self._gaps = self._worst_gap = 0.0
 
     def process_events(self) -> RunResult:
-        """Process all events and return the result of the run."""
+        """Process all events of the run, and return its result."""
         cluster = self._cluster
         self._foresee_everything()
         for now, events in self._moments():

@@ -28,7 +28,7 @@ CPU: Final = {"cpu": "1"}
 
 @dataclass(frozen=True, slots=True)
 class SwfRow:
-    """One line of a trace: times in seconds, and processors."""
+    """One job of a trace in the Standard Workload Format: times in seconds, and its number of processors."""
 
     number: int
     submit: int
@@ -39,14 +39,16 @@ class SwfRow:
 
 @dataclass(frozen=True, slots=True)
 class SwfTrace:
-    """A trace: its rows in file order, and the number of processors in its header, or 0."""
+    """A trace in the Standard Workload Format: its jobs in file order, and the processors in its header, or 0."""
 
     rows: tuple[SwfRow, ...]
     processors: int
 
 
 def read_trace(path: Path) -> SwfTrace:
-    """Read a trace, optionally gzipped. Rows without run time or without processors are skipped.
+    """Read a trace in the Standard Workload Format, optionally gzipped.
+
+    Rows without run time or without processors are skipped.
 
     Raises:
       InvalidInput: a line has the wrong format; the message contains its number.
@@ -91,7 +93,7 @@ def _row(text: str, place: str) -> SwfRow | None:
 
 
 def create_workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
-    """Create a workload of jobs: each is a gang of equal pods that request one processor.
+    """Create a workload from jobs of an SWF trace: each is a gang of equal pods that request one processor.
 
     Args:
       rows: the jobs, ordered by submission.

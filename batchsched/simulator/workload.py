@@ -40,7 +40,7 @@ DEFAULT_PODS_PER_NODE: Final = 110
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The arrival of a gang.
+    """The arrival of one gang in a simulation, with its PodGroup, its pods and its run time.
 
     Args:
       time: seconds since 1970.
@@ -56,25 +56,28 @@ class Arrival:
 
     @property
     def key(self) -> str:
-        """`namespace/name` of the PodGroup or of the single pod."""
+        """`namespace/name` of the PodGroup, or of the single pod, that arrives."""
         return self.group.key if self.group is not None else self.pods[0].key
 
     @property
     def queue(self) -> str:
-        """Name of its queue."""
+        """The name of the queue to which the arriving gang belongs."""
         if self.group is not None:
             return self.group.spec.queue
         return self.pods[0].labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
 
     @property
     def minimum(self) -> int:
-        """Number of pods that must be bound before it runs."""
+        """The number of pods that must be bound before the gang runs."""
         return self.group.min_member if self.group is not None else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A failure of a node and its repair, in seconds since 1970; no repair if `until` is None."""
+    """A failure of a simulated node and its repair, in seconds since 1970.
+
+    The node is not repaired if `until` is None.
+    """
 
     node: str
     time: int
@@ -99,7 +102,7 @@ class Workload:
 
 
 def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> tuple[Node, ...]:
-    """Create equal nodes; their names sort by number."""
+    """Create `count` equal nodes with these resources; their names sort by number."""
     width = len(str(max(0, count - 1)))
     status = NodeStatus(allocatable={"pods": str(DEFAULT_PODS_PER_NODE), **resources})
     return tuple(
@@ -115,7 +118,10 @@ def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "nod
 
 
 def create_pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -> PodSpec:
-    """Create the spec of a pod with one container. Requests are computed once for pods that share the object."""
+    """Create the spec of a pod with one container that requests these resources.
+
+    Requests are computed once for pods that share the object.
+    """
     return PodSpec(
         scheduler_name=SCHEDULER_NAME,
         containers=(Container(name="main", resources=ResourceRequirements(requests=dict(resources))),),
@@ -125,7 +131,7 @@ def create_pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class TraceGang:
-    """The attributes of a gang in a trace.
+    """The attributes of a gang in a trace: its pods, its queue and its expected run time.
 
     Args:
       name: name of the PodGroup.
@@ -142,7 +148,7 @@ class TraceGang:
 
 
 def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
-    """Create the arrival of a gang that needs all of its pods."""
+    """Create the arrival of a gang that cannot start without all of its pods."""
     created = format_timestamp(time)
     size = sum(count for _, count in shape.pods)
     group = PodGroup(
@@ -169,13 +175,16 @@ def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
 
 
 def split_gpus_into_pods(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
-    """Return (GPUs per pod, number of pods) for the pods that fill a whole node and for one pod with the remainder."""
+    """Split the GPUs of a job into pods that fill whole nodes and one pod with the remainder.
+
+    The result contains pairs of GPUs per pod and number of such pods.
+    """
     whole, rest = divmod(gpus, gpus_per_node)
     return tuple((size, count) for size, count in ((gpus_per_node, whole), (rest, 1)) if size and count)
 
 
 def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: str) -> Workload:
-    """Create a workload from a snapshot, starting at `start`.
+    """Create a workload from a snapshot of a cluster, for a simulation that begins at `start`.
 
     Gangs run for their expectedRuntimeSeconds. Running gangs are present from the start with their remaining run
     time. Pending gangs are present from the start, or arrive at the creation time of their PodGroup, if that is
@@ -226,7 +235,9 @@ def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: 
 def draw_outages(
     nodes: Sequence[Node], between: float, repair: float, period: tuple[int, int], seed: int
 ) -> tuple[Outage, ...]:
-    """Return random outages of nodes in a period, ordered by time; nodes fail independently, at exponential intervals.
+    """Return random outages of nodes in a period, ordered by time.
+
+    Nodes fail independently, at exponential intervals.
 
     Args:
       nodes: the nodes that may fail.
@@ -253,7 +264,9 @@ def draw_outages(
 
 
 def open_text(path: Path) -> TextIO:
-    """Open a trace for reading; gzip is recognised by content. Invalid UTF-8 is replaced.
+    """Open a trace file for reading as text, whether it is gzipped or not.
+
+    gzip is recognised by content. Invalid UTF-8 is replaced.
 
     Raises:
       OSError: the file cannot be read.
