@@ -9,10 +9,10 @@ from batchsched.ports.cluster import Clock
 
 
 class SystemClock:
-    """The clock of this machine; implements `ports.cluster.Clock`."""
+    """The clock and random numbers of this machine. It implements `ports.cluster.Clock`."""
 
     def now(self) -> float:
-        """Return the time in seconds since 1970-01-01 UTC."""
+        """Return the current time in seconds since 1970-01-01 UTC."""
         return time.time()
 
     def monotonic(self) -> float:
@@ -24,13 +24,15 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def random_fraction(self) -> float:
-        """Return a random number in [0, 1)."""
+        """Return a random number in [0, 1), used as jitter."""
         return random.random()
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits after failures. Each wait is twice as long as the previous one, less a random part of up to one half.
+    """Exponential backoff with jitter: each wait after a failure is longer than the wait before.
+
+    The full wait doubles with each failure; a random part of up to one half is subtracted.
 
     Args:
       clock: waits and returns the jitter.
@@ -44,11 +46,11 @@ class Backoff:
     _failures: int = field(default=0, init=False)
 
     def reset(self) -> None:
-        """Start again with the first wait, after a success."""
+        """Start again with the shortest wait, after a success."""
         self._failures = 0
 
     async def wait(self, least: float = 0.0) -> None:
-        """Wait after a failure, at least `least` seconds (Retry-After)."""
+        """Wait after a failure, but at least `least` seconds (the Retry-After of the server)."""
         full = min(self.longest, self.first * 2 ** min(self._failures, 30))
         self._failures += 1
         draw = self.clock.random_fraction()

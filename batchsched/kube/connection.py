@@ -23,7 +23,7 @@ from batchsched.ports.cluster import Clock
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """A resource of the Kubernetes API, such as pods.
+    """A resource type of the Kubernetes API, such as pods.
 
     Args:
       api_version: group and version, "v1" for the core group.
@@ -39,16 +39,16 @@ class ApiResource:
 
     @property
     def group(self) -> str:
-        """The API group, "" for the core group."""
+        """The API group of the resource, "" for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def full_name(self) -> str:
-        """The plural and the group as kubectl accepts them: `jobs.batch`, or `pods` for the core group."""
+        """The full name of the resource as kubectl accepts it: `jobs.batch`, or `pods` for the core group."""
         return ".".join(part for part in (self.plural, self.group) if part)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of the collection, of an object, or of a subresource."""
+        """Return the URL path of the collection, of one object, or of its subresource, as the arguments state."""
         parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]
@@ -57,7 +57,7 @@ class ApiResource:
 
 
 def plural(kind: str) -> str:
-    """Return the plural of a kind as in the paths of the API: `pods` for `Pod`."""
+    """Return the plural of a kind as in the URL paths of the API, such as `pods` for `Pod`."""
     small = kind.lower()
     if small.endswith(("s", "x")):
         return small + "es"
@@ -67,7 +67,7 @@ def plural(kind: str) -> str:
 
 
 def api_resource(kind: ObjectKind) -> ApiResource:
-    """Return the API resource of a kind."""
+    """Return the API resource under which objects of a kind are listed."""
     return ApiResource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
 
 
@@ -118,7 +118,7 @@ def _ignore(method: str, status: str, seconds: float) -> None:
 
 
 class Connection:
-    """A pool of connections to one API server; use it as an asynchronous context manager.
+    """A pool of authenticated connections to one API server. It is an asynchronous context manager.
 
     Args:
       credentials: the server, and the identity of this client.
@@ -173,7 +173,7 @@ class Connection:
 
     @property
     def namespace(self) -> str:
-        """The namespace of this process."""
+        """The namespace of the pod in which this process runs, "default" outside a cluster."""
         return self._credentials.namespace
 
     async def request(
@@ -186,7 +186,9 @@ class Connection:
         content_type: str = JSON,
         deadline: float = 10.0,
     ) -> bytes:
-        """Send a request and return the body of the answer. After a 401 it is sent again with new credentials.
+        """Send a request to the API server and return the body of the response.
+
+        After a 401, the request is sent again with new credentials.
 
         Raises:
           ApiError: the server refused.
@@ -209,7 +211,7 @@ class Connection:
     async def watch_lines(
         self, path: str, query: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yield the lines of a watch as they arrive, several at a time.
+        """Start a watch and yield its lines, each the JSON of one event, in lists as they arrive.
 
         Args:
           path: the path of the collection.

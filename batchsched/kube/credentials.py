@@ -28,7 +28,7 @@ _UNUSABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """The URL of the API server, and what a request needs to authenticate itself there.
+    """The URL of the API server, with the credentials and TLS settings of requests to it.
 
     Args:
       server: the URL of the API server, without a slash at its end.
@@ -46,7 +46,9 @@ class ClientConfig:
 
 
 class Credentials:
-    """Loads a client configuration, and reloads changed files. All methods block: call them in a thread.
+    """Loads the address and the credentials of the API server, and loads changed files again.
+
+    The sources are a kubeconfig or the service account of a pod. All methods block: call them in a thread.
 
     Args:
       kubeconfig: a file; None: `KUBECONFIG`, or the service account inside a pod, or `~/.kube/config`.
@@ -63,13 +65,13 @@ class Credentials:
 
     @property
     def namespace(self) -> str:
-        """The namespace of this pod, "default" outside a cluster."""
+        """The namespace of the pod in which this process runs, "default" outside a cluster."""
         file = _SERVICE_ACCOUNT / "namespace"
         return file.read_text().strip() if self._in_cluster and file.exists() else "default"
 
     @property
     def preferred_namespace(self) -> str:
-        """The namespace that `kubectl` would use: that of the context, or of this pod.
+        """The namespace that `kubectl` would use: that of the kubeconfig context, or of this pod.
 
         Raises:
           UnusableInput: the configuration cannot be used.
@@ -83,7 +85,7 @@ class Credentials:
         return str(context.get("namespace") or "default")
 
     def load(self, *, renew: bool = False) -> ClientConfig:
-        """Return the current server URL and credentials. With `renew`, an exec plugin runs again (after a 401).
+        """Return the current URL and credentials of the API server. With `renew`, an exec plugin runs again.
 
         Raises:
           UnusableInput: there is no configuration, or it cannot be used.

@@ -26,7 +26,7 @@ _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/js
 
 
 class HttpExtenders(Extenders):
-    """Calls extenders over HTTP or HTTPS. All calls of one object share its open connections.
+    """Calls scheduler extenders over HTTP or HTTPS. All calls of one object share its open connections.
 
     A request is sent once: it is not retried, and redirects are not followed.
     """
@@ -56,7 +56,7 @@ class HttpExtenders(Extenders):
         return await asyncio.to_thread(self.send, endpoint, verb, question)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all open connections to extenders."""
         with self._lock:
             for pool in self._pools.values():
                 pool.clear()

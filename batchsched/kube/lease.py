@@ -39,7 +39,7 @@ class _Lease(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """The times of a Lease, in seconds.
+    """The durations of leader election in seconds: Lease duration, renew deadline and retry period.
 
     Args:
       duration: another replica may take over a Lease that was not renewed for this time.
@@ -60,7 +60,9 @@ class LeaseTimes:
 
 
 class LeaseElection:
-    """The leader election of this replica by a Lease; implements `kube.writer.WriteFence`.
+    """The participation of this replica in leader election by a Lease.
+
+    It implements `kube.writer.WriteFence`.
 
     Args:
       connection: to the API server.
@@ -98,17 +100,17 @@ class LeaseElection:
         return f"{self._namespace}/{self._name}"
 
     def remaining_seconds(self) -> float:
-        """Return for how many seconds this replica certainly stays the leader; 0 or less if another one may lead."""
+        """Return for how many seconds this replica is still the leader, or 0 or less if another replica may lead."""
         return self._until - self._clock.monotonic()
 
     async def acquire(self) -> None:
-        """Wait until this replica leads."""
+        """Try to acquire the Lease until this replica is the leader."""
         while not await self._try(self._claim):
             await self._clock.sleep(self._terms.retry * (1 + self._clock.random_fraction() / 5))
         _LOG.info("%s leads (%s)", self.identity, self.full_name)
 
     async def renew_until_lost(self) -> None:
-        """Renew the Lease. Return when another replica may lead."""
+        """Renew the Lease periodically, and return when it is lost, so that another replica may lead."""
         while True:
             await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining_seconds())))
             if not await self._try(self._renew) and self.remaining_seconds() <= 0:
@@ -116,7 +118,7 @@ class LeaseElection:
                 return
 
     async def release(self) -> None:
-        """Release the Lease, so that the next leader need not wait for its expiry."""
+        """Release the Lease, so that another replica can lead at once instead of after its expiry."""
         self._until = float("-inf")  # stops all writes
         if not self._claimed:
             return

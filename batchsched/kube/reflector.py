@@ -50,14 +50,14 @@ _LIST: Final = msgspec.json.Decoder(_List)
 async def list_page(
     connection: Connection, path: str, query: Mapping[str, str], deadline: float = _DEADLINE
 ) -> _List:
-    """Return one page of a list, or the whole list if the query has no limit. Raises as `list_pages`."""
+    """Return one page of a list of the API, or the whole list if the query has no limit. Raises as `list_pages`."""
     return _LIST.decode(await connection.request("GET", path, query=query, deadline=deadline))
 
 
 async def list_pages(
     connection: Connection, path: str, selector: Mapping[str, str], size: int = PAGE
 ) -> AsyncGenerator[tuple[list[bytes], str], None]:
-    """Yield, for each page of a list, its objects as JSON and the resourceVersion of the list.
+    """List a collection of the API, and yield the objects of each page as JSON with the list's resourceVersion.
 
     Args:
       connection: to the API server.
@@ -130,7 +130,7 @@ _FAILURE: Final = msgspec.json.Decoder(_Failure)
 
 @dataclass(frozen=True, slots=True)
 class ReflectorSettings:
-    """The settings of a reflector.
+    """The settings of a reflector: selector, page size, timeout of watches, and whether sessions need its objects.
 
     Args:
       selector: further parameters of each query, such as a fieldSelector.
@@ -151,7 +151,7 @@ class _Rewound(Exception):
 
 
 class Reflector:
-    """Lists and watches a collection, and passes every object and every change to a sink.
+    """Lists and watches one collection of the API, and passes every object and every change to a sink.
 
     Args:
       connection: to the API server.
@@ -200,7 +200,7 @@ class Reflector:
 
     @property
     def set_aside(self) -> Mapping[str, SetAside]:
-        """The objects that were set aside, by their keys."""
+        """The invalid objects of the collection that the sink set aside, by their keys."""
         return self._sink.set_aside
 
     async def run(self) -> None:
@@ -238,7 +238,7 @@ class Reflector:
             self._watching = None
 
     async def wait_until_verified(self) -> None:
-        """Compare the resourceVersion with that of the API server; if it went back, wait for a new list.
+        """Verify that the API server still has the known resourceVersion, or wait for a new list if it went back.
 
         The known objects are kept if the API server does not answer, or if the kind is not installed.
         """
@@ -283,7 +283,7 @@ class Reflector:
 
     @property
     def is_required(self) -> bool:
-        """True if sessions must wait until the collection has been listed."""
+        """Whether sessions must wait until the collection has been listed once."""
         return not self._terms.without
 
     async def _recover(self, error: Exception) -> None:
@@ -444,7 +444,7 @@ class Reflector:
         self._version = version or self._version
 
     def handle_json(self, raw: bytes) -> None:
-        """Handle an object as added or changed, if another component read it from the API server."""
+        """Pass an object that another component read from the API server to the sink, as added or changed."""
         self._deliver(self._sink.on_change, raw)
 
     def _deliver(self, deliver: Callable[[Any], None], raw: bytes) -> None:

@@ -26,10 +26,10 @@ _MAX_BIND_ATTEMPTS: Final = 4
 
 
 class WriteFence(Protocol):
-    """Tells how long this replica may still write: only while it holds the Lease."""
+    """Limits writes to the time for which this replica holds the leader Lease."""
 
     def remaining_seconds(self) -> float:
-        """Return for how many seconds this replica certainly stays the leader; 0 or less if it may not write."""
+        """Return for how many seconds this replica may still write, or 0 or less if another replica may lead."""
         ...
 
 
@@ -47,7 +47,7 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Sends writes to the API server.
+    """Sends writes to the API server: with a limited number in flight, with retries, and only while this replica leads.
 
     Args:
       connection: to the API server.
@@ -65,7 +65,7 @@ class Writer:
         self._slots = asyncio.Semaphore(in_flight)
 
     async def bind(self, binding: Binding) -> None:
-        """Bind a pod. After a request without an answer the pod is read, because it may be bound.
+        """Bind a pod to a node. If a request gets no response, the pod is read, because it may be bound.
 
         While that is unknown the method keeps trying: the capacity of the node must not be given to another pod.
 
@@ -130,7 +130,7 @@ class Writer:
         return now.spec.node_name
 
     async def evict(self, pod: Pod, grace: int | None = None, *, dry_run: bool = False) -> None:
-        """Evict a pod through the Eviction API, which respects disruption budgets. A deleted pod is not an error.
+        """Evict a pod through the Eviction API, which respects PodDisruptionBudgets. A deleted pod is not an error.
 
         With `dry_run`, the API server only tells whether it would refuse. It cannot tell if an admission webhook does
         not support dry runs; that is not an error.
@@ -168,7 +168,7 @@ class Writer:
                 raise
 
     async def get(self, resource: ApiResource, namespace: str, name: str) -> bytes:
-        """Return the current object as JSON.
+        """Read an object from the API server and return its JSON.
 
         Raises:
           ApiError: the server refused.
@@ -179,15 +179,18 @@ class Writer:
             return await self._connection.request("GET", path, deadline=_DEADLINE_SECONDS)
 
     async def create(self, resource: ApiResource, namespace: str, body: Any) -> bytes:
-        """Create an object and return it as the server stored it. Raises as `send`."""
+        """Create an object and return its JSON as the API server stored it. Raises as `send`."""
         return await self.send("POST", resource.path(namespace), msgspec.json.encode(body))
 
     async def replace(self, resource: ApiResource, namespace: str, name: str, body: Any) -> bytes:
-        """Replace an object. A resourceVersion in it is a precondition. Raises as `send`."""
+        """Replace an object in the API server and return its JSON. Raises as `send`.
+
+        A resourceVersion in the new object is a precondition.
+        """
         return await self.send("PUT", resource.path(namespace, name), msgspec.json.encode(body))
 
     async def delete(self, resource: ApiResource, namespace: str, name: str, uid: str = "") -> None:
-        """Delete an object. An object that does not exist is not an error. Raises as `send`."""
+        """Delete an object from the API server. An object that does not exist is not an error. Raises as `send`."""
         options = {"preconditions": {"uid": uid}} if uid else {}
         try:
             await self.send("DELETE", resource.path(namespace, name), msgspec.json.encode(options))
@@ -198,7 +201,7 @@ class Writer:
     async def patch(
         self, resource: ApiResource, namespace: str, name: str, change: Any, subresource: str = ""
     ) -> bytes:
-        """Merge a change into an object or a subresource such as its status. Raises as `send`."""
+        """Apply a merge patch to an object, or to a subresource such as its status. Raises as `send`."""
         path = resource.path(namespace, name, subresource)
         return await self.send("PATCH", path, msgspec.json.encode(change), MERGE_PATCH)
 
@@ -212,7 +215,9 @@ class Writer:
         patient: bool = True,
         query: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Send a write. While the server is busy and `patient` is True, wait as long as it requests and retry.
+        """Send a write request to the API server and return the body of the response.
+
+        While the server is busy and `patient` is True, the request is sent again after the wait that it demands.
 
         Raises:
           ApiError: the server refused, or was busy for a minute.
@@ -272,7 +277,7 @@ class _Volume(msgspec.Struct, frozen=True):
 
 
 class ApiBinder:
-    """Writes bindings to the API server; implements `ports.cluster.Binder`.
+    """Writes bindings of pods and volumes to the API server. It implements `ports.cluster.Binder`.
 
     Args:
       writer: sends the requests.
@@ -290,7 +295,7 @@ class ApiBinder:
         await self._writer.bind(binding)
 
     async def bind_volume(self, binding: VolumeBinding) -> None:
-        """Bind a PersistentVolume to its claim.
+        """Bind a PersistentVolume to a PersistentVolumeClaim.
 
         Raises:
           BindFailed: the volume is bound to another claim.
@@ -311,12 +316,12 @@ class ApiBinder:
         await self._writer.patch(VOLUMES, "", binding.volume, change)
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
-        """Write the selected node of a claim, so that its volume is provisioned within reach of that node."""
+        """Write the selected node of a claim, so that its volume is provisioned within reach of this node."""
         change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
         await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
 
     async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all claims are bound. Return False if the timeout expires first."""
+        """Wait until all claims are bound to volumes and return True, or return False if the timeout expires first."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while not all(self._is_bound(claim) for claim in claims):
