@@ -31,7 +31,7 @@ from batchsched.errors import InvalidInput, InvalidQuantity
 
 
 def with_defaults(spec: PodSpec) -> PodSpec:
-    """Return a pod's spec with the defaults of the API server, without volumes that scheduling ignores."""
+    """Return the spec of a pod with the defaults that the API server sets, without volumes that scheduling ignores."""
     containers = tuple(_container(container, spec.host_network) for container in spec.containers)
     init = tuple(_container(container, spec.host_network) for container in spec.init_containers or ())
     volumes = tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
@@ -45,7 +45,7 @@ def with_defaults(spec: PodSpec) -> PodSpec:
 
 
 def with_binding_mode(storage_class: StorageClass) -> StorageClass:
-    """Return a StorageClass with its binding mode; the default is Immediate."""
+    """Return a StorageClass with a volume binding mode, which is Immediate if the object sets none."""
     if storage_class.volume_binding_mode is not None:
         return storage_class
     return replace(storage_class, volume_binding_mode="Immediate")
@@ -110,7 +110,7 @@ _MAX_INT64: Final = 2**63 - 1
 
 
 def check_amounts(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -> None:
-    """Check the amounts of several resources; `most` is the largest one in base units.
+    """Check that resource quantities are valid, not negative, and at most `most` base units.
 
     Raises:
       InvalidInput: an amount is not a quantity, is negative, or is too large.
@@ -120,10 +120,10 @@ def check_amounts(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -
 
 
 def check_amount(resource: str, text: str | int | float, field: str, most: int = _MAX_INT64) -> None:
-    """Check an amount of a resource; `most` is the largest one in base units.
+    """Check that the quantity of one resource is valid, not negative, and at most `most` base units.
 
     Raises:
-      InvalidInput: it is not a quantity, is negative, or is too large.
+      InvalidInput: the text is not a quantity, is negative, or is too large.
     """
     try:
         amount = parse_amount(resource, text)
@@ -142,7 +142,7 @@ def check_amount(resource: str, text: str | int | float, field: str, most: int =
 
 
 def check_node(node: Node) -> None:
-    """Check a node.
+    """Check the resources and taints of a node.
 
     Raises:
       InvalidInput: an amount or a taint is invalid.
@@ -154,7 +154,7 @@ def check_node(node: Node) -> None:
 
 
 def check_pod_spec(spec: PodSpec) -> None:
-    """Check the spec of a pod.
+    """Check the fields of a pod spec that scheduling reads, as the API server validates them.
 
     Raises:
       InvalidInput: a field is invalid or out of range.
@@ -197,17 +197,17 @@ def check_pod_status(status: PodStatus) -> None:
 
 
 def check_int32(value: int, field: str) -> None:
-    """Check a number that Kubernetes stores in 32 bits.
+    """Check that a number fits in the 32 bits with which Kubernetes stores it.
 
     Raises:
-      InvalidInput: it does not fit.
+      InvalidInput: the number does not fit.
     """
     if not -LARGEST_INT32 - 1 <= value <= LARGEST_INT32:
         raise InvalidInput(f"expected a number of 32 bits, found {value}", field=field)
 
 
 def check_label_selector(selector: LabelSelector | None, field: str) -> None:
-    """Check a label selector.
+    """Check the keys, operators and values of a label selector.
 
     Raises:
       InvalidInput: an expression is invalid.
@@ -217,7 +217,7 @@ def check_label_selector(selector: LabelSelector | None, field: str) -> None:
 
 
 def check_node_selector(selector: NodeSelector | None, field: str) -> None:
-    """Check a node selector.
+    """Check the keys, operators and values of a node selector.
 
     Raises:
       InvalidInput: an expression is invalid.

@@ -44,7 +44,10 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 
 
 class ObjectDecodeError(Exception):
-    """Raised for an invalid object; has an error for each invalid field. The reader then sets the object aside."""
+    """An object of the input is invalid. The exception has an error for each invalid field.
+
+    The reader then sets the object aside.
+    """
 
     def __init__(self, field_errors: tuple[FieldError, ...]) -> None:
         super().__init__("; ".join(f"{complaint.field}: {complaint.message}" for complaint in field_errors))
@@ -52,7 +55,7 @@ class ObjectDecodeError(Exception):
 
 
 class Decoder:
-    """Decodes objects. Pods with equal specs share one spec.
+    """Decodes and validates Kubernetes objects. Pods with equal specs share one decoded spec.
 
     Args:
       trusted: the objects were validated before and are returned exactly as written.
@@ -67,7 +70,7 @@ class Decoder:
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: ObjectKind) -> Any:
-        """Return the object of a document; an external PodGroup is converted to a PodGroup of batchsched.
+        """Decode and validate the object of a document. A PodGroup of another project becomes a batchsched PodGroup.
 
         Raises:
           ObjectDecodeError: the object is invalid.

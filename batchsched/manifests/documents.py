@@ -61,7 +61,7 @@ _Loader.add_implicit_resolver(
 
 
 def yaml_documents(text: str, file: str) -> Iterator[Any | InvalidInput]:
-    """Yield each document as plain values; for an invalid document, yield its error.
+    """Parse YAML text and yield each document as plain Python values, or the error of an invalid document.
 
     The text is split at `---` lines before parsing, so an invalid document does not affect the others.
     """
@@ -131,7 +131,7 @@ LIST: Final = "List"
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The top-level fields of an object; their values remain JSON."""
+    """The top-level fields of a Kubernetes object. Their values are not decoded and remain JSON."""
 
     api_version: str = ""
     kind: str = ""
@@ -143,7 +143,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object of the input.
+    """One Kubernetes object of an input file, split at its top-level fields.
 
     Args:
       file: the file.
@@ -164,7 +164,7 @@ _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def split_documents(data: bytes, file: str) -> Iterator[Found]:
-    """Yield every object of a file, with lists expanded; for an invalid part, yield its error."""
+    """Split a file of YAML or JSON into its objects, with lists expanded. An invalid object is yielded as its error."""
     text = data.removeprefix(_BOM).lstrip()
     try:
         if b"\0" in data:

@@ -44,13 +44,13 @@ _CHUNK_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """A file of manifests, or standard input if `path` is None."""
+    """A file of Kubernetes manifests, or standard input if `path` is None."""
 
     name: str
     path: Path | None
 
     def read(self) -> bytes:
-        """Return the content of the file, decompressed if it is gzip data.
+        """Return the content of the manifest file, decompressed if it is gzip data.
 
         Raises:
           InvalidInput: the file cannot be read, its gzip data is broken, or it has more than `MAX_TEXT_BYTES`.
@@ -72,7 +72,7 @@ class ManifestFile:
 
 
 def decompress(data: bytes, file: str) -> bytes:
-    """Return the content of gzip data.
+    """Decompress gzip data, and refuse content that is larger than `MAX_TEXT_BYTES`.
 
     Data that may exceed the limit is decompressed twice: first in chunks that are counted and dropped, so that a
     small file with a huge content costs no memory.
@@ -97,7 +97,7 @@ def _too_large(file: str) -> InvalidInput:
 
 
 def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
-    """Yield the files of these paths: for `-` standard input, for a directory all manifests below it."""
+    """Yield the manifest files of paths: a file itself, all files of a directory, standard input for `-`."""
     for path in paths:
         if str(path) == STDIN:
             yield ManifestFile("<stdin>", None)
@@ -120,7 +120,7 @@ _STEP: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The snapshot that was read from manifests, with warnings.
+    """The Snapshot that was read from manifests, with warnings about ignored objects.
 
     Args:
       snapshot: the cluster, including the objects that were set aside.
@@ -132,14 +132,14 @@ class ReadResult:
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """The objects that are invalid, in the order of the input."""
+        """The invalid objects that were set aside, in the order of the input."""
         return self.snapshot.set_aside
 
 
 def read_manifests(
     paths: Sequence[Path | str], telemetry: Telemetry | None = None, *, scheduler_name: str = SCHEDULER_NAME
 ) -> ReadResult:
-    """Read Kubernetes manifests from files and directories, and return the snapshot.
+    """Read Kubernetes manifests from files and directories, and return them as a Snapshot with warnings.
 
     The formats are YAML, JSON and JSON Lines, with or without lists and gzip compression.
 
@@ -181,14 +181,14 @@ class _Cluster:
     usable: int = 0
 
     def put_all(self, source_documents: Iterable[Found]) -> int:
-        """Add objects, and return their number."""
+        """Add the objects of documents to the cluster, and return their number."""
         before = self.seen
         for document in source_documents:
             self.put(document)
         return self.seen - before
 
     def put(self, document: Found) -> None:
-        """Add an object, or the error of an invalid one."""
+        """Add the object of a document to the cluster, or set it aside if it is invalid."""
         self.seen += 1
         if isinstance(document, InvalidInput):
             self.set_aside.append(SetAside(document.file, document.object, document.field, document.message))
@@ -251,7 +251,7 @@ class _Cluster:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
     def build_result(self) -> ReadResult:
-        """Run the checks that need all objects, and return the result.
+        """Run the checks that need all objects, and return the Snapshot with warnings.
 
         Raises:
           UnusableInput: there are no objects.
@@ -321,7 +321,7 @@ def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter
 
 
 def format_set_aside(invalid_object: SetAside) -> str:
-    """Return the entry of a set-aside object as one line: file, object, field, message."""
+    """Format an object that was set aside as one line of text: file, object, field, message."""
     return ": ".join(
         part
         for part in (invalid_object.file, invalid_object.object, invalid_object.field, invalid_object.message)

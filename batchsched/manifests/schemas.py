@@ -29,7 +29,7 @@ _WIDTH: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class PrinterColumn:
-    """A column of `kubectl get`.
+    """A column that `kubectl get` shows for a custom resource.
 
     Args:
       name: the heading.
@@ -46,7 +46,7 @@ class PrinterColumn:
     wide: bool = False
 
     def as_crd_entry(self) -> Json:
-        """Return the column as an entry of `additionalPrinterColumns`."""
+        """Return the column as an item of `additionalPrinterColumns` in a CustomResourceDefinition."""
         column: Json = {
             "name": self.name,
             "type": self.type,
@@ -58,7 +58,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class CrdDefinition:
-    """A CustomResourceDefinition: the model of its kind, its names, and its printer columns.
+    """The definition of a custom resource: the model of its kind, its names, and its printer columns.
 
     Args:
       model: the pydantic model.
@@ -75,7 +75,7 @@ class CrdDefinition:
 
     @property
     def kind(self) -> str:
-        """The kind that the CustomResourceDefinition defines."""
+        """The kind of the custom resource, such as `PodGroup`."""
         return self.model.__name__
 
     def as_manifest(self) -> Json:
@@ -166,7 +166,7 @@ DEFINITIONS: Final = (
 
 
 def crd_manifests() -> Iterator[Json]:
-    """Yield the CustomResourceDefinitions of batchsched."""
+    """Yield the manifests of all CustomResourceDefinitions of batchsched."""
     for definition in DEFINITIONS:
         yield definition.as_manifest()
 
@@ -258,7 +258,7 @@ _REFERENCE: Final = "#/$defs/{name}"
 
 
 def snapshot_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the input: all kinds that are read, and lists of them."""
+    """Return the JSON Schema of the manifests that batchsched reads: an object of a known kind, or a List."""
     structs = [kind.type for kind in OBJECT_KINDS if not issubclass(kind.type, BaseModel)]
     _, components = msgspec.json.schema_components(structs, schema_hook=_anything, ref_template=_REFERENCE)
     models = [kind.type for kind in OBJECT_KINDS if issubclass(kind.type, BaseModel)]

@@ -14,7 +14,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def to_json(snapshot: Snapshot) -> bytes:
-    """Return the objects of a snapshot as a `List` of Kubernetes manifests.
+    """Return the objects of a Snapshot as JSON, a `List` of Kubernetes manifests.
 
     Held gangs and objects that were set aside have no manifest and are left out.
     """
@@ -27,7 +27,7 @@ def to_json(snapshot: Snapshot) -> bytes:
 
 
 def from_json(data: bytes, file: str = "") -> Snapshot:
-    """Return the snapshot that `to_json` wrote: no defaults are set, and no object is set aside.
+    """Read back the Snapshot that `to_json` wrote: no defaults are set, and no object is set aside.
 
     Raises:
       InvalidInput: the text contains objects that `to_json` does not write.
