@@ -32,7 +32,7 @@ from batchsched.state.cluster_state import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class PodGang:
-    """The gang that a pod belongs to because of its owner.
+    """The gang that the pod grouper derived for a pod from the owner of the pod, such as a Job.
 
     Args:
       ref: the owner that determines the gang.
@@ -49,7 +49,7 @@ class PodGang:
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A pod with an owner that may make it a member of a gang.
+    """A pod with an owner that may form gangs, and the gang of the pod.
 
     Args:
       pod: the pod of the API, with labels of other schedulers translated.
@@ -63,7 +63,7 @@ class GangMember:
 
 
 class GangMemberStore:
-    """Adds the labels of their gangs to pods, and passes the pods to the cluster state.
+    """Assigns pods to the gangs of their owners, adds the gang labels, and passes the pods to the cluster state.
 
     Args:
       cache: receives the pods.
@@ -88,23 +88,23 @@ class GangMemberStore:
     # Pods
 
     def put(self, pod: Pod) -> None:
-        """Add or update a pod."""
+        """Assign a new or changed pod to its gang and pass it to the cluster state."""
         self._cache.put(self._with_gang(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Remove a pod."""
+        """Remove a deleted pod from its gang and from the cluster state."""
         self._forget(pod.key)
         self._cache.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all pods."""
+        """Replace all pods in the cluster state by a complete list, each assigned to its gang."""
         pods = [self._with_gang(pod) for pod in listed]
         for key in sorted(self._members.keys() - {pod.key for pod in pods}):
             self._forget(key)
         self._cache.replace(kind, pods)
 
     def get(self, key: str) -> Pod | None:
-        """Return a pod without the labels that this store added; None if it has no owner that may form gangs."""
+        """Return a pod without added gang labels, or None if the pod has no owner that may form gangs."""
         member = self._members.get(key)
         return member.pod if member else None
 
@@ -215,7 +215,7 @@ class GangMemberStore:
 
 
 def without_uid(ref: OwnerReferenceKey) -> OwnerReferenceKey:
-    """Return a reference without uid."""
+    """Return a copy of a reference to an owner without the uid, so that it refers to the owner by name."""
     return OwnerReferenceKey(ref.group, ref.kind, ref.namespace, ref.name, "")
 
 
@@ -276,7 +276,7 @@ _TRANSLATED: Final = tuple(enumerate(EXTERNAL_KINDS))
 
 @dataclass(slots=True)
 class PodGrouper:
-    """The pod grouper: it receives pods, PodGroups and owners, and updates the cluster state.
+    """The pod grouper: it assigns pods to gangs by their owners, and passes pods and PodGroups to the cluster state.
 
     Args:
       cache: receives pods and PodGroups.
@@ -295,13 +295,13 @@ class PodGrouper:
         self.members = GangMemberStore(self.cache, self.groups, self.scheduler_names)
 
     def store_for(self, kind: ObjectKind) -> ObjectStore:
-        """Return the store that receives the objects of a kind."""
+        """Return the store that receives the objects of a kind from its reflector."""
         if kind.type is Pod:
             return self.members
         return PodGroupStore(self.groups) if kind.type is PodGroup else self.cache
 
     def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
-        """Yield the reflectors for owners and external PodGroups. Kinds that are not installed are retried rarely."""
+        """Yield the reflectors for the owners of pods and for the PodGroups of other projects."""
         for number, kind in _TRANSLATED:
             handlers = EventHandler(kind, PodGroupStore(self.groups, number), decoder, self.changed)
             terms = ReflectorSettings(without="pods that name one wait")

@@ -24,7 +24,7 @@ EXTERNAL: Final = 3
 
 
 class PodGroupSources:
-    """All PodGroups, by source.
+    """All PodGroups by their source: users, owners of pods, the pod grouper, or other schedulers.
 
     Args:
       cache: receives for each name the PodGroup that counts.
@@ -38,21 +38,21 @@ class PodGroupSources:
         """Names, `namespace/name`, of changed PodGroups. `PodGroupWriter` writes them to the API and clears the set."""
 
     def groups_of(self, source: int) -> Mapping[str, PodGroup]:
-        """Return the PodGroups of a source by `namespace/name`."""
+        """Return the PodGroups of one source by `namespace/name`."""
         return self._sources[source]
 
     def put(self, source: int, group: PodGroup) -> None:
-        """Add or update a PodGroup."""
+        """Add a PodGroup to one source, or update it there."""
         self._sources[source][group.key] = group
         self._show(group.key)
 
     def remove(self, source: int, key: str) -> None:
-        """Remove the PodGroup of a source."""
+        """Remove the PodGroup with this `namespace/name` from one source."""
         if self._sources[source].pop(key, None) is not None:
             self._show(key)
 
     def replace(self, source: int, listed: Iterable[PodGroup]) -> None:
-        """Replace all PodGroups of a source."""
+        """Replace all PodGroups of one source by a complete list."""
         groups = self._sources[source]
         before = set(groups)
         groups.clear()
@@ -83,7 +83,7 @@ class PodGroupSources:
 
 
 class PodGroupStore:
-    """Receives PodGroups from the API: those of batchsched, or those of one other scheduler.
+    """Receives the PodGroups that exist in the API: those of batchsched, or those of one other scheduler.
 
     PodGroups of batchsched have two sources: users, and the grouper, which marks what it wrote with
     `OWNER_LABEL`. A user takes over a written PodGroup by removing the label.
@@ -98,19 +98,19 @@ class PodGroupStore:
         self._sources = (FROM_USERS, WRITTEN) if external is None else (EXTERNAL + external,)
 
     def put(self, group: PodGroup) -> None:
-        """Add or update a PodGroup."""
+        """Add a PodGroup of the API to its source, or update it there."""
         for source in self._sources:
             if source != self._source_of(group):
                 self._groups.remove(source, group.key)
         self._groups.put(self._source_of(group), group)
 
     def remove(self, group: PodGroup) -> None:
-        """Remove a PodGroup."""
+        """Remove a deleted PodGroup from its source."""
         for source in self._sources:
             self._groups.remove(source, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all PodGroups of the sources of this store."""
+        """Replace all PodGroups that this store has received by a complete list."""
         groups = tuple(listed)
         for source in self._sources:
             self._groups.replace(source, [group for group in groups if self._source_of(group) == source])

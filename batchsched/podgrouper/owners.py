@@ -29,7 +29,7 @@ MAX_OWNER_DEPTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class OwnerReferenceKey:
-    """A reference to an owner.
+    """A reference to an owner of pods, such as a Job, by kind, name and uid.
 
     Args:
       group, kind: the API group and the kind of the owner.
@@ -45,11 +45,11 @@ class OwnerReferenceKey:
 
     @property
     def forms_gangs(self) -> bool:
-        """Whether the pods of this kind of owner form gangs."""
+        """Whether the pods of an owner of this kind may form gangs."""
         return (self.group, self.kind) in GROUPED
 
     def pod_group_name(self, index: str = "") -> str:
-        """Return the name of the PodGroup that is derived from the owner.
+        """Return the name of the PodGroup that the pod grouper derives from the owner.
 
         A hash of the owner's uid prevents collisions with names of users.
         """
@@ -60,7 +60,7 @@ class OwnerReferenceKey:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner of pods.
+    """An owner of pods, such as a Job, reduced to what determines the gangs of its pods.
 
     Args:
       ref: the reference to it.
@@ -77,7 +77,7 @@ class Owner:
     grouping: PodGroupTemplate | None
 
     def has_same_gangs(self, other: "Owner") -> bool:
-        """Return whether pods belong to the same gangs under both versions of an owner."""
+        """Return whether the pods belong to the same gangs with another version of this owner."""
         before, after = self.grouping, other.grouping
         if self.above != other.above or (before is None) != (after is None):
             return False
@@ -93,7 +93,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
-    """Return an owner from its JSON.
+    """Decode an owner of pods, such as a Job, from its JSON.
 
     Raises:
       msgspec.DecodeError: the JSON is not an object of the API.
@@ -109,7 +109,7 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
 
 
 def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
-    """Return the owner reference with `controller: true` of an object, or None."""
+    """Return the reference to the controller of an object (`controller: true`), or None if it has no controller."""
     for owner in meta.owner_references or ():
         if owner.controller:
             return OwnerReferenceKey(
@@ -123,7 +123,7 @@ def _group(reference: OwnerReference) -> str:
 
 
 def owner_of(pod: Pod) -> OwnerReferenceKey | None:
-    """Return the controller of a pod if its kind may form gangs, otherwise None.
+    """Return the reference to the controller of a pod if its kind may form gangs, otherwise None.
 
     The workers of a LeaderWorkerSet belong to a StatefulSet that their leader pod owns. A label names the
     LeaderWorkerSet.
@@ -142,7 +142,7 @@ Changed = Callable[[Owner | None, Owner | None], None]
 
 
 class Owners:
-    """All known owners.
+    """All known owners of pods, with the owners above and below each of them.
 
     Args:
       changed: is called for each owner that was added, changed or deleted.
@@ -155,7 +155,10 @@ class Owners:
         self._below: dict[str, set[str]] = {}
 
     def find(self, ref: OwnerReferenceKey) -> Owner | None:
-        """Return an owner. A reference without uid finds the present owner of that name."""
+        """Return the owner to which a reference points, or None if the owner is unknown.
+
+        A reference without uid points to the present owner of that name.
+        """
         if ref.uid:
             owner = self._by_uid.get(ref.uid)
             # A reference reaches into its own namespace only; otherwise users could change gangs of other namespaces.
@@ -165,7 +168,7 @@ class Owners:
     def with_ancestors(
         self, ref: OwnerReferenceKey | None
     ) -> Iterator[tuple[OwnerReferenceKey, Owner | None]]:
-        """Yield an owner and the owners above it, as long as they are known and their pods form gangs.
+        """Yield an owner and the owners above it (a Job, its JobSet, …), as long as they are known and may form gangs.
 
         Users write ownerReferences: they may form cycles or long chains. Each owner is yielded once, and at most
         `MAX_OWNER_DEPTH` owners are.
@@ -178,7 +181,7 @@ class Owners:
             ref = owner.above if owner is not None else None
 
     def descendants(self, uid: str) -> Iterator[str]:
-        """Yield the uid of an owner and of the owners below it, each once, down to `MAX_OWNER_DEPTH` levels."""
+        """Yield the uids of an owner and of all owners below it, each once, down to `MAX_OWNER_DEPTH` levels."""
         seen = {uid}
         level = [uid]
         for _ in range(MAX_OWNER_DEPTH):
@@ -188,7 +191,7 @@ class Owners:
             seen.update(level)
 
     def put(self, owner: Owner) -> None:
-        """Add or update an owner."""
+        """Add an owner of pods, or update the owner of the same uid."""
         before = self._by_uid.get(owner.ref.uid)
         self._unlink(before)
         self._by_uid[owner.ref.uid] = owner
@@ -198,7 +201,7 @@ class Owners:
         self._changed(before, owner)
 
     def remove(self, uid: str) -> None:
-        """Remove an owner."""
+        """Remove the owner with this uid."""
         before = self._by_uid.pop(uid, None)
         if before is None:
             return
@@ -218,7 +221,7 @@ class Owners:
 
 
 class OwnerSink:
-    """Receives the owners of one kind; implements `ports.cluster.ObjectSink`.
+    """Receives the owners of pods of one kind from a reflector. It implements `ports.cluster.ObjectSink`.
 
     Args:
       owners: receives them.
@@ -235,7 +238,7 @@ class OwnerSink:
         """The owners that could not be read or handled, by `namespace/name`."""
 
     def on_replace(self, objects: Sequence[Owner]) -> None:
-        """Replace all owners."""
+        """Replace all owners of this kind by a complete list."""
         self.set_aside.clear()
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
@@ -246,21 +249,21 @@ class OwnerSink:
         self._changed()
 
     def on_change(self, item: Owner) -> None:
-        """Add or update an owner."""
+        """Add an owner of this kind, or update it."""
         self._uids.add(item.ref.uid)
         self._owners.put(item)
         self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._changed()
 
     def on_delete(self, item: Owner) -> None:
-        """Remove an owner."""
+        """Remove a deleted owner of this kind."""
         self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._uids.discard(item.ref.uid)
         self._owners.remove(item.ref.uid)
         self._changed()
 
     def set_object_aside(self, item: bytes | Owner, problem: str) -> None:
-        """Remove an owner that cannot be read or handled; its pods then wait like those of an unknown owner."""
+        """Remove an owner that cannot be read or handled. Its pods stay pending like those of an unknown owner."""
         meta = item.ref if isinstance(item, Owner) else read_identity(item)
         key = f"{meta.namespace}/{meta.name}"
         if key not in self.set_aside:

@@ -34,7 +34,7 @@ _MAX_CONCURRENT_WRITES: Final = 16
 
 
 class PodGroupWriter:
-    """Writes PodGroups and labels while this replica leads.
+    """Writes the derived PodGroups and the gang labels of pods to the API server while this replica leads.
 
     Args:
       groups: all PodGroups.
@@ -54,7 +54,10 @@ class PodGroupWriter:
         self._since: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Write until cancelled. Start with everything, because a former leader may have left writes undone."""
+        """Write changed PodGroups and missing labels until cancelled.
+
+        The first turn writes all of them, because a former leader may have left writes undone.
+        """
         self._groups.touched |= (
             self._groups.groups_of(DERIVED).keys() | self._groups.groups_of(WRITTEN).keys()
         )
@@ -63,7 +66,7 @@ class PodGroupWriter:
             await self._clock.sleep(TURN_SECONDS)
 
     async def run_once(self, now: float) -> None:
-        """Send the writes that are due at `now`, in seconds of the monotonic clock."""
+        """Write the PodGroups and pod labels that are due at a time, in seconds of the monotonic clock."""
         for key in self._groups.touched:
             self._due.setdefault(key, now)
         self._groups.touched.clear()

@@ -26,7 +26,7 @@ _MAX_SHOWN_CHARACTERS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class OwnerPart:
-    """A part of an owner that creates equal pods.
+    """A part of an owner, such as the workers of a PyTorchJob, that creates equal pods.
 
     Args:
       name: the name of the part in a label of its pods.
@@ -44,13 +44,13 @@ class OwnerPart:
 
     @property
     def labels(self) -> Manifest:
-        """The labels of the pod template."""
+        """The labels in the pod template of this part of the owner."""
         return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("labels"))
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerShape:
-    """The pods of one gang of an owner.
+    """The shape of a gang: the parts of an owner that create its pods, and the labels that tell them apart.
 
     Args:
       parts: at least one part.
@@ -66,27 +66,27 @@ class OwnerShape:
 
     @property
     def pod_count(self) -> int:
-        """The number of pods of one gang."""
+        """The number of pods of one gang of the owner."""
         return sum(part.pods for part in self.parts)
 
     @property
     def unfinished_count(self) -> int:
-        """The number of pods of one gang that run or are still to be created."""
+        """The number of pods of one gang of the owner that run or are still to be created."""
         return sum(part.pods - part.finished for part in self.parts)
 
 
 def mapping_or_empty(value: object) -> Manifest:
-    """Return the value if it is a mapping, otherwise an empty mapping."""
+    """Return a value of a manifest if it is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings_in(value: object) -> list[Manifest]:
-    """Return the items of a list that are mappings; an empty list for any other value."""
+    """Return the mappings in a list of a manifest, or an empty list if the value is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def pod_count_or_default(value: object, default: int = 0) -> int:
-    """Return the value as a number of pods if it is an integer, otherwise the default.
+    """Return a value of a manifest as a number of pods if it is an integer, otherwise the default.
 
     The API stores these numbers in 32 bits; a value out of range becomes the nearest one.
     """
@@ -96,17 +96,17 @@ def pod_count_or_default(value: object, default: int = 0) -> int:
 
 
 def text_or_empty(value: object) -> str:
-    """Return the value if it is a string, otherwise ""."""
+    """Return a value of a manifest if it is a string, otherwise ""."""
     return value if isinstance(value, str) else ""
 
 
 def spec_of(manifest: Manifest) -> Manifest:
-    """Return the spec of an object."""
+    """Return the spec in a manifest, or an empty mapping if it has none."""
     return mapping_or_empty(manifest.get("spec"))
 
 
 def status_of(manifest: Manifest) -> Manifest:
-    """Return the status of an object."""
+    """Return the status in a manifest, or an empty mapping if it has none."""
     return mapping_or_empty(manifest.get("status"))
 
 
@@ -117,7 +117,7 @@ EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 def job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the shape of a Job: the pods that run at the same time, without completed pods.
+    """Return the gang shape of a Job: the pods that run at the same time. None if the Job is suspended.
 
     A Job without `completions` creates no new pods after the first success. From then on its minimum is 1.
     """
@@ -155,7 +155,10 @@ def _indexes(intervals: str) -> int:
 
 
 def jobset_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the shape of a JobSet: one part for each replicated job. A job that starts after others has minimum 0."""
+    """Return the gang shape of a JobSet, with one part for each replicated job.
+
+    A replicated job that starts after others has minimum 0.
+    """
     spec = spec_of(manifest)
     if spec.get("suspend") is True:
         return None
@@ -181,7 +184,7 @@ def jobset_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the shape of a group of a LeaderWorkerSet: a leader and its workers.
+    """Return the gang shape of a LeaderWorkerSet: each group of a leader and its workers is a gang.
 
     The minimum is 1 if the workers are created after their leader.
     """
@@ -198,7 +201,7 @@ def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the shape of a StatefulSet: all replicas. It has none if its pods start one after the other."""
+    """Return the gang shape of a StatefulSet: all replicas. None if its pods start one after the other."""
     spec = spec_of(manifest)
     if spec.get("podManagementPolicy") != "Parallel":
         return None
@@ -213,7 +216,7 @@ LAUNCHER: Final = "launcher"
 
 
 def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
-    """Return the shape of a Kubeflow training job: one part for each role.
+    """Return the gang shape of a Kubeflow training job, with one part for each role, such as master and worker.
 
     Elastic workers count with their smallest number. The `schedulingPolicy` of the job takes precedence over all rules.
 
@@ -272,12 +275,15 @@ HEAD: Final = "headgroup"
 
 
 def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the shape of a RayCluster: the head, and each group of workers with its `minReplicas` as minimum."""
+    """Return the gang shape of a RayCluster: the head, and each worker group with `minReplicas` as its minimum."""
     return _cluster(spec_of(manifest))
 
 
 def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the shape of the cluster that a RayJob starts. Its submitter pod is created when the cluster runs."""
+    """Return the gang shape of the Ray cluster that a RayJob starts, without the submitter pod.
+
+    The submitter pod is created when the cluster runs.
+    """
     spec = spec_of(manifest)
     if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):
         return None
@@ -311,7 +317,7 @@ Rule = Callable[[Manifest], OwnerShape | None]
 
 @dataclass(frozen=True, slots=True)
 class OwnerKind:
-    """A kind of owner with pods that form gangs.
+    """A kind of owner, such as Job, with the rule that derives the gangs of its pods.
 
     Args:
       name, api_version: as in ownerReferences.
@@ -324,7 +330,7 @@ class OwnerKind:
 
     @property
     def group(self) -> str:
-        """The API group."""
+        """The API group of the owner kind, such as `batch`."""
         return self.api_version.partition("/")[0]
 
 
@@ -347,7 +353,7 @@ GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 
 @dataclass(frozen=True, slots=True)
 class PodGroupTemplate:
-    """The spec of the PodGroups of one owner, and the labels by which its pods are divided into gangs.
+    """The template of the PodGroups that are derived from one owner: their spec, and the labels that divide its pods.
 
     Args:
       spec: the spec of each PodGroup.
@@ -365,7 +371,7 @@ class PodGroupTemplate:
 
 
 def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplate | None:
-    """Return the template of an owner's PodGroups, or None if its pods need none, such as a single pod."""
+    """Return the template of the PodGroups that an owner needs, or None if its pods need no PodGroup."""
     shape = rule(manifest)
     if shape is None or shape.pod_count == 0:
         return None
