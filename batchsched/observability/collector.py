@@ -31,7 +31,7 @@ LastTotals = dict[tuple[metric.Counter, tuple[str, ...]], float]
 
 @dataclass(slots=True)
 class MetricsCollector:
-    """Updates the gauges at each scrape.
+    """Updates the gauges of the scheduler from its state at each scrape of /metrics.
 
     Args:
       metrics: The metrics to update.
@@ -45,7 +45,12 @@ class MetricsCollector:
     _counted: WeakKeyDictionary[object, LastTotals] = field(init=False, default_factory=WeakKeyDictionary)
 
     def update_gauges(self, planners: Sequence[ProfileScheduler], now: float) -> None:
-        """Update all gauges; `now` is a time of the monotonic clock, in seconds."""
+        """Update all gauges from the present state of the scheduler.
+
+        Args:
+          planners: The schedulers of all profiles.
+          now: Seconds of the monotonic clock.
+        """
         self._read_cache()
         self._read_reflectors(now)
         self._read_queues(planners)

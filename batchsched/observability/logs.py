@@ -31,17 +31,17 @@ def log_info(logger: logging.Logger, verbosity: int, message: str, /, **fields: 
 
 
 def log_warning(logger: logging.Logger, message: str, /, **fields: Any) -> None:
-    """Log a warning: a problem from which the scheduler may recover by itself."""
+    """Log a warning with structured fields, about a problem from which the scheduler may recover by itself."""
     logger.warning(message, extra={_FIELDS: fields}, stacklevel=2)
 
 
 def logging_level(verbosity: int) -> int:
-    """Return the level of the `logging` module for a verbosity."""
+    """Return the level of Python's `logging` module for a verbosity of Kubernetes (`-v`)."""
     return max(1, logging.INFO - verbosity)
 
 
 def set_up_logging(form: Format, verbosity: int) -> None:
-    """Configure the root logger: write messages up to a verbosity to standard error."""
+    """Configure logging: messages up to a verbosity are written to standard error, as text or JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLogFormat() if form == "json" else TextLogFormat())
     logging.getLogger().handlers[:] = [handler]
@@ -49,12 +49,12 @@ def set_up_logging(form: Format, verbosity: int) -> None:
 
 
 def set_verbosity(verbosity: int) -> None:
-    """Change the verbosity of the root logger."""
+    """Change the verbosity (`-v`) up to which messages are logged."""
     logging.getLogger().setLevel(logging_level(verbosity))
 
 
 class TextLogFormat(logging.Formatter):
-    """Formats messages as klog does: `I1121 12:00:00.000000 planner] "What happened" pod="team-a/x"`."""
+    """Formats log messages as klog does: `I1121 12:00:00.000000 planner] "What happened" pod="team-a/x"`."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -66,7 +66,10 @@ class TextLogFormat(logging.Formatter):
 
 
 class JsonLogFormat(logging.Formatter):
-    """Formats each message as a JSON object: ts in milliseconds since 1970, caller, msg, v or err, and the fields."""
+    """Formats each log message as a JSON object, with the keys of Kubernetes components.
+
+    The keys are ts (milliseconds since 1970), caller, logger, msg, v or err, and the structured fields.
+    """
 
     @override
     def format(self, record: logging.LogRecord) -> str:

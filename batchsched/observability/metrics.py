@@ -24,12 +24,12 @@ M = TypeVar("M", bound=MetricWrapperBase)
 
 
 def exponential_buckets(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return `count` upper bounds of histogram buckets, from `first` on, each `factor` times the one before."""
+    """Return the upper bounds of `count` histogram buckets. Each bound is `factor` times the bound before."""
     return tuple(first * factor**power for power in range(count))
 
 
 class Metrics:
-    """All metrics of one process, in a registry of its own."""
+    """The declarations of all Prometheus metrics of one process, in a registry of its own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -45,7 +45,7 @@ class Metrics:
         PlatformCollector(registry=self.registry)
 
     def cached_child(self, metric: M, *labels: str) -> M:
-        """Return the child of a metric for label values, from a cache.
+        """Return the cached time series of a metric for these label values.
 
         Use it for metrics that are updated for each pod or call. It must not be used for metrics that are cleared:
         the cached child would no longer be exported.

@@ -32,7 +32,7 @@ from batchsched.scheduler.app import SchedulerApp
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """A finished session.
+    """A finished session with its complete input and its decision, for download and replay.
 
     Args:
       number: Increases by one with each session of the process.
@@ -49,7 +49,7 @@ class RecordedSession:
     answers: ExternalAnswers
 
     def to_session_file(self) -> bytes:
-        """Return the bytes of a session file with this session."""
+        """Return this session as the bytes of a session file, which `batchsched replay` reads."""
         session_input = self.session_input
         content, _ = encode_session_file(
             SessionRecord(
@@ -65,7 +65,7 @@ class RecordedSession:
 
 
 class SessionSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """A row of the list of sessions."""
+    """The summary of a recorded session, as the list of sessions shows it."""
 
     id: int
     profile: str
@@ -79,7 +79,7 @@ class SessionSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SessionHistory:
-    """The most recent sessions.
+    """The most recent sessions of the process, up to a maximum number.
 
     Args:
       most: The maximum number of sessions to keep.
@@ -89,20 +89,20 @@ class SessionHistory:
         self._kept: deque[RecordedSession] = deque(maxlen=most)
 
     def resize(self, most: int) -> None:
-        """Change the maximum number of sessions; the oldest are dropped."""
+        """Change the maximum number of sessions that are kept. The oldest sessions above it are dropped."""
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
 
     def add(self, session: RecordedSession) -> None:
-        """Add a session; the oldest is dropped if the maximum is reached."""
+        """Add a session to the history. If the maximum is reached, the oldest session is dropped."""
         self._kept.append(session)
 
     def get(self, number: int) -> RecordedSession | None:
-        """Return a session by number, None if it is no longer kept."""
+        """Return the session with this number, or None if it is no longer kept."""
         return next((session for session in self._kept if session.number == number), None)
 
     def summaries(self) -> list[SessionSummary]:
-        """Return a row for each session, newest first."""
+        """Return the summary of each kept session, newest first."""
         return [_summary(session) for session in reversed(self._kept)]
 
 
@@ -127,7 +127,7 @@ _MAX_REFUSALS: Final = 20_000
 
 
 class Observer:
-    """Receives the callbacks of a scheduler: decisions, bindings and evictions.
+    """Updates metrics and logs after each decision, binding and eviction, and keeps the most recent sessions.
 
     Args:
       clock: The clock.
@@ -149,12 +149,18 @@ class Observer:
         self._set_aside_by_session = 0
 
     def telemetry(self, profile: Profile) -> MetricsTelemetry:
-        """Return the telemetry of a profile, which times the stages of its sessions."""
+        """Return the telemetry that measures the stages of the sessions of a profile."""
         name = profile.scheduler_name
         return self._timed.setdefault(name, MetricsTelemetry(self.metrics, name))
 
     def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record a decision and its duration `took` in seconds. The loop calls this method after each session."""
+        """Record a session's decision in metrics, log and history. The scheduling loop calls this after each session.
+
+        Args:
+          planner: The scheduler of the profile.
+          decision: The decision.
+          took: The duration of the session in seconds.
+        """
         profile = planner.profile
         timed = self.telemetry(profile)
         timed.flush()
@@ -182,7 +188,13 @@ class Observer:
         self.refusals.update((refusal.pod_group, refusal) for refusal in decision.refusals)
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
-        """Record a binding; `problem` is the error message, "" after success. The binding cycle calls this method."""
+        """Record a successful or failed binding of a pod in metrics and log. The binding cycle calls this method.
+
+        Args:
+          pod: The pod.
+          node: The name of the node.
+          problem: The error message, "" after success.
+        """
         self.counting.count_binding(pod, problem, self._clock.now())
         if problem:
             log_warning(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
@@ -190,7 +202,7 @@ class Observer:
             log_info(_LOG, 2, "Successfully bound pod to node", pod=pod.key, node=node)
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
-        """Record an eviction. The evictor calls this method."""
+        """Log the eviction of a pod. The evictor calls this method."""
         log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
     async def scrape_metrics(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:

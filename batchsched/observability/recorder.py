@@ -27,7 +27,7 @@ _MAX_ATTEMPTS_LABEL: Final = 15
 
 
 class MetricsTelemetry(Telemetry):
-    """Times the stages and plugin calls of the sessions of one profile. It is called in the session's thread.
+    """Measures the stages and plugin calls of the sessions of one profile. It is called in the session's thread.
 
     Args:
       metrics: The metrics to update.
@@ -43,7 +43,7 @@ class MetricsTelemetry(Telemetry):
         """Seconds by stage, of the running session or the last one."""
 
     def start_session(self) -> None:
-        """Start a session: discard the stages of the session before."""
+        """Discard the stage durations of the previous session, because a new session starts."""
         self.stages = {}
 
     @override
@@ -61,7 +61,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     def report_progress(self, done: int, total: int, unit: str) -> None:
-        """Ignore progress: a live scheduler has no progress display."""
+        """Ignore a report of progress, because a running scheduler has no progress display."""
 
     @override
     @contextmanager
@@ -80,7 +80,7 @@ class MetricsTelemetry(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def flush(self) -> None:
-        """Add the duration of the last extension point, the sum over its plugins, to the histogram."""
+        """Add the total duration of the plugins at the last extension point to its histogram."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)
@@ -88,7 +88,7 @@ class MetricsTelemetry(Telemetry):
 
 
 class MetricsRecorder:
-    """Updates the counters and histograms of one process after each event.
+    """Updates counters and histograms after each session, binding and API request.
 
     Args:
       metrics: The metrics to update.
@@ -100,7 +100,7 @@ class MetricsRecorder:
         """For each pod that is being bound: profile, session start, first attempt (seconds since 1970), attempts."""
 
     def count_request(self, method: str, status: str, seconds: float) -> None:
-        """Count a request to the API server."""
+        """Update the metrics of requests to the API server after a request."""
         metrics = self._metrics
         metrics.cached_child(metrics.requests, status, method).inc()
         metrics.cached_child(metrics.request_duration, method).observe(seconds)
@@ -108,7 +108,7 @@ class MetricsRecorder:
     def count_session(
         self, profile: str, entities: tuple[Entity, ...], begun: float, decision: Decision, took: float
     ) -> None:
-        """Count a session and its results.
+        """Update the metrics of sessions, gangs, pods and refusals after a session.
 
         Args:
           profile: The scheduler name.
@@ -158,7 +158,13 @@ class MetricsRecorder:
             self._metrics.preemption_victims.observe(count)
 
     def count_binding(self, pod: Pod, problem: str, now: float) -> None:
-        """Count a binding: it failed if `problem` is not "". `now` is in seconds since 1970."""
+        """Update the metrics of scheduling attempts after the binding of a pod succeeded or failed.
+
+        Args:
+          pod: The pod.
+          problem: Why the binding failed, "" after success.
+          now: Seconds since 1970.
+        """
         session = self._binding.pop(pod.key, None)
         if session is None:
             return

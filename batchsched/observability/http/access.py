@@ -35,7 +35,7 @@ _MAX_CACHED_REVIEWS: Final = 1024
 
 
 class User(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The identity of a client as TokenReview returns it."""
+    """The identity of an HTTP client as a TokenReview returns it."""
 
     username: str = ""
     uid: str = ""
@@ -53,7 +53,7 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 class DelegatedAccess:
-    """Middleware that authenticates and authorizes requests by TokenReview and SubjectAccessReview.
+    """Access control that authenticates and authorizes HTTP requests by TokenReview and SubjectAccessReview.
 
     Args:
       connection: The API server; its user must be allowed to create both kinds of review.
@@ -69,7 +69,7 @@ class DelegatedAccess:
         self._kept: dict[Hashable, tuple[float, Mapping[str, Any]]] = {}
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request to the handler, or refuse it with the Status object that the API server would return."""
+        """Pass an allowed request to its handler, or answer with the Status object that the API server would return."""
         path, verb = request.path, request.method.lower()
         if any(_covers(pattern, path) for pattern in self._allowed()):
             return await handler(request)
@@ -92,7 +92,7 @@ class DelegatedAccess:
         return await handler(request)
 
     async def authenticate(self, authorization: str) -> User | None:
-        """Return the user of an Authorization header; None if the token is not valid.
+        """Return the user of an Authorization header, or None if its token is not valid.
 
         The token is a bearer token or the password of basic authentication. Without a header the user is anonymous.
 
@@ -140,14 +140,17 @@ def _covers(allowed: str, path: str) -> bool:
 
 
 def basic_auth_challenge() -> web.Response:
-    """Return the 401 answer that makes a browser prompt for credentials."""
+    """Return the HTTP response 401 that makes a browser prompt for credentials."""
     refusal = _refusal(401, "Unauthorized", "Unauthorized: give a token as the password")
     refusal.headers["WWW-Authenticate"] = 'Basic realm="batchsched: a token as the password"'
     return refusal
 
 
 def token_of(authorization: str) -> str:
-    """Return the token of an Authorization header: a bearer token or a basic password, "" if it has neither."""
+    """Return the token in an Authorization header: a bearer token, or the password of basic authentication.
+
+    Return "" if the header has neither.
+    """
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() == "basic":
         return _password(token.strip())
@@ -177,7 +180,7 @@ def _refusal(code: int, reason: str, message: str) -> web.Response:
 
 
 class StaticTokenAccess:
-    """Middleware that requires one fixed token, as a bearer token or as the password of basic authentication.
+    """Access control that requires one fixed token, as a bearer token or as the password of basic authentication.
 
     Args:
       token: The token; None allows every request.
@@ -187,7 +190,10 @@ class StaticTokenAccess:
         self._digest = None if token is None else _digest(token)
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request with the token to the handler; answer others with 401, whether or not the path exists."""
+        """Pass a request with the right token to its handler, and answer all other requests with 401.
+
+        The answer does not tell whether the path exists.
+        """
         if self._digest is None:
             return await handler(request)
         token = token_of(request.headers.get("Authorization", ""))
@@ -198,7 +204,7 @@ class StaticTokenAccess:
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file, without surrounding white space.
+    """Read an access token from a file, without surrounding white space.
 
     Raises:
       UnusableInput: The file cannot be read, or is empty.

@@ -32,7 +32,7 @@ SECURITY_HEADERS: Final = (("Server", "batchsched"), ("X-Content-Type-Options", 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The limits of a server.
+    """The limits of the HTTPS server: numbers of connections, and times in seconds.
 
     Args:
       total: Maximum number of connections; at most a quarter of the file descriptors that the process may open.
@@ -50,13 +50,13 @@ class ConnectionLimits:
 
     @property
     def effective_total(self) -> int:
-        """The maximum number of connections, given the file descriptors that the process may open."""
+        """The maximum number of connections, reduced to a quarter of the file descriptors that the process may open."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return self.total if soft == resource.RLIM_INFINITY else max(1, min(self.total, soft // 4))
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of file descriptors to the hard limit; return the limit in force."""
+    """Raise the process's soft limit of file descriptors to the hard limit, and return the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -68,7 +68,7 @@ def raise_descriptor_limit() -> int:
 
 @dataclass(slots=True, eq=False)
 class OpenConnection:
-    """An accepted connection.
+    """A connection that the HTTPS server has accepted.
 
     Args:
       peer: The IP address of the client.
@@ -85,7 +85,7 @@ class OpenConnection:
     busy: bool = False
 
     def abort(self) -> None:
-        """Close the connection at once, without the close handshake of TLS."""
+        """Close the connection at once, without a TLS close handshake."""
         if isinstance(self.transport, asyncio.Transport):
             self.transport.abort()
         elif self.task is not None:
@@ -93,7 +93,7 @@ class OpenConnection:
 
 
 class ConnectionHandler(web.RequestHandler):
-    """The protocol of one connection.
+    """Handles the HTTP requests of one connection.
 
     Args:
       pool: Counts the connection until it is closed.
@@ -125,7 +125,7 @@ class ConnectionHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def set_busy(self, busy: bool) -> None:
-        """Record whether a request is in progress."""
+        """Record whether a request is in progress on the connection, because idle connections may be closed."""
         self._connection.busy = busy
 
     @override
@@ -148,7 +148,7 @@ class ConnectionHandler(web.RequestHandler):
 
 
 class ConnectionPool:
-    """Accepts connections on a socket and closes those that exceed a limit.
+    """Accepts connections on a socket, and closes idle connections when a limit is reached.
 
     Args:
       listening: The socket, bound and listening.
@@ -175,7 +175,7 @@ class ConnectionPool:
         self._last_warning = float("-inf")
 
     async def accept_connections(self) -> None:
-        """Accept connections until cancelled."""
+        """Accept and serve connections until cancelled."""
         loop = asyncio.get_running_loop()
         self._socket.setblocking(False)
         while True:
@@ -191,14 +191,14 @@ class ConnectionPool:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Close the socket, and all connections without a request in progress."""
+        """Close the listening socket, and all connections without a request in progress."""
         self._socket.close()
         for connection in list(self._connections):
             if not connection.busy:
                 connection.abort()
 
     def forget(self, connection: OpenConnection) -> None:
-        """Stop counting a connection."""
+        """Remove a closed connection from the pool."""
         if connection not in self._connections:
             return
         del self._connections[connection]

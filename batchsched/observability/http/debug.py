@@ -35,7 +35,7 @@ _INDEX: Final = """/debug/cache          nodes, their pods and pending pods, as 
 
 
 class DebugHandlers:
-    """Handlers below /debug.
+    """HTTP handlers for the paths below /debug.
 
     Args:
       service: The scheduler.
@@ -47,7 +47,7 @@ class DebugHandlers:
         self._sessions = sessions
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes below /debug."""
+        """Return the HTTP routes below /debug."""
         answers: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
             "/debug": self._index,
             "/debug/cache": self._dump,

@@ -23,20 +23,23 @@ _RUNS: Final = {
 
 
 class ResultSource(Protocol):
-    """Provides the pages and files of results. A method may take seconds; without results it raises InvalidInput."""
+    """Provides the report, the list of runs and the result files of the lab.
+
+    A method may take seconds. Without results it raises InvalidInput.
+    """
 
     def report_html(self) -> str:
-        """Return the HTML of the report."""
+        """Return the report of the lab as HTML."""
 
     def runs_html(self) -> str:
-        """Return the HTML of the list of runs."""
+        """Return the list of the lab's runs as HTML."""
 
     def result_file(self, name: str) -> Path | None:
-        """Return the result file of a finished run, None if no finished run has this name."""
+        """Return the path of a finished run's result file, or None if no finished run has this name."""
 
 
 class ResultHandlers:
-    """Handlers for the results.
+    """HTTP handlers for the results of the lab.
 
     Args:
       exhibit: The results. They are read in a thread, one request at a time.
@@ -47,7 +50,7 @@ class ResultHandlers:
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes of the report, the list of runs and the result files."""
+        """Return the HTTP routes of the report, the list of runs and the result files."""
         return [
             web.get("/", self._report),
             web.get("/runs", self._runs),

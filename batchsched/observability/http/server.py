@@ -37,15 +37,15 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class RequestGuard(Protocol):
-    """Access control for requests."""
+    """Access control for the requests of an HTTP server."""
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request to the handler, or refuse it."""
+        """Pass an allowed request to its handler, or refuse the request."""
 
 
 @dataclass(slots=True)
 class Server:
-    """Serves routes between `start` and `stop`.
+    """An HTTP or HTTPS server that serves routes with access control between `start` and `stop`.
 
     Args:
       access: The access control.
@@ -67,7 +67,7 @@ class Server:
     _accepting: asyncio.Task[None] | None = field(init=False, default=None)
 
     async def start(self) -> None:
-        """Listen on the address and port.
+        """Listen on the address and port, and start to serve requests.
 
         Raises:
           UnusableInput: The port is in use, or the address does not exist.
@@ -112,7 +112,7 @@ class Server:
         return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
 
     async def stop(self) -> None:
-        """Close the port and all connections."""
+        """Stop the server: close its port and all connections."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])
@@ -133,13 +133,13 @@ _CHECK_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """The PEM files of a certificate and its private key."""
+    """A pair of PEM files: a certificate and its private key."""
 
     certificate: Path
     key: Path
 
     def modification_times(self) -> tuple[int, ...]:
-        """Return the modification times of both files, to detect a rotation; empty if a file is missing."""
+        """Return the modification times of both files, or () if a file is missing. A change shows a rotation."""
         try:
             return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key))
         except OSError:
@@ -147,7 +147,7 @@ class KeyPair:
 
 
 def self_signed_tls_context(address: str, now: float) -> ssl.SSLContext:
-    """Return a TLS context with a self-signed certificate that is valid for one year.
+    """Return a TLS context with a new self-signed certificate that is valid for one year.
 
     Clients cannot verify this certificate against a CA.
 
@@ -167,7 +167,7 @@ def self_signed_tls_context(address: str, now: float) -> ssl.SSLContext:
 
 
 def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
-    """Return a TLS context with the certificate and key of a pair of files.
+    """Return a TLS context with the certificate and private key of two PEM files.
 
     Raises:
       UnusableInput: A file is missing, or certificate and key do not match.
@@ -178,7 +178,7 @@ def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
 
 
 async def reload_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
-    """Reload the files whenever they change, until cancelled.
+    """Load a certificate and its key into a TLS context again whenever the files change, until cancelled.
 
     If the new pair cannot be used, an error is logged and the previous certificate stays in use.
     """
@@ -205,7 +205,7 @@ def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
 
 
 def self_signed_pem(address: str, now: dt.datetime, host: str) -> bytes:
-    """Return a private key and a self-signed certificate as PEM, valid for the host name, localhost and `address`."""
+    """Return a new private key and a self-signed certificate as PEM, valid for host name, localhost and address."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{now.timestamp():.0f}"[:64])])
     names: list[x509.GeneralName] = [x509.DNSName(one) for one in dict.fromkeys((host, "localhost"))]

@@ -36,12 +36,12 @@ The paths need no authorization, so the text may contain names of kinds only.
 
 
 def ping() -> str:
-    """Return "", which means no problem: a process that answers is healthy."""
+    """Report that the process is healthy, by the empty string: a process that answers has no problem."""
     return ""
 
 
 def health_check_routes(name: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
-    """Return the routes of health checks: `/NAME` runs all checks, and `/NAME/CHECK` runs one of them."""
+    """Return the HTTP routes of health checks: `/NAME` runs all checks, and `/NAME/CHECK` runs one of them."""
 
     async def all_checks(request: web.Request) -> web.Response:
         return _answer(name, checks, request)
@@ -83,7 +83,7 @@ Configuration = Callable[[], BatchSchedulerConfiguration]
 
 
 def configured_key_pair(serving: HttpsServerSettings) -> KeyPair | None:
-    """Return the certificate files of the configuration; None if it has none, so that a self-signed one is served."""
+    """Return the certificate files of the configuration, or None if a self-signed certificate is to be used."""
     if not serving.tls_cert_file:
         return None
     return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))
@@ -92,7 +92,7 @@ def configured_key_pair(serving: HttpsServerSettings) -> KeyPair | None:
 def build_server(
     service: SchedulerApp, observation: Observer, serving: HttpsServerSettings, configuration: Configuration
 ) -> Server:
-    """Return the server of a scheduler, not yet started.
+    """Return the HTTPS server of a scheduler, not yet started.
 
     Raises:
       UnusableInput: The certificate cannot be used.
@@ -111,7 +111,7 @@ def build_server(
 
 
 class SchedulerHandlers:
-    """Handlers for health, metrics, configuration, the status page and /debug.
+    """HTTP handlers for health, metrics, configuration, the status page and /debug.
 
     Args:
       service: The scheduler.
@@ -126,7 +126,7 @@ class SchedulerHandlers:
         self._gauges = MetricsCollector(observation.metrics, service.cache, service.reflectors)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return all routes."""
+        """Return all HTTP routes of the scheduler's server."""
         alive = {"ping": ping}
         return [
             *health_check_routes("healthz", alive),

@@ -44,7 +44,7 @@ NO_VALUE: Final = "—"
 
 @dataclass(frozen=True, slots=True)
 class PendingRow:
-    """A pending gang or single pod.
+    """A pending gang or single pod on the status page.
 
     Args:
       key: `namespace/name`.
@@ -65,7 +65,7 @@ class PendingRow:
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A PodGroup: its bound pods, all its pods, and why the rest is pending."""
+    """A row of the status page for a PodGroup: its number of pods, how many are bound, and why others are pending."""
 
     key: str
     queue: str
@@ -77,7 +77,7 @@ class GangRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue with its depth in the tree, its guarantee and limit, and what its pods request."""
+    """A row of the status page for a queue: its depth in the tree, guarantee, limit, usage and pending requests."""
 
     name: str
     depth: int
@@ -90,7 +90,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class ResourceShare:
-    """The requested and allocatable amount of one resource."""
+    """The requested and the allocatable amount of one resource on a node or in a topology domain."""
 
     requested: str
     offered: str
@@ -99,7 +99,7 @@ class ResourceShare:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, or the sums over the nodes of a topology domain."""
+    """A row of the status page for a node, or for the sums over the nodes of a topology domain."""
 
     name: str
     nodes: int
@@ -111,7 +111,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class TopologyView:
-    """The nodes grouped by a topology: the names of its levels, and a row for each domain of the lowest level."""
+    """The nodes of the status page, grouped by the domains of one topology."""
 
     name: str
     levels: str
@@ -121,7 +121,7 @@ class TopologyView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The content of the status page."""
+    """The content of the status page: queues, gangs, and nodes by topology."""
 
     resources: tuple[str, ...]
     queues: tuple[QueueRow, ...]
@@ -133,7 +133,10 @@ class ClusterView:
 def pending_rows(
     planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
 ) -> dict[str, PendingRow]:
-    """Return the pending gangs and single pods by `namespace/name`. Call it in the event loop only."""
+    """Return the rows of the status page for pending gangs and single pods, by `namespace/name`.
+
+    Call this function in the event loop only.
+    """
     rows: dict[str, PendingRow] = {}
     for planner in planners:
         for entity in planner.queue.entities():
@@ -154,7 +157,7 @@ def pending_rows(
 
 
 def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
-    """Return, by `namespace/name`, how many pods of each gang are bound, and how many pods it has."""
+    """Return two pod counts for each gang by `namespace/name`: its bound pods, and all its unfinished pods."""
     return {gang_key(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
 
 
@@ -164,7 +167,7 @@ def cluster_view(
     usage: ResourceUsage,
     counts: Mapping[str, tuple[int, int]],
 ) -> ClusterView:
-    """Return the content of the status page. This function may run in another thread.
+    """Compute the content of the status page. This function may run in another thread.
 
     Args:
       snapshot: The cluster.
@@ -329,7 +332,7 @@ _HEADERS: Final = {
 
 
 class StatusPage:
-    """Renders the status page.
+    """The HTTP handler that renders the status page.
 
     Args:
       service: The scheduler.
@@ -341,11 +344,11 @@ class StatusPage:
         self._observation = observation
 
     async def handle_request(self, request: web.Request) -> web.Response:
-        """Handle a request for the page."""
+        """Return the status page as the response to an HTTP request."""
         return web.Response(text=await self.render(), content_type="text/html", headers=_HEADERS)
 
     async def render(self) -> str:
-        """Return the HTML of the page for the present state of the cluster."""
+        """Return the status page as HTML for the present state of the cluster."""
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
         pending = pending_rows(service.profile_schedulers, observation.refusals)
