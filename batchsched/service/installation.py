@@ -24,7 +24,7 @@ _CLUSTER_SCOPED: Final = frozenset({"Namespace", "ClusterRole", "ClusterRoleBind
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The objects to install.
+    """The objects that `batchsched install` creates: CustomResourceDefinitions, RBAC rules and the Deployment.
 
     Args:
       namespace: The namespace of batchsched.
@@ -37,7 +37,7 @@ class Installation:
     replicas: int | None = None
 
     def manifests(self) -> Iterator[Manifest]:
-        """Yield all manifests in the order in which they must be applied.
+        """Yield the manifests of the installation in the order in which they must be applied.
 
         Raises:
           UnusableInput: This installation of batchsched contains no manifests.

@@ -50,7 +50,7 @@ GC_THRESHOLD_OBJECTS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProcess:
-    """The process of one replica of the scheduler.
+    """The life of one replica of the scheduler: it follows the cluster, waits for the Lease, schedules and stops.
 
     Args:
       connection: The open connection to the API server.
@@ -69,7 +69,7 @@ class ReplicaProcess:
     patience: float = 20.0
 
     async def run(self) -> int:
-        """Run until a signal arrives or the Lease is lost, and return the exit code."""
+        """Run the replica until a signal arrives or the Lease is lost, and return the exit code."""
         leave = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -157,7 +157,7 @@ async def _cancel(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    """The options of the command line. The configuration file applies where an option is None.
+    """The command-line options of `batchsched run`. Where an option is None, the configuration file applies.
 
     Args:
       config: The configuration file, None for the defaults.
@@ -271,7 +271,7 @@ def _run_event_loop(work: Coroutine[Any, Any, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTasks:
-    """Starts and stops the background tasks of a scheduler.
+    """The background tasks of a scheduler: the HTTPS server, and reloads of configuration and certificate.
 
     Args:
       observation: The metrics and recorded sessions.
@@ -285,7 +285,7 @@ class BackgroundTasks:
 
     @asynccontextmanager
     async def run(self, service: SchedulerApp) -> AsyncIterator[None]:
-        """Return a context manager that runs the background tasks until the block ends.
+        """Return a context manager that starts the background tasks and stops them at the end of its block.
 
         Raises:
           UnusableInput: The port is in use, or the certificate cannot be used.

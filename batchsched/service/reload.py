@@ -30,7 +30,7 @@ ReloadCallback = Callable[[bool], None]
 
 
 class ConfigReload:
-    """Reloads the configuration if its file changes or a reload is requested.
+    """Loads the configuration file again when it changes or when a reload is requested.
 
     Args:
       file: The file, which may be replaced as the mount of a ConfigMap is; None if there is none.
@@ -58,11 +58,11 @@ class ConfigReload:
         self._requested = asyncio.Event()
 
     def request_reload(self) -> None:
-        """Request a reload even if the file did not change. This method handles SIGHUP."""
+        """Request a reload of the configuration even if its file did not change. This method handles SIGHUP."""
         self._requested.set()
 
     async def run(self) -> None:
-        """Reload the file after each change until cancelled."""
+        """Reload the configuration file after each change until cancelled."""
         file = self._file
         if file is None:
             return
@@ -104,7 +104,7 @@ class ConfigReload:
 
 
 def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
-    """Return `now` with the values of `loaded` in all fields that take effect without a restart."""
+    """Return the current configuration with those values of a new one that take effect without a restart."""
     changed = {}
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
@@ -116,7 +116,7 @@ def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
 
 
 def changed_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
-    """Yield the paths of the fields with different values, with the field names of the file."""
+    """Yield the paths of the fields in which two configurations differ, in the notation of the file."""
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
         if isinstance(value, BaseModel):
