@@ -41,7 +41,7 @@ Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class TlsConfig(NullTolerantModel):
-    """TLS settings of an extender. They are never written to session files."""
+    """TLS settings of a scheduler extender. They are never written to session files."""
 
     insecure: bool = False
     """Do not verify the server certificate."""
@@ -62,7 +62,7 @@ class TlsConfig(NullTolerantModel):
 
 
 class ManagedResource(NullTolerantModel):
-    """A resource that an extender manages."""
+    """An extended resource that a scheduler extender manages."""
 
     name: str = Field(min_length=1)
     """Name of the resource, such as example.com/gpu-share."""
@@ -71,7 +71,7 @@ class ManagedResource(NullTolerantModel):
 
 
 class Extender(NullTolerantModel):
-    """A web service that filters nodes, scores nodes, selects victims or binds pods, after the plugins."""
+    """A scheduler extender: a web service that filters or scores nodes, selects victims or binds pods."""
 
     url_prefix: str = Field(alias="urlPrefix", min_length=1)
     """URL prefix; the verbs are appended to it."""
@@ -110,12 +110,12 @@ class Extender(NullTolerantModel):
 
     @property
     def timeout_seconds(self) -> float:
-        """Timeout of one call in seconds."""
+        """Timeout of one call of the extender in seconds."""
         return parse_duration(self.http_timeout) or DEFAULT_TIMEOUT
 
 
 def check_single_binder(extenders: Sequence[Extender]) -> None:
-    """Check that at most one extender has a bind verb.
+    """Check that at most one scheduler extender has a bind verb.
 
     Raises:
       ValueError: more than one extender has a bind verb.
@@ -129,7 +129,7 @@ def check_single_binder(extenders: Sequence[Extender]) -> None:
 
 
 def ignored_resources(extenders: Sequence[Extender]) -> list[str]:
-    """Return the names of the resources that NodeResourcesFit ignores, because extenders manage them."""
+    """Return the names of the resources that extenders manage alone, so that NodeResourcesFit ignores them."""
     return [
         resource.name
         for extender in extenders

@@ -32,7 +32,7 @@ WITHOUT_EFFECT: Final = {
 
 
 class KubeClientConnection(ClientConnection):
-    """Connection of kube-scheduler to the API server."""
+    """Settings of kube-scheduler for its connection to the API server."""
 
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
@@ -41,7 +41,7 @@ class KubeClientConnection(ClientConnection):
 
 
 class KubeLeaderElection(LeaderElection):
-    """Leader election of kube-scheduler."""
+    """Settings of kube-scheduler for leader election."""
 
     resource_lock: str = "leases"
     resource_name: str = "kube-scheduler"
@@ -57,7 +57,7 @@ class KubeLeaderElection(LeaderElection):
 
 
 class KubeProfile(NullTolerantModel):
-    """A profile of kube-scheduler."""
+    """A profile in the configuration file of kube-scheduler."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
@@ -114,7 +114,7 @@ class KubeSchedulerConfiguration(NullTolerantModel):
             names.append(profile.scheduler_name)
 
     def to_batchsched(self) -> BatchSchedulerConfiguration:
-        """Return the equivalent configuration of batchsched, with defaults for fields that kube-scheduler lacks."""
+        """Return the equivalent batchsched configuration. Fields that kube-scheduler lacks have their defaults."""
         profiles = tuple(
             Profile(
                 scheduler_name=profile.scheduler_name or DEFAULT_SCHEDULER,
@@ -136,7 +136,7 @@ class KubeSchedulerConfiguration(NullTolerantModel):
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """Return a warning for each field that differs from its default and has no effect."""
+        """Return a warning for each field that differs from its default and has no effect in batchsched."""
         fields = type(self).model_fields
         without_kubeconfig = self.model_copy(
             update={"client_connection": self.client_connection.model_copy(update={"kubeconfig": ""})}

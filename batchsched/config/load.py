@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
-    """Return the configuration from a file or from text, and ignore warnings.
+    """Load the scheduler configuration from a file or from text, without its warnings.
 
     Raises:
       InvalidInput: as `load_with_warnings`.
@@ -24,7 +24,7 @@ def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
 
 
 def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
-    """Return a configuration of batchsched or of kube-scheduler from a file or from text, with its warnings.
+    """Load a configuration of batchsched or kube-scheduler from a file or from text, with its warnings.
 
     Args:
       source: the path of the file, or YAML or JSON text. Empty text is the default configuration.
@@ -80,7 +80,7 @@ def read_text(file: Path) -> str:
 
 
 def parse_document(text: str, file: str) -> Any:
-    """Parse one document of YAML or JSON.
+    """Parse one YAML or JSON document into plain Python values.
 
     Raises:
       InvalidInput: the text is not YAML; the message names the line.

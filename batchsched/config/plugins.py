@@ -1,6 +1,6 @@
 """Configuration of plugins by extension point, in the format of kube-scheduler, and the default plugins.
 
-`batchsched.framework.runtime.profile_plugins` derives the list of plugins at each extension point from it.
+`batchsched.framework.runtime.registry` derives the list of plugins at each extension point from it.
 
 Source: the default MultiPoint list and weights of kube-scheduler 1.36, followed by GangScheduling.
 """
@@ -73,7 +73,7 @@ IGNORED_IF_UNKNOWN: Final = frozenset(
 
 
 def check_unique(names: Sequence[str], field: str, advice: str = "") -> None:
-    """Check that no name occurs twice.
+    """Check that no name of a list in the configuration occurs twice.
 
     Raises:
       ValueError: a name occurs more than once; the message names the field and ends with the advice.
@@ -84,7 +84,7 @@ def check_unique(names: Sequence[str], field: str, advice: str = "") -> None:
 
 
 class NullTolerantModel(StrictModel):
-    """The base of settings in the format of Kubernetes: null counts as an absent field."""
+    """The base class of settings in the format of Kubernetes, where null counts as an absent field."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,7 +95,7 @@ class NullTolerantModel(StrictModel):
 
 
 class EnabledPlugin(NullTolerantModel):
-    """An enabled plugin."""
+    """A plugin that is enabled, with the weight of its scores."""
 
     name: str = Field(min_length=1)
     """Registered name of the plugin."""
@@ -108,7 +108,7 @@ class EnabledPlugin(NullTolerantModel):
 
 
 class DisabledPlugin(NullTolerantModel):
-    """A disabled plugin."""
+    """A plugin that is disabled."""
 
     name: str = Field(min_length=1)
     """Registered name of the plugin; * for all plugins."""
@@ -117,7 +117,7 @@ class DisabledPlugin(NullTolerantModel):
 
 
 class PluginSet(NullTolerantModel):
-    """Plugins at one extension point (preEnqueue to postBind), or at all points of a plugin (multiPoint)."""
+    """Plugins that are enabled or disabled at one extension point (preEnqueue to postBind) or at all (multiPoint)."""
 
     enabled: tuple[EnabledPlugin, ...] = ()
     """Enabled plugins, in call order."""
@@ -176,7 +176,7 @@ class Plugins(NullTolerantModel):
         return self
 
     def enabled_by_path(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return the names of the enabled plugins by field, as pairs of the path below `plugins` and the names."""
+        """Return the enabled plugins as pairs: the path of a field below `plugins`, and the plugin names in it."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)
@@ -185,7 +185,7 @@ class Plugins(NullTolerantModel):
         return tuple(places)
 
     def list_plugin_fields(self) -> tuple[tuple[str, str], ...]:
-        """Return (path of the field below `plugins`, plugin name) for every plugin that is enabled or disabled."""
+        """Return each plugin that is enabled or disabled, as a pair of its field path below `plugins` and its name."""
         named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
         for place, names in self.enabled_by_path():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]
@@ -201,7 +201,7 @@ class Plugins(NullTolerantModel):
 
 
 class PluginConfig(NullTolerantModel):
-    """Arguments of one plugin."""
+    """The arguments of one plugin."""
 
     name: str = Field(min_length=1)
     """Registered name of the plugin."""
@@ -224,7 +224,7 @@ class PluginConfig(NullTolerantModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments without the apiVersion and kind of kube-scheduler's files."""
+        """The arguments of the plugin, without the apiVersion and kind of kube-scheduler's files."""
         is_typed = (
             KUBE_GROUP in str(self.args.get("apiVersion", "")) or self.args.get("kind") == f"{self.name}Args"
         )
@@ -233,7 +233,7 @@ class PluginConfig(NullTolerantModel):
 
 
 def check_configured_once(configs: Iterable[PluginConfig]) -> None:
-    """Check that no plugin is configured twice.
+    """Check that no plugin has arguments twice in `pluginConfig`.
 
     Raises:
       ValueError: a plugin is configured twice.

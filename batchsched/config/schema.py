@@ -24,7 +24,7 @@ from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, 
 
 
 class LeaderElection(NullTolerantModel):
-    """Leader election among replicas."""
+    """Settings of leader election among the replicas of the scheduler."""
 
     leader_elect: bool = True
     """Acquire the Lease before scheduling."""
@@ -53,14 +53,14 @@ class LeaderElection(NullTolerantModel):
 
 
 class ClientConnection(NullTolerantModel):
-    """Connection to the API server."""
+    """Settings of the connection to the API server."""
 
     kubeconfig: str = ""
     """Path of the kubeconfig. Default: KUBECONFIG, the in-cluster configuration, or ~/.kube/config."""
 
 
 class HttpsServerSettings(NullTolerantModel):
-    """The HTTPS server for health, metrics, the status page and debugging."""
+    """Settings of the HTTPS server for health, metrics, the status page and debugging."""
 
     bind_address: str = "0.0.0.0"
     """Address to listen on."""
@@ -122,7 +122,7 @@ class SolverSettings(StrictModel):
 
 
 class PolicySettings(StrictModel):
-    """A policy by its registered name, with arguments."""
+    """A policy of gangs or of queues by its registered name, with its arguments."""
 
     name: str = Field(default="priority", min_length=1)
     """Name of a registered policy, such as priority, fcfs, sjf or headroom."""
@@ -198,7 +198,7 @@ class Profile(StrictModel):
         return self
 
     def arguments(self, plugin: str) -> dict[str, Any]:
-        """Return the arguments of a plugin, or {} if none are configured.
+        """Return the configured arguments of a plugin, or {} if the profile has none for it.
 
         As in kube-scheduler, resources that extenders manage alone replace `ignoredResources` of NodeResourcesFit.
         """
