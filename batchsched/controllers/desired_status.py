@@ -30,6 +30,20 @@ CAP_REASONS: Final = {
     ),
 }
 """Reasons of the condition `PriorityCapped`, with its status and the meaning. Other PodGroups lack the condition."""
+PROTECTION_LIMITED: Final = "ProtectionLimited"
+PROTECTION_REASONS: Final = {
+    "UsageAboveGuarantee": (
+        "True",
+        "the protected gangs of its queue use more than its guarantee; another queue that needs its own may evict them",
+    ),
+    "RuntimeAboveMaximum": (
+        "True",
+        "its `minRuntimeSeconds` is above the `maxMinRuntimeSeconds` of its queue, which applies instead",
+    ),
+}
+"""Reasons of the condition `ProtectionLimited`, with its status and the meaning. Other PodGroups lack the condition."""
+WARNINGS: Final = (PRIORITY_CAPPED, PROTECTION_LIMITED)
+"""Conditions of PodGroups that are present only as long as they are True."""
 QUEUE_REASONS: Final = {
     ACTIVE: ("True", "it has its place in the tree"),
     "Misplaced": (
@@ -115,7 +129,7 @@ def desired_group_status(
     verdict: RefusalRecord,
     written: Mapping[str, Any],
     now: float,
-    capped: str = "",
+    warnings: Mapping[str, tuple[str, str]] | None = None,
 ) -> Json:
     """Compute the status that is to be written to a batchsched PodGroup.
 
@@ -128,7 +142,7 @@ def desired_group_status(
       verdict: What the last session decided about it.
       written: Its status so far, {} without one.
       now: Seconds since 1970.
-      capped: Why its PriorityClass has no effect; "" if it has one.
+      warnings: Reason and message of the conditions in WARNINGS that are True.
 
     Raises:
       IllegalMove: The pods show a phase that cannot follow the one of the status so far.
@@ -150,7 +164,7 @@ def desired_group_status(
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": _with_cap(group, _with(scheduled, before), capped, now),
+        "conditions": _with_warnings(group, _with(scheduled, before), warnings or {}, now),
         "queuePosition": counts.position if waits else None,
         "estimatedStartTime": (verdict.start or None) if waits else None,
         "wholeSince": (written.get("wholeSince") or format_timestamp(now)) if counts.was_whole else None,
@@ -279,13 +293,16 @@ def _condition(
     }
 
 
-def _with_cap(group: PodGroup, conditions: list[Json], capped: str, now: float) -> list[Json]:
-    """Return the conditions with PriorityCapped if the PodGroup's PriorityClass has no effect, else without it."""
-    if not capped:
-        return [present for present in conditions if present["type"] != PRIORITY_CAPPED]
-    (reason,) = CAP_REASONS
-    cap = _condition((True, reason, capped), conditions, group.metadata.generation, now, PRIORITY_CAPPED)
-    return _with(cap, conditions)
+def _with_warnings(
+    group: PodGroup, conditions: list[Json], warnings: Mapping[str, tuple[str, str]], now: float
+) -> list[Json]:
+    """Return the conditions with the warnings that are True, and without the others."""
+    kept = [
+        present for present in conditions if present["type"] not in WARNINGS or present["type"] in warnings
+    ]
+    for kind, (reason, message) in warnings.items():
+        kept = _with(_condition((True, reason, message), kept, group.metadata.generation, now, kind), kept)
+    return kept
 
 
 def _with(condition: Json, before: Conditions) -> list[Json]:

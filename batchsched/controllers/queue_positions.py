@@ -1,4 +1,4 @@
-"""What the status of PodGroups and Queues shows: the place of each PodGroup in its queue, and what each queue uses."""
+"""What the status shows of queues: the place of each PodGroup in its queue, its protection, and the usage of queues."""
 
 import math
 from collections import Counter
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
@@ -15,11 +16,12 @@ from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
-from batchsched.queues.entitlements import compute_entitlements
+from batchsched.queues.entitlements import compute_entitlements, effective_guarantees
 from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order, order_gangs
-from batchsched.queues.queue_table import QueueDemand, TotalCapacity, build_queue_table
+from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
+from batchsched.session.preemption.protection import is_protected
 from batchsched.session.tables.session_tables import dominant_share_mask
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import GangPods
@@ -180,6 +182,16 @@ def _fair_shares(
     policies = QueuePolicies(tree, queue_policy)
     if policies.reads_past_usage:
         return {}
+    resources, table = _queue_table(state, tree)
+    fair = compute_entitlements(table, policies.list_by_row(table)).fair
+    return {
+        name: dict(zip(resources, fair[index].tolist(), strict=True))
+        for index, name in enumerate(table.names)
+    }
+
+
+def _queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
+    """Return the resources that nodes offer, and the table of the queues with their usage and their requests."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
     def row(amounts: Mapping[str, int]) -> IntArray:
@@ -199,8 +211,68 @@ def _fair_shares(
         TotalCapacity(resources, capacity, dominant_share_mask(resources)),
         QueueDemand(allocated, demand),
     )
-    fair = compute_entitlements(table, policies.list_by_row(table)).fair
-    return {
-        name: dict(zip(resources, fair[index].tolist(), strict=True))
-        for index, name in enumerate(table.names)
-    }
+    return resources, table
+
+
+def limited_protections(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
+    """Return the running PodGroups of which the protection from eviction is limited: the reason and a message of each.
+
+    Args:
+      state: The cluster.
+      now: Seconds since 1970.
+    """
+    running = [
+        (gang.group, gang)
+        for gang in state.gangs
+        if gang.group is not None
+        and gang.bound
+        and (not gang.group.spec.preemptible or gang.group.spec.min_runtime_seconds)
+    ]
+    if not running:
+        return {}
+    tree, _ = _queue_tree(all_queues(state))
+    protected: dict[str, list[GangPods]] = {}
+    limited: dict[str, tuple[str, str]] = {}
+    for group, gang in running:
+        maximum, minimum = tree.max_min_runtime(gang.queue), group.spec.min_runtime_seconds
+        if maximum is not None and minimum > maximum:
+            message = (
+                f"minRuntimeSeconds is {minimum}, but queue {gang.queue} allows at most {maximum}, which applies; "
+                "lower it, or raise maxMinRuntimeSeconds of the queue"
+            )
+            limited[group.key] = ("RuntimeAboveMaximum", message)
+        if is_protected(group, maximum, gang.bound.values(), now):
+            protected.setdefault(gang.queue, []).append(gang)
+    return {**limited, **_above_guarantees(state, tree, protected)}
+
+
+def _above_guarantees(
+    state: ClusterState, tree: QueueTree, protected: Mapping[str, Sequence[GangPods]]
+) -> Mapping[str, tuple[str, str]]:
+    """Return why the protected gangs of a queue may be evicted, for queues that exceed their guarantee by them."""
+    if not any(queue.spec.guarantee for queue in tree.queues.values()):
+        return {}  # no queue can claim a guarantee
+    resources, table = _queue_table(state, tree)
+    guarantees = effective_guarantees(table)
+    limited: dict[str, tuple[str, str]] = {}
+    for name, gangs in protected.items():
+        if name not in tree:
+            continue
+        guarantee = dict(zip(resources, guarantees[table.leaf_row(name)].tolist(), strict=True))
+        usage: Counter[str] = Counter()
+        for gang in gangs:
+            for pod in gang.placed_pods():
+                usage.update(pod_requests(pod))
+        above = [
+            f"{resource} {format_quantity(resource, usage[resource])}, guarantee "
+            f"{format_quantity(resource, guarantee[resource])}"
+            for resource in resources
+            if resource != POD_COUNT and usage[resource] > guarantee[resource]
+        ]
+        message = (
+            f"the protected gangs of queue {name} use more than its guarantee ({'; '.join(above)}), so another queue "
+            "that needs its own guarantee may evict this gang; use a queue with a larger guarantee"
+        )
+        if above:
+            limited.update({gang.identity: ("UsageAboveGuarantee", message) for gang in gangs})
+    return limited

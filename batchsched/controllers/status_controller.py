@@ -21,7 +21,12 @@ from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
-from batchsched.controllers.queue_positions import QUEUES, queue_allocations, queue_positions
+from batchsched.controllers.queue_positions import (
+    QUEUES,
+    limited_protections,
+    queue_allocations,
+    queue_positions,
+)
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
 from batchsched.kube.connection import MERGE_PATCH, POD_GROUP_RESOURCE, POD_RESOURCE, ApiResource
@@ -85,6 +90,7 @@ class StatusController:
         self._written: dict[ObjectWithUid, Any] = {}
         self._allocations: Mapping[str, status.QueueAllocation] = {}
         self._positions: dict[str, int] = {}
+        self._protections: Mapping[str, tuple[str, str]] = {}
         self._positions_at = float("-inf")
         self._failed: set[ObjectKey] = set()
         """Objects for which a failure was logged, as long as they exist."""
@@ -147,6 +153,7 @@ class StatusController:
         ):
             self._positions_at, self._positions_generation = monotonic, self._cache.generation
             self._update_positions()
+            self._update_protections()
             self._allocations = queue_allocations(self._cache, self.profile.queue_policy)
             self._queued.update(dict.fromkeys((QUEUES, name) for name in self._allocations))
             self._prune()
@@ -155,6 +162,12 @@ class StatusController:
         before = self._positions
         self._positions = queue_positions(self._cache, self.profile, self._clock.now())
         self.enqueue(key for key, position in self._positions.items() if before.get(key) != position)
+
+    def _update_protections(self) -> None:
+        before, self._protections = self._protections, limited_protections(self._cache, self._clock.now())
+        self.enqueue(
+            key for key in {*before, *self._protections} if before.get(key) != self._protections.get(key)
+        )
 
     def _prune(self) -> None:
         """Drop the records of deleted objects."""
@@ -216,7 +229,7 @@ class StatusController:
         verdict = self._refusals.get(key)
         try:
             desired = status.desired_group_status(
-                checked_object, self._numbers(key), verdict, present, now, self._capped(checked_object)
+                checked_object, self._numbers(key), verdict, present, now, self._warnings(checked_object)
             )
         except IllegalMove as error:
             # A defect of this controller. The status in the API server stays as it is.
@@ -254,6 +267,15 @@ class StatusController:
             was_whole=gang.was_whole,
             partially_bound_since=gang.partially_bound_since,
         )
+
+    def _warnings(self, group: PodGroup) -> dict[str, tuple[str, str]]:
+        warnings = {}
+        if capped := self._capped(group):
+            (reason,) = status.CAP_REASONS
+            warnings[status.PRIORITY_CAPPED] = (reason, capped)
+        if group.key in self._protections:
+            warnings[status.PROTECTION_LIMITED] = self._protections[group.key]
+        return warnings
 
     def _capped(self, group: PodGroup) -> str:
         """Return why the PriorityClass of a PodGroup has no effect; "" if it has one."""

@@ -30,7 +30,7 @@ def compute_entitlements(shares: QueueTable, policies: Sequence[SharingPolicy]) 
       shares: the queue tree.
       policies: [Q] the policy that divides the share of row q among its children.
     """
-    guarantee = _guarantees(shares)
+    guarantee = effective_guarantees(shares)
     unlent = _not_lent(shares, guarantee)
     floor, ceiling = _bounds(shares, guarantee, unlent)
     lendable = _reach(shares, guarantee, unlent)
@@ -80,7 +80,7 @@ def children_of(
     )
 
 
-def _guarantees(shares: QueueTable) -> IntArray:
+def effective_guarantees(shares: QueueTable) -> IntArray:
     """Return [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the parent's."""
     guarantee = np.minimum(shares.guarantee, shares.limit)
     guarantee[0] = shares.capacity

@@ -39,8 +39,7 @@ def may_reclaim(
     over = (shares.usage[path] > entitled.guarantee[path]) & request.affected_resources
     if not over.any(axis=1).all():
         return False
-    after = shares.usage[gaining_row] + request.gains
-    if ((after <= entitled.guarantee[gaining_row]) | (request.gains == 0)).all():
+    if is_within_guarantee(shares, entitled, request):
         return True
     usage_after = shares.usage[path] - request.loses
     if (
@@ -58,6 +57,15 @@ def may_reclaim(
     first = int(np.searchsorted(shares.parent, parent))
     claim = replace(request, reclaimer=gaining_row - first, victim=int(path[-1]) - first)
     return policies[parent].may_reclaim(children_of(shares, entitled, parent), claim)
+
+
+def is_within_guarantee(shares: QueueTable, entitled: Entitlements, request: ReclaimRequest) -> bool:
+    """Return whether the reclaimer stays within its guarantee, at the child of the lowest common ancestor."""
+    pair = _pair(shares, request.reclaimer, request.victim)
+    if pair is None:
+        return False
+    after = shares.usage[pair[1]] + request.gains
+    return bool(((after <= entitled.guarantee[pair[1]]) | (request.gains == 0)).all())
 
 
 def may_reclaim_all(

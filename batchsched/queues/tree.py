@@ -98,6 +98,15 @@ class QueueTree:
         )
         return next(limiting, "")
 
+    def max_min_runtime(self, name: str) -> int | None:
+        """Return maxMinRuntimeSeconds of a queue, or of the nearest ancestor that sets it; None if none does."""
+        maximums = (
+            self._queues[queue].spec.max_min_runtime_seconds
+            for queue in self.queue_and_ancestors(name)
+            if queue in self._queues
+        )
+        return next((seconds for seconds in maximums if seconds is not None), None)
+
     def limits(self, users: Iterable[tuple[str, str]] = ()) -> tuple[QueueLimit, ...]:
         """Return all limits on usage that queues impose, ordered by the name of the queue.
 

@@ -4,7 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.decision import REASONS
-from batchsched.controllers.desired_status import CAP_REASONS, CONDITION_REASONS, QUEUE_REASONS
+from batchsched.controllers.desired_status import (
+    CAP_REASONS,
+    CONDITION_REASONS,
+    PROTECTION_REASONS,
+    QUEUE_REASONS,
+)
 from batchsched.controllers.event_recorder import REFRESH_SECONDS, SERIES_END_SECONDS
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, MAX_KEEP_SECONDS
 from batchsched.controllers.status_controller import MAX_WRITES_PER_PERIOD, PERIOD_SECONDS
@@ -108,6 +113,7 @@ written. For the first {ARRIVING_SECONDS:g} seconds of a gang, missing pods or a
 | object | condition | status and reasons |
 |---|---|---|
 | PodGroup | `Scheduled` | whether minMember of its pods have nodes |
+| PodGroup | `PriorityCapped`, `ProtectionLimited` | a setting of the PodGroup has no effect, or a limited one; absent otherwise |
 | Queue | `Active` | whether the queue takes part in sessions |
 | Pod | `PodScheduled` | `False` with reason `Unschedulable` while the pod is pending and was refused; Kubernetes sets `True` |
 
@@ -151,6 +157,10 @@ def events() -> str:
     queues = [f"| {said} | `{reason}` | {meaning} |" for reason, (said, meaning) in QUEUE_REASONS.items()]
     capped = [f"| {said} | `{reason}` | {meaning} |" for reason, (said, meaning) in CAP_REASONS.items()]
     cap = "\n### `PriorityCapped`\n\n| status | reason | meaning |\n|---|---|---|\n"
+    protected = [
+        f"| {said} | `{reason}` | {meaning} |" for reason, (said, meaning) in PROTECTION_REASONS.items()
+    ]
+    protection = "\n### `ProtectionLimited`\n\n| status | reason | meaning |\n|---|---|---|\n"
     active = "\n### `Active`\n\n| status | reason | meaning |\n|---|---|---|\n"
     return (
         _INTRODUCTION
@@ -161,6 +171,9 @@ def events() -> str:
         + "\n"
         + cap
         + "\n".join(capped)
+        + "\n"
+        + protection
+        + "\n".join(protected)
         + "\n"
         + active
         + "\n".join(queues)

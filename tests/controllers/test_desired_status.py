@@ -109,7 +109,8 @@ def test_transition_time_changes_with_the_status_and_conditions_of_other_writers
 
 def test_condition_of_a_capped_priority_comes_and_goes_with_its_cause():
     why = "priorityClassName high has the value 100"
-    capped = desired_group_status(BERT, PodCounts(pending=3), NOTHING, {}, NOW, why)
+    warnings = {"PriorityCapped": ("ClassAbovePods", why)}
+    capped = desired_group_status(BERT, PodCounts(pending=3), NOTHING, {}, NOW, warnings)
     shown = {one["type"]: (one["status"], one["message"]) for one in capped["conditions"]}
     assert shown["PriorityCapped"] == ("True", why)
     later = desired_group_status(BERT, PodCounts(pending=3), NOTHING, capped, NOW)

@@ -106,6 +106,23 @@ async def test_podgroup_with_a_class_above_its_pods_has_a_condition_that_says_wh
     )
 
 
+async def test_podgroup_with_a_limited_protection_has_a_condition_until_the_limit_is_gone():
+    firm = group("bert", 2, preemptible=False)
+    firm = firm.model_copy(update={"metadata": bert()[1][0].metadata})
+    office = office_with(
+        bert()[0], [firm], [queue("default", maxMinRuntimeSeconds=5), queue("a", guarantee={"cpu": "1"})]
+    )
+    for name in ("bert-0", "bert-1"):
+        assert office.cache.assume(f"team/{name}", "n0", 0.0)
+    await office.controller.run_once()
+    limited = next(one for one in office.status["conditions"] if one["type"] == "ProtectionLimited")
+    assert (limited["status"], limited["reason"]) == ("True", "UsageAboveGuarantee")
+    office.cache.remove(office.cache.get("queues", "a"))
+    await office.clock.sleep(POSITIONS_SECONDS)
+    await office.controller.run_once()
+    assert [one["type"] for one in office.status["conditions"]] == ["Scheduled"]
+
+
 async def test_confirmed_binding_is_a_separate_status_change():
     office = office_with(*bert())
     for name in ("bert-0", "bert-1"):

@@ -94,7 +94,7 @@ class PodGroupSpec(StrictModel):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     """With `Never`, the gang does not preempt other gangs."""
     preemptible: bool = Field(default=True, strict=True)
-    """With `false`, the gang is never evicted."""
+    """With `false`, the gang is evicted only if another queue needs its guarantee and this queue exceeds its own."""
     stranded_policy: Literal["Complete", "Rollback"] = "Complete"
     """Action for a partially bound gang: `Complete` or `Rollback`."""
     disruption_mode: Literal["Gang", "Elastic"] = "Gang"
@@ -106,7 +106,10 @@ class PodGroupSpec(StrictModel):
     expected_runtime_seconds: Seconds | None = None
     """Expected run time in seconds, for reservations and backfill."""
     min_runtime_seconds: Seconds = 0
-    """Time in seconds after its start during which the gang is not evicted."""
+    """Time in seconds after its start during which the gang is protected, as with `preemptible: false`.
+
+    The queue may limit it by maxMinRuntimeSeconds.
+    """
     topology: TopologyRequest | None = None
     """Placement in the topology of the cluster.
 

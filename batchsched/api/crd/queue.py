@@ -75,6 +75,8 @@ class QueueSpec(StrictModel):
     """
     reclaim_min_runtime_seconds: Count = 0
     """Time in seconds after their start during which pods of the queue are not evicted for a reclaim."""
+    max_min_runtime_seconds: Count | None = None
+    """Maximum of the minRuntimeSeconds of PodGroups. Default: that of the parent; without one, no maximum."""
     policy: PolicyChoice | None = None
     """Policy for the children of the queue, and for its own PodGroups."""
     max_running_pod_groups: Count | None = None

@@ -35,7 +35,7 @@ class EvictionConstraints:
     def __init__(self, options: Sequence[EvictionOption], budgets: Iterable[PodDisruptionBudget]) -> None:
         self._options = options
         self._rows: dict[object, tuple[int, dict[int, int]]] = {}
-        """By budget number or (queue, resource): the limit, and by unit index the amount that the unit takes."""
+        """By budget number or (queue, protected gangs only, resource): the limit, and by unit index its amount."""
         for number, budget in enumerate(budgets):
             counts = {
                 index: protected
@@ -56,33 +56,40 @@ class EvictionConstraints:
           units: the victims of which `EvictionEligibility.may_evict_all` was False.
         """
         requested = np.flatnonzero(gang.needs)
-        by_queue: dict[str, list[EvictionUnit]] = {}
+        # The protected gangs of a queue have a limit of their own, within that of the queue.
+        pools: dict[tuple[str, bool], list[EvictionUnit]] = {}
         for unit in units:
             if unit.members.queue != gang.queue and unit.total.any():
-                by_queue.setdefault(unit.members.queue, []).append(unit)
-        takings = [
-            (queue, r, eligibility.usage_above_entitlement(queue, gang).get(r, 0), amounts)
-            for queue, queue_units in sorted(by_queue.items())
-            for r in requested.tolist()
-            if any(amounts := [int(unit.total[r]) for unit in queue_units])
-        ]
-        # A queue loses too much if it is at its entitlement already before the smallest unit leaves it. If no queue
-        # is (the rule that failed looks at several queues, or at the order), all of them are tightened.
-        excessive = [
-            (queue, r, above, amounts)
-            for queue, r, above, amounts in takings
-            if sum(amounts) - min(amounts) >= above
-        ]
-        for queue, r, above, amounts in excessive or takings:
+                pools.setdefault((unit.members.queue, False), []).append(unit)
+                if eligibility.is_protected(unit):
+                    pools.setdefault((unit.members.queue, True), []).append(unit)
+        takings = []
+        for (queue, protected), pool_units in sorted(pools.items()):
+            above = (
+                eligibility.protected_usage_above_guarantee(queue, gang)
+                if protected
+                else eligibility.usage_above_entitlement(queue, gang)
+            )
+            takings += [
+                (queue, protected, r, above.get(r, 0), amounts)
+                for r in requested.tolist()
+                if any(amounts := [int(unit.total[r]) for unit in pool_units])
+            ]
+        # A pool loses too much if it is at its entitlement already before the smallest unit leaves it. If no pool is
+        # (the rule that failed looks at several queues, or at the order), all of them are tightened.
+        excessive = [taking for taking in takings if sum(taking[-1]) - min(taking[-1]) >= taking[-2]]
+        for queue, protected, r, above_amount, amounts in excessive or takings:
             # Below the sum of this choice, or the solver would return it again; one unit may reach below the
             # entitlement, since a queue is above it until that unit leaves.
-            limit = max(0, min(sum(amounts) - 1, above + max(amounts) - 1))
+            limit = max(0, min(sum(amounts) - 1, above_amount + max(amounts) - 1))
             amount_by_unit = {
                 index: int(option.unit.total[r])
                 for index, option in enumerate(self._options)
-                if option.unit.members.queue == queue and option.unit.total[r] > 0
+                if option.unit.members.queue == queue
+                and option.unit.total[r] > 0
+                and (not protected or eligibility.is_protected(option.unit))
             }
-            self._rows[queue, r] = (limit, amount_by_unit)
+            self._rows[queue, protected, r] = (limit, amount_by_unit)
 
     def apply_to(self, problem: VictimProblem) -> VictimProblem:
         """Return the problem of choosing victims with these eviction limits."""

@@ -1,9 +1,9 @@
 """Eligibility: which gangs may be evicted, at what cost, and which pending gang may evict which of them.
 
-A gang that is not preemptible, or has not run for its minimum run time, is never evicted. A gang with system-critical
-pods is never evicted for a gang of a lower priority than these pods. A gang evicts gangs of lower priority in its own
-queue, and gangs of other queues that use more than their entitlement. Both variants of preemption, with and without the
-solver, follow these rules.
+A protected gang (see `protection`) is evicted only for the guarantee of another queue, and only if no other victims are
+enough. A gang with system-critical pods is never evicted for a gang of a lower priority than these pods. A gang evicts
+gangs of lower priority in its own queue, and gangs of other queues that use more than their entitlement. Both variants
+of preemption, with and without the solver, follow these rules.
 
 A gang that is disrupted as a whole is one eviction unit. An elastic gang has one unit for each elastic pod, and one for
 the pods of its minimum.
@@ -24,9 +24,10 @@ from batchsched.api.priority import SYSTEM_CRITICAL_PRIORITY
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.preemption import PREEMPT_NEVER, may_preempt
 from batchsched.framework.status import IntArray
-from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
+from batchsched.queues.reclaim_rules import is_within_guarantee, may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from batchsched.session.gangs.fair_share_order import MeasuredQueues
+from batchsched.session.preemption.protection import ProtectedGangs, is_gang_protected, start_of_first_pod
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
@@ -50,26 +51,6 @@ CONSOLIDATED: Final = "Consolidated"
 """Eviction reason of a pod that fits on another node at once."""
 RECLAIMING_CLASSES: Final = frozenset({EntitlementClass.GUARANTEE, EntitlementClass.FAIR})
 """Entitlement classes that may reclaim. A borrowing gang may not: the two queues would evict each other in turn."""
-
-
-def start_of_first_pod(members: PodGroupState) -> float:
-    """Return the start of a gang's first pod in seconds since 1970; infinity if no bound pod has started."""
-    return min(
-        (parse_timestamp(pod.status.start_time, math.inf) for pod, _ in members.bound.values()),
-        default=math.inf,
-    )
-
-
-def may_be_evicted(members: PodGroupState, now: float) -> bool:
-    """Return True if a running gang is preemptible and has run for its minimum run time."""
-    group = members.group
-    if group is None:
-        return True
-    min_runtime = group.spec.min_runtime_seconds
-    # A gang of which no pod has started yet has run for no time at all: its start is infinity.
-    return group.spec.preemptible and not (
-        min_runtime > 0 and now - start_of_first_pod(members) < min_runtime
-    )
 
 
 def is_too_critical(highest_pod_priority: int, priority: int) -> bool:
@@ -191,30 +172,41 @@ class VictimCandidates:
 
     @cached_property
     def candidates(self) -> list[VictimCandidate]:
-        """All running gangs that may be evicted, sorted by identity; computed on first use."""
+        """All running gangs that may be evicted and are not protected, sorted by identity; computed on first use."""
+        return self._list_candidates(protected=False)
+
+    @cached_property
+    def protected_candidates(self) -> list[VictimCandidate]:
+        """All protected running gangs, sorted by identity. Each costs as much as a gang of the highest priority."""
+        return self._list_candidates(protected=True)
+
+    def _list_candidates(self, *, protected: bool) -> list[VictimCandidate]:
         tables = self._tables
         running = [
             members
             for _, members in sorted(tables.running.items())
-            if may_be_evicted(members, self._now)
+            if is_gang_protected(members, tables.queues, self._now) == protected
             and members.bound.keys().isdisjoint(tables.refused_evictions)
             and any(_stays(pod, node) for pod, node in members.bound.values())
         ]
         table = tables.classes.priorities
-        highest = [table.highest_pod_priority(_bound_pods(members)) for members in running]
+        highest = [table.highest_pod_priority(members.bound_pods) for members in running]
         priorities = [
             table.lowered_priority(members.group, highest_pod_priority)
             for members, highest_pod_priority in zip(running, highest, strict=True)
         ]
         # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.
-        ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities)))}
+        ranks = {
+            priority: MAX_PRIORITY_DOUBLINGS if protected else rank
+            for rank, priority in enumerate(sorted(set(priorities)))
+        }
         return [
             VictimCandidate(
                 members,
                 members.queue,
                 priority,
                 highest_pod_priority,
-                start_of_first_pod(members),
+                start_of_first_pod(members.bound_pods),
                 partial(self._units, members, 2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS)),
             )
             for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
@@ -324,8 +316,16 @@ def _stays(pod: Pod, node: int) -> bool:
     return node >= 0 and not pod.terminating
 
 
-def _bound_pods(members: PodGroupState) -> list[Pod]:
-    return [pod for pod, _ in members.bound.values()]
+def _amounts_by_gang(units: Iterable[EvictionUnit]) -> dict[tuple[str, str], IntArray]:
+    """Return [R] the sum of the units of each gang, by its queue and its identity.
+
+    The surplus and the minimum of one gang are evicted as one workload, so that their amounts add up.
+    """
+    amounts: dict[tuple[str, str], IntArray] = {}
+    for unit in units:
+        key = unit.members.queue, unit.members.identity
+        amounts[key] = amounts[key] + unit.total if key in amounts else unit.total
+    return amounts
 
 
 class EvictionEligibility:
@@ -335,6 +335,7 @@ class EvictionEligibility:
       tables: for queues and priority classes.
       standing: usage and entitlements of the queues; None if queues have no entitlements.
       now: seconds since 1970.
+      protected: the protected gangs.
       placements: gangs that the session placed after `standing` was measured.
     """
 
@@ -343,10 +344,12 @@ class EvictionEligibility:
         tables: SessionTables,
         standing: MeasuredQueues | None,
         now: float,
+        protected: ProtectedGangs,
         placements: Iterable[GangPlacement] = (),
     ) -> None:
         self._tables = tables
         self._standing = standing
+        self._protected = protected
         self._now = now
         # A copy, since `add_usage` writes to it: the order of gangs still reads the usage as it was measured.
         self._usage = standing.shares.usage.copy() if standing is not None else np.zeros((0, 0), np.int64)
@@ -361,10 +364,16 @@ class EvictionEligibility:
 
     def add_usage(self, queue: str, amount: IntArray) -> None:
         """Add an amount [R] to the usage of a queue and of its ancestors; the amount is negative for an eviction."""
-        if self._standing is not None:
+        # The usage of a queue that was deleted counts nowhere.
+        if self._standing is not None and queue in self._tables.queues:
             shares = self._standing.shares
             self._usage[shares.row_and_ancestors(shares.leaf_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
+
+    def record_eviction(self, unit: EvictionUnit) -> None:
+        """Stop counting pods that the session evicts together."""
+        self.add_usage(unit.members.queue, -unit.total)
+        self._protected.remove(unit.members, unit.total)
 
     def may_preempt(self, gang: PendingGang) -> bool:
         """Return True unless a pending gang, a pod of it or a pod's PriorityClass has preemptionPolicy Never."""
@@ -377,7 +386,9 @@ class EvictionEligibility:
         return gang.entitled in RECLAIMING_CLASSES
 
     def is_reclaimable(self, candidate: VictimCandidate) -> bool:
-        """Return True if a running gang has run for its queue's reclaimMinRuntimeSeconds."""
+        """Return True if a running gang has run for its queue's reclaimMinRuntimeSeconds, and its queue exists."""
+        if candidate.queue not in self._tables.queues:
+            return False
         return self._now - candidate.started >= self._reclaim_min_runtime(candidate.queue)
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
@@ -390,6 +401,23 @@ class EvictionEligibility:
             return ""
         return RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.units) else ""
 
+    def may_override_protection(self, gang: PendingGang, candidate: VictimCandidate) -> bool:
+        """Return True if a pending gang may evict a protected gang, which only a reclaim for a guarantee may do."""
+        return (
+            gang.entitled is EntitlementClass.GUARANTEE
+            and gang.queue != candidate.queue
+            and not candidate.is_too_critical_for(gang)
+            and self.is_reclaimable(candidate)
+            and any(
+                self._may_reclaim_unit(gang, unit) and self._may_override_all(gang, [unit])
+                for unit in candidate.units
+            )
+        )
+
+    def is_protected(self, unit: EvictionUnit) -> bool:
+        """Return True if pods that are evicted together belong to a protected gang."""
+        return unit.members.identity in self._protected
+
     def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
         """Return True if a pending gang may evict all these groups of pods together, in any order.
 
@@ -401,15 +429,47 @@ class EvictionEligibility:
         if standing is None or not reclaimed:
             return True
         shares = standing.shares.with_usage(self._usage)
-        # The surplus and the minimum of one gang are evicted as one workload, so that their amounts add up.
-        lost_by_gang: dict[tuple[int, str], IntArray] = {}
-        for unit in reclaimed:
-            key = shares.leaf_row(unit.members.queue), unit.members.identity
-            lost_by_gang[key] = lost_by_gang.get(key, np.zeros_like(unit.total)) + unit.total
-        victims = [(row, amount) for (row, _), amount in lost_by_gang.items()]
+        victims = [
+            (shares.leaf_row(queue), amount) for (queue, _), amount in _amounts_by_gang(reclaimed).items()
+        ]
         reclaimer = shares.leaf_row(gang.queue)
         gains = self._gains(standing, gang)
-        return may_reclaim_all(shares, standing.entitled, standing.policies, reclaimer, gains, victims)
+        return self._may_override_all(gang, reclaimed) and may_reclaim_all(
+            shares, standing.entitled, standing.policies, reclaimer, gains, victims
+        )
+
+    def _may_override_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
+        """Return True if no protected gang loses pods that its queue's guarantee covers.
+
+        Each protected gang must still exceed the guarantee of its queue, together with the other protected gangs there,
+        when all other units are evicted. The guarantee of the queue itself is compared, not that of an ancestor:
+        otherwise the protected gangs of a queue without a guarantee could use up what an ancestor guarantees to others.
+        """
+        standing = self._standing
+        lost_by_gang = _amounts_by_gang(filter(self.is_protected, units))
+        if standing is None or not lost_by_gang:
+            return not lost_by_gang
+        shares, gains = standing.shares.with_usage(self._usage), self._gains(standing, gang)
+        remaining = {queue: self._protected.usage(queue) for queue, _ in lost_by_gang}
+        for (queue, _), amount in lost_by_gang.items():
+            remaining[queue] = remaining[queue] - amount
+        for (queue, _), amount in lost_by_gang.items():
+            row = shares.leaf_row(queue)
+            request = ReclaimRequest(shares.leaf_row(gang.queue), row, gains, amount)
+            above = (
+                remaining[queue] + amount > standing.entitled.guarantee[row]
+            ) & request.affected_resources
+            if not above.any() or not is_within_guarantee(shares, standing.entitled, request):
+                return False
+        return True
+
+    def protected_usage_above_guarantee(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
+        """Return by how much the protected gangs of a queue exceed its guarantee, by resource as in the next method."""
+        standing = self._standing
+        if standing is None:
+            return {}
+        above = self._protected.usage(queue) - standing.entitled.guarantee[standing.shares.leaf_row(queue)]
+        return {r: int(above[r]) for r in np.flatnonzero(self._gains(standing, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
         """Return by how much the usage of a queue exceeds the part that a pending gang may not reclaim.

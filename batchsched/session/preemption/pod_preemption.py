@@ -31,9 +31,9 @@ from batchsched.session.preemption.eligibility import (
     build_eviction,
     is_too_critical,
     list_non_preempting_classes,
-    may_be_evicted,
     may_pod_preempt,
 )
+from batchsched.session.preemption.protection import is_gang_protected
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 
@@ -194,7 +194,7 @@ class PodPreemption:
         # eviction would contradict the binding that the decision contains.
         if pod.key in members.pending:
             return self._tables.node_table.waiting.get(pod.key) is None
-        if not may_be_evicted(members, self._now):
+        if is_gang_protected(members, self._tables.queues, self._now):
             return True
         return is_too_critical(self._highest_pod_priority(members), priority)
 

@@ -37,6 +37,7 @@ from batchsched.session.joint.proposal import JointProposer
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
 from batchsched.session.preemption.eligibility import (
     CONSOLIDATED,
+    RECLAIMED,
     EvictionEligibility,
     EvictionUnit,
     SurplusPreference,
@@ -46,7 +47,7 @@ from batchsched.session.preemption.eligibility import (
 )
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import IndexArray, VictimProblem, VictimSet
 from batchsched.solver.verify import verify_victims
@@ -149,6 +150,10 @@ class VictimSelection:
             # Without options, the room of pods that are being deleted may still be enough.
             if (options or self._removed) and self._select(gang, options):
                 continue
+            # Only if other victims are not enough.
+            protected = self._protected_options(gang)
+            if protected and self._select(gang, [*options, *protected]):
+                continue
             if self._context.profile.consolidate and self._fits_in_total(gang):
                 movable = self._still_running(list_move_options(gang, self._candidates.candidates))
                 self._select(gang, movable, moving=True)
@@ -217,6 +222,17 @@ class VictimSelection:
                 units = candidate.make_units(preference)
             options += [EvictionOption(unit, reason) for unit in units]
         return self._still_running(options)
+
+    def _protected_options(self, gang: PendingGang) -> list[EvictionOption]:
+        """Return the units of protected gangs that may be evicted for a gang nevertheless, to meet a guarantee."""
+        if gang.entitled is not EntitlementClass.GUARANTEE:
+            return []
+        return self._still_running(
+            EvictionOption(unit, RECLAIMED)
+            for candidate in self._candidates.protected_candidates
+            if self._eligibility.may_override_protection(gang, candidate)
+            for unit in candidate.units
+        )
 
     def _rank_surplus(self, gang: PendingGang) -> Callable[[Pod, int], int]:
         """Return a rank of running pods: 0 if a pod of the gang fits on the node without this pod.
@@ -422,7 +438,7 @@ class VictimSelection:
         self._context = self._context_after((option.unit for option in chosen), [placement])
         for option in chosen:
             unit = option.unit
-            self._eligibility.add_usage(unit.members.queue, -unit.total)
+            self._eligibility.record_eviction(unit)
             for pod, _ in unit.pods:
                 self.evictions.append(build_eviction(pod, unit.members, gang, option.reason))
                 # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.

@@ -8,6 +8,7 @@ from batchsched.api.snapshot import HeldGang
 from batchsched.framework.status import Code, Status
 from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.preemption.protection import ProtectedGangs
 from batchsched.session.preemption.victim_selection import VictimSelection
 from batchsched.session.refusals import refuse_rolled_back, refuse_without_nodes
 from batchsched.session.selection.in_order import InOrderProposer
@@ -115,7 +116,8 @@ def _make_room(run: SelectionRun, unplaced: Sequence[PendingGang]) -> None:
     if not unplaced or not run.tables.pipeline.postfilters:
         return
     builder = run.builder
-    eligibility = EvictionEligibility(run.tables, run.order.latest, run.now, builder.placements)
+    protected = ProtectedGangs(run.tables, run.profile.scheduler_name, run.now)
+    eligibility = EvictionEligibility(run.tables, run.order.latest, run.now, protected, builder.placements)
     # Victims leave the tables inside the block only: they are still running when the session ends.
     with VictimSelection(
         run.context(), run.statement, eligibility, run.now, run.seed, builder.head

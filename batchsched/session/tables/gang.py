@@ -136,6 +136,11 @@ class PodGroupState:
         return self.group.min_member if self.group is not None else 1
 
     @property
+    def bound_pods(self) -> list[Pod]:
+        """Bound pods, including those that are being deleted."""
+        return [pod for pod, _ in self.bound.values()]
+
+    @property
     def nonterminating_bound_pods(self) -> list[Pod]:
         """The gang's bound pods that are not being deleted; only these count for minMember."""
         return [pod for pod, _ in self.bound.values() if not pod.terminating]
