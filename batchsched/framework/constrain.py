@@ -41,7 +41,7 @@ class Candidate:
 
 
 class CandidateSet:
-    """The pending pods that the solver may place, by gang and pod class, and the node partitions of its constraints."""
+    """The pending pods that the solver may place, by gang and pod class, and the node partitions for constraints."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)
@@ -51,7 +51,7 @@ class CandidateSet:
         self._partition_numbers: dict[bytes, int] = {}
 
     def of_gangs(self, gangs: Set[int]) -> "CandidateSet":
-        """Return only the candidates that belong to the given gangs: their pending pods by pod class.
+        """Return only the pending pods of the given gangs, by gang and pod class.
 
         Both sets share the registered partitions.
         """
@@ -127,7 +127,7 @@ class RowDomains:
 
     @classmethod
     def of_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
-        """Create the domains for linear constraints from `codes` [N], the domain of each node.
+        """Create the domains of linear constraints from `codes` [N], the topology domain of each node.
 
         -1 stands for a node without a domain.
         """

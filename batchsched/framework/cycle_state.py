@@ -59,7 +59,7 @@ class CycleState:
         return key.name in self._values or (self._below is not None and self._below.has(key))
 
     def copy_values_from(self, other: "CycleState") -> None:
-        """Copy the values of another cycle state, but not those of the state that it falls back to.
+        """Copy the values of another cycle state into this one, without those of the other's fallback state.
 
         The values are shared, not cloned.
         """

@@ -313,7 +313,7 @@ class NodeVictimSelection:
 
     @classmethod
     def from_removed(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
-        """Create the selection from the pods that a dry run removed from a node, in sorted order."""
+        """Sort the pods that a dry run removed from a node into the order in which they are added back."""
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower
         )
@@ -326,7 +326,7 @@ class NodeVictimSelection:
         self.violations += index < self.violating
 
     def to_candidate(self, node: str) -> PreemptionCandidate:
-        """Return the node as a candidate; its victims are the removed pods that cannot be added back."""
+        """Return the node with its victims, which are the removed pods that cannot be added back."""
         victims = tuple(pod for pod in self.by_importance if pod.key in self.away)
         return PreemptionCandidate(node, victims, self.violations)
 

@@ -124,7 +124,7 @@ def compute_reservation(
     held: Sequence[tuple[Pod, int]] = (),
     presumed: Iterable[GangPlacement] = (),
 ) -> HeadReservation | None:
-    """Return the earliest start of a gang that does not fit now; None if no known end of running gangs makes it fit.
+    """Return the earliest start of a gang that does not fit now; None if no expected end makes room for it.
 
     Args:
       context: the tables of the session.
@@ -439,7 +439,7 @@ class ReservedHead:
         return not self._end(gang) <= self.reservation.start
 
     def with_reservation_rows(self, formulation: Formulation) -> Formulation:
-        """Return the formulation with constraints that keep longer-running gangs off the reserved resources."""
+        """Return the solver problem with constraints that keep longer-running gangs off the reserved resources."""
         bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts(gang)]
         problem = formulation.problem
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))

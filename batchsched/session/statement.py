@@ -130,7 +130,7 @@ class Statement:
             tables.node_table.waiting.remove_gang(identity)
 
     def checkpoint(self) -> int:
-        """Return a checkpoint of the statement for `roll_back_to`.
+        """Return a checkpoint of the placements so far, for `roll_back_to`.
 
         It is valid until the statement is rolled back to an earlier one.
         """
@@ -144,7 +144,7 @@ class Statement:
         del self._placements[checkpoint:]
 
     def commit(self) -> tuple[GangPlacement, ...]:
-        """Keep all gangs that the statement has placed so far, and return them."""
+        """Commit all gangs that are placed so far, and return their placements."""
         self._committed = len(self._placements)
         return tuple(self._placements)
 

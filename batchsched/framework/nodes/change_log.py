@@ -92,14 +92,14 @@ class Memo:
         self._arrays: dict[Hashable, tuple[int, Array]] = {}
 
     def value(self, key: Hashable, build: Callable[[], Any], amend: Callable[[Any, IndexArray], Any]) -> Any:
-        """Return the value that is cached under a key and computed from Node objects.
+        """Return a value that is computed from Node objects, from the cache if it is stored there.
 
         `build` computes it on first use; `amend` updates it for changed nodes.
         """
         return self._of(self._values, key, build, amend)
 
     def array(self, key: Hashable, ask: Callable[[IndexArray | None], Array]) -> Array:
-        """Return the array [N] that is cached under a key and computed from Node objects.
+        """Return an array [N] that is computed from Node objects, from the cache if it is stored there.
 
         `ask` computes the entries of nodes by index, or of all nodes (None).
 

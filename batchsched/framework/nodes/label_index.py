@@ -45,7 +45,7 @@ class Selection:
     def from_selector(
         cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None
     ) -> "Selection":
-        """Return the selection of pods by one label selector in the given namespaces.
+        """Return a condition on pods: one label selector, and the namespaces in which it selects pods.
 
         A selector of None selects nothing.
         """
@@ -140,7 +140,7 @@ class LabelGroup:
     terminating: bool
 
     def contains(self, pod: Pod) -> bool:
-        """Return True if a pod has the namespace, the labels and the terminating state of this group."""
+        """Return True if a pod has the namespace, the labels and the terminating state of this label group."""
         return (
             pod.labels == self.labels
             and pod.namespace == self.namespace
@@ -163,7 +163,7 @@ class AffinityGroup:
     _arrays: tuple[IndexArray, IntArray] | None = None
 
     def change_count(self, node: int, by: int) -> None:
-        """Change the number of this group's pods on a node by `by`, which may be negative."""
+        """Change the number of this affinity group's pods on a node by `by`, which may be negative."""
         count = self.on.get(node, 0) + by
         if count:
             self.on[node] = count
@@ -172,12 +172,12 @@ class AffinityGroup:
         self._arrays = None
 
     def renumber(self, numbers: list[int]) -> None:
-        """Replace node index i by numbers[i] in the pod counts of this group."""
+        """Replace node index i by numbers[i] in the pod counts of this affinity group."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
     def node_counts(self) -> tuple[IndexArray, IntArray]:
-        """Return the nodes [k] that have pods of this group, and the number [k] of these pods on each node."""
+        """Return the nodes [k] that have pods of this affinity group, and the number [k] of these pods on each node."""
         if self._arrays is None:
             size = len(self.on)
             self._arrays = (
@@ -261,7 +261,7 @@ class PodLabelGroups:
             self._empty += self._sizes[number] == 0
 
     def drop_empty_groups(self) -> IndexArray | None:
-        """Drop the label groups without pods if there are many.
+        """Drop groups of equal namespace and labels that have no pods, if there are many such groups.
 
         Return the new number of each group [groups], -1 for dropped groups; or None if nothing was dropped.
         """
@@ -282,7 +282,7 @@ class PodLabelGroups:
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
     def selected_groups(self, selection: Selection, *, terminating: bool) -> BoolArray:
-        """Return an array [groups]: True for each label group that a selection by namespace and labels matches.
+        """Return an array [groups]: True for each label group that namespaces and label selectors select.
 
         Groups of terminating pods count only if `terminating`.
         """

@@ -82,7 +82,7 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
-    """Return None for every pod, as `NodeTable.gang_of` of a table without gangs."""
+    """Return None for every pod: the look-up of gangs in a node table without gangs."""
     return None
 
 
@@ -128,7 +128,7 @@ class NodeTable:
                     self.allocatable[index, self.column[resource]] = amount
 
     def replace_nodes(self, nodes: Sequence[Node]) -> IndexArray | None:
-        """Replace the Node objects of the table by the current ones. Pods stay on their nodes.
+        """Replace the Node objects of the node table by their current versions. Pods stay on their nodes.
 
         Args:
           nodes: all N nodes, including each node with pods. Resources that are not in the table are ignored.
@@ -172,7 +172,7 @@ class NodeTable:
         return source
 
     def cached_value(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
-        """Return the value that is cached under a key and computed from Node objects.
+        """Return a value that is computed from Node objects, from the cache if it is stored there.
 
         `build` computes it, and again after a Node object changed.
 
@@ -183,11 +183,11 @@ class NodeTable:
     def incremental_value(
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
-        """Return a value as `cached_value` does, but let `amend` update the old value for the [k] changed nodes."""
+        """Return a cached value that `amend` updates for the changed nodes, instead of computing the value again."""
         return cast(T, self._memo.value(key, lambda: build(self), amend))
 
     def cached_array(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
-        """Return the array [N] that is cached under a key and computed node by node.
+        """Return an array [N] that is computed node by node, from the cache if it is stored there.
 
         `ask` computes its entries, later for changed nodes only.
 
@@ -202,7 +202,7 @@ class NodeTable:
         )
 
     def snapshot_value(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
-        """Return the value that is cached under a key and computed from snapshot objects other than nodes and pods.
+        """Return a value computed from snapshot objects other than nodes and pods, from the cache if stored there.
 
         `build` computes it once.
         """
@@ -343,14 +343,14 @@ class Nodes:
 
     @property
     def objects(self) -> Sequence[Node]:
-        """The Node objects of these nodes, in the order of the table."""
+        """The Node objects of the view, in the order of the view's nodes."""
         if isinstance(self.where, slice):
             return self.table.nodes[self.where]
         return [self.table.nodes[at] for at in self.where]
 
     @property
     def indexes(self) -> IndexArray:
-        """The indexes [n] of these nodes in the node table."""
+        """The indexes [n] of the view's nodes in the node table."""
         return np.arange(len(self.table.nodes), dtype=np.int32)[self.where]
 
     @property

@@ -118,7 +118,7 @@ class DeadlinePlugin:
 
 
 def with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
-    """Return a plugin in a wrapper that calls it with a deadline.
+    """Wrap a plugin so that each call of the plugin has a deadline.
 
     The plugin is returned unchanged if it is built in or `deadline` is None.
     """
@@ -131,7 +131,7 @@ def is_builtin(plugin: type) -> bool:
 
 
 def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, ...]:
-    """Return the exceeded deadlines of the plugins that are no longer called because of them."""
+    """Return the deadlines that plugins have exceeded; these plugins are no longer called."""
     return tuple(
         plugin.overdue
         for plugin in plugins

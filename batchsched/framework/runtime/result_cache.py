@@ -43,7 +43,7 @@ class WeightedScorePlugin:
     def of_plugin(
         cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]
     ) -> "WeightedScorePlugin":
-        """Return a Score plugin with its weight and its result scope.
+        """Return a Score plugin with its weight and with the part of the cluster on which its scores depend.
 
         The weight is 1 if `weights` has none for the plugin's name.
         """
@@ -173,7 +173,7 @@ class CachedVerdict:
 
 @dataclass(slots=True, eq=False)
 class ScopeScores:
-    """The cached scores of those Score plugins that have the same result scope.
+    """The cached scores of the Score plugins that depend on the same part of the cluster.
 
     Args:
       scope: the scope that these plugins share.
@@ -193,7 +193,7 @@ class ScopeScores:
     def empty(
         cls, scorers: Sequence[WeightedScorePlugin], scope: ResultScope, table: NodeTable
     ) -> "ScopeScores":
-        """Return a `ScopeScores` in which no node has a score."""
+        """Return an empty cache for the scores of the Score plugins that depend on one part of the cluster."""
         count = len(table.nodes)
         normalized = [
             scorer.plugin for scorer in scorers if scorer.scope is scope and scorer.normalizing is not None
@@ -319,23 +319,26 @@ class ClassResults:
         self._prescore: tuple[int, IndexArray, CycleState] | None = None
 
     def prefilter_state(self, table: NodeTable) -> CycleState | None:
-        """Return the cached cycle state that PreFilter plugins wrote for the class; None if it is no longer valid."""
+        """Return the cached cycle state that PreFilter plugins wrote for a pod class; None if it is outdated."""
         stored = self._prefilter
         return stored[1] if stored is not None and stored[0] == table.changes.generation else None
 
     def keep_prefilter_state(self, table: NodeTable, state: CycleState) -> None:
-        """Cache the cycle state that PreFilter plugins wrote for the class. It is valid until a Node object changes."""
+        """Cache the cycle state that PreFilter plugins wrote for a pod class.
+
+        It is valid until a Node object changes.
+        """
         self._prefilter = table.changes.generation, state
 
     def prescore_state(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
-        """Return the cached cycle state that PreScore plugins wrote for these nodes; None if it is no longer valid."""
+        """Return the cached cycle state that PreScore plugins wrote for these feasible nodes; None if outdated."""
         stored = self._prescore
         if stored is None or stored[0] != table.changes.generation or stored[1] is not feasible:
             return None
         return stored[2]
 
     def keep_prescore_state(self, table: NodeTable, feasible: IndexArray, state: CycleState) -> None:
-        """Cache the cycle state that PreScore plugins wrote for these nodes.
+        """Cache the cycle state that PreScore plugins wrote for the given feasible nodes.
 
         It is valid until a Node object changes.
         """
@@ -388,7 +391,7 @@ class ClassResults:
         feasible: IndexArray,
         table: NodeTable,
     ) -> IntArray:
-        """Return the sum of weighted scores [n] of each feasible node, without Score plugins of result scope CLUSTER.
+        """Return each feasible node's sum of weighted scores [n], from the Score plugins with cacheable results.
 
         Plugins are not called about other nodes, and other nodes do not count for normalisation.
         """

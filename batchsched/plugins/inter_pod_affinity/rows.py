@@ -53,7 +53,7 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select(self, selection: Selection) -> list[Candidate]:
-        """Return the pending pods, by gang and pod class, that a selection by namespace and labels matches."""
+        """Return the pending pods, by gang and pod class, that namespaces and label selectors select."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:

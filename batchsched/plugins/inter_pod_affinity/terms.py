@@ -128,7 +128,7 @@ class TermCounts:
         return counts
 
     def add_node_counts(self, key: str, counts: IntArray, weight: int = 1) -> bool:
-        """Add pod counts by node [N], times a weight, to the counts of these nodes' domains.
+        """Add pod counts by node [N], times a weight, to the counts of the nodes' topology domains.
 
         Return True if one of the nodes with pods is in a domain.
         """
@@ -141,7 +141,7 @@ class TermCounts:
         return True
 
     def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add the pods of a group on nodes, times a weight, to the counts of these nodes' domains.
+        """Add the pods of an affinity group, times a weight, to the counts of their topology domains.
 
         Return True if one of the pods is in a domain.
         """
@@ -265,7 +265,7 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
 
 
 def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
-    """Return a selection by namespace and labels of the pods that match every affinity term."""
+    """Return the namespaces and label selectors that select exactly the pods that match every affinity term."""
     if any(term.selection.selectors is None for term in terms):
         return Selection(None)
     namespaces: frozenset[str] | None = None
@@ -278,7 +278,7 @@ def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
 
 
 def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
-    """Return the sums by domain of the weights of preferred affinity terms that match.
+    """Return by topology domain the sum of the weights of matching preferred affinity terms.
 
     Terms of the pending pod and of existing pods count.
 

@@ -24,7 +24,7 @@ from batchsched.session.tables.topology_levels import Levels, UnknownLevel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """Checks whether gangs may be tried at all: their references, number of pods, gates and users.
+    """Checks whether gangs may be tried at all: their references, number of pods, scheduling gates and users.
 
     Args:
       tables: the tables.

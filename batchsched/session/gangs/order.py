@@ -169,14 +169,14 @@ class GangOrder:
         """By identity, the class in which a gang had its first turn in the last run of `iterate_indexes`."""
 
     def check_resources(self) -> None:
-        """Check whether the present nodes offer the resources that queues mention, and update `set_aside`."""
+        """Find the resources that queues mention and no node offers, and set them aside."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = invalid_settings(queues, offered)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """Fields of Queues that cannot be used: unknown resources, and invalid policies."""
+        """The fields of Queues that cannot be used: unknown resources, and invalid policies."""
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def decayed_usage(self, now: float) -> Usage:

@@ -183,7 +183,10 @@ def gangs_by_queue(counted: Mapping[Owner, Mapping[str, Sequence[Pod]]]) -> dict
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
-    """Return for each queue with bound pods of its own the sum [R] of the requests of these pods."""
+    """Return for each queue the sum [R] of the requests of the queue's own bound pods.
+
+    Queues without such pods are left out.
+    """
     usage: dict[str, IntArray] = {}
     for (queue, _), gangs in list_counted_pods(tables, scheduler_name).items():
         amount = sum_requests(tables, chain.from_iterable(gangs.values()))

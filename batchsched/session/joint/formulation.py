@@ -96,7 +96,7 @@ class FeasibilityByClass:
         return entry[1]
 
     def precompute(self, classes: Iterable[PodClass]) -> None:
-        """Compute the accepted nodes and scores of pod classes now, so that the current stage includes the time."""
+        """Compute the accepted nodes and scores of pod classes now, as part of the current timed stage."""
         for pod_class in classes:
             self.feasibility_of(pod_class)
 
@@ -192,11 +192,11 @@ class SessionContext:
     feasibility: FeasibilityByClass
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
-        """Return the context after these placements, which count against the limits of their queues."""
+        """Return the session's state after the given placements, which count against the limits of their queues."""
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
     def with_fresh_feasibility(self) -> Self:
-        """Return the context without cached answers of plugins, which are outdated once pods have been placed."""
+        """Return the session's state without cached answers of plugins, which placed pods have outdated."""
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
 

@@ -51,7 +51,7 @@ def solver_budget(settings: SolverSettings) -> Budget:
 
 
 class JointProposer:
-    """Places the gangs of one solver problem: solves, replays the solution in a statement, and adds cuts."""
+    """Places the gangs of one solver problem in a statement, and solves again if the statement rejects placements."""
 
     def __init__(
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
@@ -63,7 +63,7 @@ class JointProposer:
         self._telemetry = telemetry
 
     def place_gangs(self, statement: Statement) -> JointOutcome:
-        """Place the gangs in the statement without committing it, and return the best outcome of all rounds."""
+        """Solve and place the gangs in several rounds, and return the best outcome, which is not committed."""
         problem = self._formulation.problem
         best: JointOutcome | None = None
         start = statement.checkpoint()
@@ -186,7 +186,7 @@ class JointProposer:
 def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Return the outcome of a round with one more placed gang, which the statement rejected at first."""
+    """Return the outcome of a solver round with one more placed gang, which was rejected at first."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement

@@ -472,7 +472,7 @@ class EvictionEligibility:
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(standing, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return by how much the usage of a queue exceeds the part that a pending gang may not reclaim.
+        """Return by how much a queue's usage exceeds the amounts that a pending gang may not reclaim.
 
         That is the queue's guarantee if the gang stays inside the guarantee of its own queue, else the queue's fair
         share.

@@ -27,7 +27,7 @@ class JointWindowProposer:
         """`namespace/name` of the admitted gangs, by identity."""
 
     def propose(self, pending: OrderedGangs) -> list[PendingGang]:
-        """Place the gangs in batches of `sessionWindow` gangs, and return gangs without a place.
+        """Place the gangs in batches of `sessionWindow` gangs, and return the gangs without a place.
 
         Gangs behind an unplaced gang of a strict queue are not returned.
         """

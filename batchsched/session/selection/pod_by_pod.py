@@ -77,7 +77,7 @@ class DomainFence:
         return allowed
 
     def restrict_to_node(self, subgroup: int, node: int) -> None:
-        """Restrict a gang to the topology domains of a node."""
+        """Restrict a gang, at its required levels, to the topology domains of a node."""
         for index in {-1, subgroup} & set(self._levels):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
@@ -132,7 +132,7 @@ class StuckPod:
 
 
 class PodByPodPlacer:
-    """Places gangs pod by pod in the statement of a session.
+    """Places gangs pod by pod through all plugins, without the solver.
 
     Args:
       context: tables, levels and quotas of the session.

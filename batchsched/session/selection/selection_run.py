@@ -27,7 +27,7 @@ class Proposer(Protocol):
     """The interface of the three ways to select gangs: jointly, in strict order, or pod by pod."""
 
     def propose(self, pending: OrderedGangs) -> Iterable[PendingGang]:
-        """Place gangs in the session's statement, and record placements and refusals in its decision builder.
+        """Place gangs, and record their placements and refusals for the decision of the session.
 
         Args:
           pending: the gangs that take part, in the policy's order.
