@@ -32,7 +32,7 @@ _KEY_DIGITS: Final = 24
 
 @dataclass(frozen=True)
 class Run:
-    """One workload under one policy with one seed, as planned.
+    """A planned run: one workload under one policy with one seed.
 
     Args:
       workload: The workload, with absolute paths.

@@ -58,7 +58,7 @@ NO_ANSWERS: Final = ExternalAnswers()
 
 
 class Transcript(Extenders):
-    """Extenders that record all requests with their responses, and can replay the responses of an earlier recording.
+    """A port to extenders that records all requests with their responses, and can replay an earlier recording.
 
     Args:
       recorded: The earlier recording.

@@ -268,7 +268,7 @@ class SimulatedCluster:
     # Nodes
 
     def fail_node(self, node: str, now: int) -> None:
-        """Take a node down: gangs on it are killed and become pending again, and permanent pods are removed."""
+        """Take a node down: gangs on it are killed and become pending again, and pods of no gang are removed."""
         if node in self._down:
             return
         self._down.add(node)

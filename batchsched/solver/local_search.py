@@ -57,7 +57,7 @@ class Neighbourhood(Protocol[Move]):
         ...
 
     def apply(self, request: RoomRequest, move: Move) -> int | None:
-        """Make a move, and place requested pods in the room that it makes.
+        """Make one move of the local search, and place requested pods in the room that it makes.
 
         Returns:
           how many pods of the request were placed; None if the move is impossible. Then the caller rolls the packing
@@ -104,7 +104,10 @@ class PlacedPods:
         room.cut_back_listeners.append(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
-        """Mark the table as outdated if it contains any change of the packing after the first `length` ones."""
+        """Mark the table as outdated if it contains changes of the packing that were undone.
+
+        The first `length` changes were not undone.
+        """
         self._stale |= length < self._read
 
     def refresh(self) -> None:

@@ -70,13 +70,13 @@ class Row:
     reason: str = ""
 
     def class_coefficients(self, classes: int) -> IntArray:
-        """Return the coefficient of every class, [C] for C classes: 0 for those that the row does not name."""
+        """Return the coefficient of each pod class [C] in this constraint: 0 for classes that it does not name."""
         coefficients = np.zeros(classes, np.int64)
         np.add.at(coefficients, self.classes, self.coefficients)  # a row may name a class twice
         return coefficients
 
     def domain_of_nodes(self, nodes: "ProblemNodes") -> IndexArray:
-        """Return the domain of each node [N], -1 for nodes outside every domain."""
+        """Return the domain of each node [N] in the partition of this constraint; -1 for nodes outside every domain."""
         if self.partition == EVERY_NODE:
             return np.arange(len(nodes.free), dtype=np.int32)
         if self.partition == ALL_NODES:
@@ -341,7 +341,7 @@ class Problem:
         )
 
     def take_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
-        """Return the problem restricted to some gangs, with all nodes and quotas, without plugin constraints and cuts.
+        """Return the problem restricted to some gangs: all nodes and quotas, no plugin constraints, no cuts.
 
         Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
 
@@ -429,7 +429,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The numbers of pods that the solver places by pod class and node, with objective and bound of each tier.
+    """The pods that the solver places, as counts by pod class and node, with objective and bound of each tier.
 
     Args:
       classes, nodes, counts: [P] triples, counts > 0, sorted by class then node; one triple per (class, node).

@@ -53,7 +53,7 @@ class Armada(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus: each queue gets (fair share ÷ cost of its demand) of its demand, at most all of it."""
+        """Divide the surplus: each queue gets the fraction fair share ÷ cost of its demand, at most all of it."""
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -68,7 +68,7 @@ class Armada(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the cost of its usage and its candidate gang, divided by its weight.
+        """Return for each sibling queue [S] the cost of its usage with its next gang included, divided by its weight.
 
         Usage within the guarantee counts, too.
         """

@@ -34,7 +34,7 @@ class DominantShareArgs(StrictModel):
 
 
 class DominantShare(GuaranteePolicy):
-    """Dominant resource share of Kueue: DRS = max_r 1000 · borrowed_r / lendable_r / weight.
+    """Fair sharing of Kueue by dominant resource share: DRS = max_r 1000 · borrowed_r / lendable_r / weight.
 
     borrowed_r = max(0, usage_r + candidate_r - guarantee_r). lendable_r is what the parent can use: the guarantees
     that its children lend, and what the parent may borrow. With weight 0, any borrowed amount means an infinite DRS.
@@ -67,7 +67,7 @@ class DominantShare(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the dominant resource share (DRS) of each sibling queue [S], with its candidate gang."""
+        """Return the dominant resource share (DRS) of each sibling queue [S], with its next gang included."""
         return dominant_resource_shares(siblings, siblings.usage + candidate)
 
     @override

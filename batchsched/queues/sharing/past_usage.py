@@ -112,7 +112,7 @@ class TimeBased(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return four keys for each sibling queue [S, 4]: above fair share, above guarantee, priority, saturation."""
+        """Return four keys for each sibling queue [S, 4]: over fair share, over guarantee, priority, usage ÷ share."""
         after = siblings.usage + candidate
         over_fair = (siblings.usage > siblings.fair).any(axis=1)
         over_guarantee = (after > siblings.guarantee).any(axis=1)
@@ -183,7 +183,7 @@ class DecayedUsage(FairSharePolicy):
 
     @override
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
-        """Return for each sibling queue [S] the level above which it receives surplus.
+        """Return the water-filling level [S] at which each sibling queue begins to receive surplus.
 
         The level is its past usage per weight, times `pull`.
         """
@@ -194,7 +194,7 @@ class DecayedUsage(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] its recent usage plus `penalty` · candidate, divided by its weight.
+        """Return for each sibling queue [S] its recent usage plus `penalty` · its next gang, divided by its weight.
 
         The usage is the mean over all resources, as fractions of the capacity.
         """

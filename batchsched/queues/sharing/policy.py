@@ -117,7 +117,7 @@ class FairSharePolicy:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] what it borrows with its candidate gang, divided by its weight.
+        """Return for each sibling queue [S] what it borrows with its next gang included, divided by its weight.
 
         This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
         """
@@ -145,7 +145,7 @@ class FairSharePolicy:
         return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
 
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
-        """Return for each sibling queue [S] the level of usage per weight above which it receives surplus."""
+        """Return the water-filling level [S] at which each sibling queue begins to receive surplus; here 0 for all."""
         return np.zeros(len(siblings))
 
     def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:

@@ -14,7 +14,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class TrailEntry(NamedTuple):
-    """One recorded change of a packing: pods placed on nodes, or, with class -1, a gang marked as taken."""
+    """One recorded change of a packing: pods placed on nodes, or, with class -1, a gang counted as placed."""
 
     class_index: int
     gang: int
@@ -208,7 +208,7 @@ class FreeCapacity:
         self.apply_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
     def take_gang(self, gang: int) -> None:
-        """Mark a gang as taken: it counts against limits on the number of gangs and in plugin constraints."""
+        """Count a gang as placed, against limits on the number of gangs and in plugin constraints."""
         self.apply_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply_entry(self, entry: TrailEntry, sign: int = 1) -> None:

@@ -74,7 +74,7 @@ class QuotaLedger:
     def admits_minimum(self, gang: int) -> bool:
         """Tell whether the quotas may have room for the minimum number of pods of a gang without placed pods.
 
-        The quotas are compared with the smallest possible requests of so many pods. False is always right.
+        The quotas are compared with the smallest possible requests of this number of pods. False is always right.
         """
         return all(
             amount <= 0 or amount <= available
@@ -142,7 +142,7 @@ class RowLedger:
         ]
 
     def set_gang_taken(self, gang: int, sign: int) -> None:
-        """Count a gang as taken in the plugin constraints that name it (sign 1), or undo that (sign -1)."""
+        """Count a gang as placed in the plugin constraints that name it (sign 1), or undo that (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]
 

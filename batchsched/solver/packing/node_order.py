@@ -233,6 +233,9 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return the free amounts [R + E, N] of each node for the columns of `augmented_demand`."""
+    """Return the free amounts [R + E, N] of each node for R resources and E per-node plugin constraints.
+
+    They are the columns of `augmented_demand`.
+    """
     rows = [np.maximum(0, row.right) for row in problem.rows if limits_every_node(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

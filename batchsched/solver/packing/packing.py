@@ -492,7 +492,10 @@ class Packing:
         return self._members[gang]
 
     def to_solution(self, stage: str) -> Solution:
-        """Return the packing as a solution found by the step `stage`, with the bounds of `max_tier_values`."""
+        """Return the packing as a solution of the problem, with a crude upper bound of each tier's objective.
+
+        `stage` is the step that found it, and the bound that of `max_tier_values`.
+        """
         classes, nodes, counts = self.room.placements()
         value = tier_values(self.problem, classes, counts)
         bound = np.maximum(value, max_tier_values(self.problem))

@@ -87,7 +87,10 @@ Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | PodChange | Co
 
 
 def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
-    """Return the problem after a relaxation. Added nodes come last, so that all numbers keep their meaning."""
+    """Return the problem changed by a relaxation, such as more nodes or a raised quota.
+
+    Added nodes come last, so that all numbers keep their meaning.
+    """
     match relaxation:
         case LevelChange():
             return _level(problem, relaxation)

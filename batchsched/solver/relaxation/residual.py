@@ -259,9 +259,10 @@ class ResidualProblem:
         return self.with_changes(other_parts)._is_placeable
 
     def fitted_in(self, before: "ResidualProblem") -> bool:
-        """Tell whether the gang fitted in `before`, its problem before other gangs of the session were placed.
+        """Tell whether the gang would have fitted before other gangs of the session were placed.
 
-        What the nodes take now they took then, so `before` is examined only if the gang does not fit now.
+        `before` is its problem at that time. What the nodes take now they took then, so `before` is examined only if
+        the gang does not fit now.
         """
         if self._has_choice:
             return before.fits()
@@ -271,7 +272,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether counting pods decides if the gang fits: no plugin constraints, no levels of subgroups."""
+        """Whether counting pods decides if the gang fits, as no plugin constraint or subgroup level exists."""
         return not self.problem.rows and all(
             level == NONE for level in self.problem.subgroups.required.tolist()
         )
@@ -331,7 +332,7 @@ class ResidualProblem:
 
     @cached_property
     def quota_gaps(self) -> tuple[QuotaChange, ...]:
-        """The amounts that quotas lack for the gang's minimum: one change for each quota that lacks something."""
+        """The amounts that quotas lack for the gang's minimum, as one change for each quota that lacks something."""
         return self._quota_gaps_of(self)
 
     def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[QuotaChange, ...]:

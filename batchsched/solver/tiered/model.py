@@ -186,10 +186,10 @@ Load = tuple[int, int, int, int, int]
 
 
 class TieredModel(LinearModel):
-    """The integer model that chooses gangs tier by tier, with pods counted by node pool; cuts only tighten it.
+    """The integer model that chooses gangs, pod counts and topology domains, without placing pods on nodes.
 
-    Attributes `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads; `cell` points into
-    `cells`; `y` [G] are the gangs' variables.
+    Cuts only tighten it. Attributes `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads;
+    `cell` points into `cells`; `y` [G] are the gangs' variables.
     """
 
     def __init__(
@@ -309,9 +309,9 @@ class TieredModel(LinearModel):
     def add_pod_count_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
-        """Add the constraint lower <= Σ factors · pods of `loads` (+ Σ gangs [G] · y) <= upper.
+        """Add a linear constraint on pod counts: lower <= Σ factors · pods (+ Σ gangs [G] · y) <= upper.
 
-        The integers are not scaled.
+        The pods are those of `loads`. The integers are not scaled.
         """
         total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable[loads], factors * self.factor[loads])

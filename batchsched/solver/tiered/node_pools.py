@@ -157,7 +157,10 @@ class SlotSupply:
         return max(common, int(sizes.mean()) // 4096, 1)
 
     def slot_sizes(self, resource: int, classes: IntArray) -> IntArray:
-        """Return the request sizes of a resource to form slot rows for: those of pod classes, and their common unit."""
+        """Return the request sizes of a resource for which capacity constraints (slot rows) are formed.
+
+        They are the distinct requests of the pod classes, and their common unit.
+        """
         sizes = np.unique(self.demand[classes, resource])
         sizes = sizes[sizes > 0]
         if len(sizes) > MAX_SLOT_SIZES:

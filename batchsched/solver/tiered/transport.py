@@ -39,7 +39,7 @@ _CUT_SCALE = 2.0**34
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSplit:
-    """The division of chosen pods among the node pools: fractional pods [C, P].
+    """The number of pods of each pod class that a plan assigns to each node pool [C, P], not rounded.
 
     `short` is the weighted shortage.
     """
@@ -204,7 +204,7 @@ class PoolTransport:
 
     @property
     def has_tightened_rows(self) -> bool:
-        """Whether capacity constraints are tighter than the problem's, so that new cuts are not valid for bounds."""
+        """Whether any capacity constraint is tighter than in the problem. New cuts are then not valid for bounds."""
         return bool((self._right < self._original_right).any())
 
     def tighten(self, class_index: int, pods: FloatArray) -> None:

@@ -37,9 +37,9 @@ def choose_by_unit(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_price(terms: VictimTerms) -> VictimState | None:
-    """Evict the victims on one node after the other, the cheapest node first, until the pending gang fits.
+    """Empty one node after the other of evictable pods, the cheapest node first, until the pending gang fits.
 
-    The cost of a victim is divided among the nodes on which it blocks pods.
+    The cost of a unit is divided among the nodes on which it blocks pods.
     """
     gain, price = _gain(terms), np.zeros(len(terms.sites))
     for c in range(len(terms.count)):
@@ -50,7 +50,7 @@ def choose_by_price(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_node(terms: VictimTerms) -> VictimState | None:
-    """Evict the victims on one node after the other, always on the node that is cheapest to clear at that moment.
+    """Empty one node after the other of evictable pods, always the node that is cheapest at that moment.
 
     Units that are evicted already cost nothing.
     """
@@ -99,7 +99,7 @@ def _units_on(terms: VictimTerms, site: int) -> list[int]:
 
 
 def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
-    """Return for each candidate node [S] the least eviction cost of room for one more pod of a pod class.
+    """Return for each node [S] the least cost of evictions that make room for one more pod of a pod class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units

@@ -58,7 +58,7 @@ class VictimTerms:
 
     @classmethod
     def from_problem(cls, problem: VictimProblem) -> "VictimTerms":
-        """Compute the constant data of a victim problem."""
+        """Compute the data of a victim problem that stay constant while victims are evicted and restored."""
         pending = problem.pending
         evictable = np.zeros_like(problem.free)
         np.add.at(evictable, problem.node, problem.freed)
@@ -187,7 +187,7 @@ class VictimState:
         self._move(unit, -1)
 
     def is_required(self, unit: int) -> bool:
-        """Tell whether another evicted gang or pod may be evicted only together with this one."""
+        """Tell whether another evicted gang or pod may be evicted only if this gang or pod is evicted, too."""
         return any(self.evicted[other] for other in self._upon[unit])
 
     def _move(self, unit: int, sign: int) -> None:
