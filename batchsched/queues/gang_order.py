@@ -277,7 +277,7 @@ class HeadroomOrder:
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] that order them by area, reduced by slowdown.
+        """Return keys of gangs [G] that order them by run time · share, reduced by slowdown.
 
         Gangs past the age limit come first, by arrival.
         """

@@ -272,7 +272,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether counting pods decides if the gang fits, as no plugin constraint or subgroup level exists."""
+        """Whether counting pods decides if the gang fits: no plugin constraint or subgroup level applies."""
         return not self.problem.rows and all(
             level == NONE for level in self.problem.subgroups.required.tolist()
         )
