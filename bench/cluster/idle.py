@@ -30,6 +30,7 @@ from bench.cluster.workload import GROUPS, NAMESPACE, NODES, Row, at_once, fill,
 from tests.controlplane.plane import ControlPlane
 
 LONE = {"bench": "lone"}
+LONE_PODS = ReflectorSettings({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
 PAUSE = 0.3
 """Seconds between two lone pods."""
 LONGEST = 180.0
@@ -79,8 +80,8 @@ class _Pod(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Watch:
-    """Resolves the futures of bound pods; implements `ports.cluster.Sink`."""
+class BindWatch:
+    """Resolves the futures of bound pods with the label of `LONE`; implements `ports.cluster.Sink`."""
 
     bound: dict[str, asyncio.Future[float]] = field(default_factory=dict)
     set_aside: dict[str, SetAside] = field(default_factory=dict)
@@ -125,7 +126,7 @@ async def _populate(writer: Writer, nodes: int, row: Row) -> None:
     await at_once(writer.create(POD_RESOURCE, NAMESPACE, running(number)) for number in range(row.pods))
 
 
-async def _lone(writer: Writer, watch: _Watch, name: str) -> float:
+async def _lone(writer: Writer, watch: BindWatch, name: str) -> float:
     """Make a pod; returns the seconds until it has its node."""
     body = pod(name, "batchsched")
     body["metadata"]["labels"] = LONE
@@ -141,10 +142,10 @@ async def _change(writer: Writer, number: int) -> None:
 
 
 @asynccontextmanager
-async def _followed(connection: Connection, clock: SystemClock) -> AsyncIterator[_Watch]:
-    watch = _Watch()
-    terms = ReflectorSettings({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
-    reflector = Reflector(connection, POD_RESOURCE, watch, clock, terms=terms)
+async def followed(connection: Connection, clock: SystemClock) -> AsyncIterator[BindWatch]:
+    """Watch the pods with the label of `LONE`."""
+    watch = BindWatch()
+    reflector = Reflector(connection, POD_RESOURCE, watch, clock, terms=LONE_PODS)
     following = asyncio.create_task(reflector.run())
     await reflector.synced.wait()
     try:
@@ -158,7 +159,7 @@ async def _run(plane: ControlPlane, nodes: int, row: Row, count: int) -> Outcome
     async with Connection(Credentials(plane.kubeconfig()), clock) as connection:
         writer = Writer(connection, clock)
         await _populate(writer, nodes, row)
-        async with _followed(connection, clock) as watch:
+        async with followed(connection, clock) as watch:
             first = asyncio.create_task(_lone(writer, watch, "first"))
             await asyncio.sleep(1.0)
             begun = time.monotonic()
@@ -172,7 +173,7 @@ async def _run(plane: ControlPlane, nodes: int, row: Row, count: int) -> Outcome
 
 
 async def _measure(
-    writer: Writer, watch: _Watch, process: psutil.Process, count: int, cold: tuple[float, float]
+    writer: Writer, watch: BindWatch, process: psutil.Process, count: int, cold: tuple[float, float]
 ) -> Outcome:
     found = []
     for name, number_of in (("lone", count), ("changed", max(1, count // 5))):

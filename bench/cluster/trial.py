@@ -32,9 +32,8 @@ SILENCE = 10.0
 """Seconds without a new Event after which no more are awaited."""
 CONFIGURATION = """apiVersion: config.batchsched.dev/v1alpha1
 kind: BatchSchedulerConfiguration
-serving: {securePort: 0}
+serving: {{bindAddress: 127.0.0.1, securePort: {port}}}
 """
-"""Nothing is served: another scheduler on this machine may hold the port. Neither does kube-scheduler here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +261,8 @@ async def _events(connection: Connection) -> int:
     return len(page.items or ()) + page.metadata.remaining_item_count
 
 
-def start(plane: ControlPlane, scheduler: str, row: Row, nodes: int) -> psutil.Process:
-    """Start a scheduler, and do not wait."""
+def start(plane: ControlPlane, scheduler: str, row: Row, nodes: int, port: int = 0) -> psutil.Process:
+    """Start a scheduler, and do not wait. It serves nothing unless a port is given, as kube-scheduler here."""
     if scheduler == "kube-scheduler":
         plane.start_scheduler()
         return psutil.Process(plane.pid("kube-scheduler"))
@@ -280,7 +279,7 @@ def start(plane: ControlPlane, scheduler: str, row: Row, nodes: int) -> psutil.P
         ]
     else:
         stated = plane.home / "batchsched.yaml"
-        stated.write_text(CONFIGURATION)
+        stated.write_text(CONFIGURATION.format(port=port))
         program = [
             str(Path(sys.executable).parent / "batchsched"),
             "run",

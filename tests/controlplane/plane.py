@@ -105,7 +105,7 @@ class ControlPlane:
         self.home = home
         self._arguments = tuple(arguments)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._etcd, self._peer, self._port = (_free_port() for _ in range(3))
+        self._etcd, self._peer, self._port = (free_port() for _ in range(3))
         self.server = f"https://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
@@ -310,7 +310,7 @@ class ControlPlane:
             time.sleep(0.1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return an unused port, below the range that the kernel assigns to connections."""
     ports = range(15_000, 32_000)
     while True:
