@@ -171,6 +171,7 @@ class ProfileScheduler:
           A function that decides the session, which may run in another thread; None if no gang takes part.
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
+        self._budget.resize(self.queue.active_namespaces())
         self._budget.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
         if self._in_flight:
             self._call_heads(now)
@@ -280,7 +281,7 @@ class ProfileScheduler:
             else:
                 refused_by = refusing_plugins(refusal, self.pipeline) if refusal else self._surplus
             self._settle(entity, () if overtaken else places, refused_by, now)
-        self._budget.record_session(len(self._in_flight), seconds)
+        self._budget.record_duration(seconds)
         self._in_flight = {}
         return placements
 
@@ -289,7 +290,7 @@ class ProfileScheduler:
 
         After repeated failures, the gang that causes them is alone in its session.
         """
-        self._budget.record_failure(len(self._in_flight))
+        self._budget.record_failure()
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, (), now)

@@ -1,12 +1,13 @@
 """The session budget: how many gangs and pod specs take part in one session, and how many of one namespace.
 
 A session that takes too long delays all pods that arrive meanwhile. Its duration grows with the number of gangs and of
-different pod specs, so both are limited. The session after one that took too long is smaller. The gangs that take part
-are recorded with each session, so a replay does not depend on these measurements.
+different pod specs, so both are limited. The session after one that took too long is smaller, above all if gangs of
+other namespaces arrived meanwhile. The gangs that take part are recorded with each session, so a replay does not depend
+on these measurements.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Set
 from typing import Final
 
 from batchsched.api.core.pod import Pod
@@ -15,6 +16,12 @@ from batchsched.scheduling_queue.queue import SchedulingQueue
 
 SPECS_PER_GANG: Final = 2
 """Limit on the different pod specs of a session, as a multiple of the limit on gangs."""
+SECONDS_WITH_WAITING_NAMESPACES: Final = 0.5
+"""Duration in seconds up to which a session keeps its size although gangs of other namespaces wait for its end."""
+SMALLEST_PART: Final = 10
+"""A session that took too long is followed by one of at least this part of the limit on gangs: the time that a session
+takes without any gang, in a large cluster, must not reduce the number of gangs to one.
+"""
 SpecsOfPods = Callable[[Iterable[Pod]], set[Hashable]]
 """Returns the different specs of some pods; pods that no plugin can tell apart have the same spec."""
 
@@ -36,6 +43,9 @@ class SessionBudget:
         self._max_seconds = max_seconds
         self.gangs = max_gangs
         """The maximum number of gangs in the next session."""
+        self._session = _SelectedGangs(lambda _: set())
+        self._seconds: float | None = None
+        """The duration of the last session, if `resize` has not considered it yet."""
 
     def select(
         self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, specs_of: SpecsOfPods
@@ -48,7 +58,7 @@ class SessionBudget:
           now: seconds since 1970.
           specs_of: returns the different specs of pods.
         """
-        session = _SelectedGangs(specs_of)
+        session = self._session = _SelectedGangs(specs_of)
         for selected_gang in selected.values():
             session.add(selected_gang)
         namespaces = len(queue.active_namespaces() | session.gangs.keys()) or 1
@@ -67,16 +77,30 @@ class SessionBudget:
             if session.exceeds(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
                 over_share.add(entity.namespace)
 
-    def record_session(self, gangs: int, seconds: float) -> None:
-        """Record the duration of a session: after a long one, the next takes fewer gangs; after a short one, more."""
-        if seconds > self._max_seconds:
-            self.gangs = max(1, int(min(self.gangs, gangs) * self._max_seconds / seconds))
+    def resize(self, waiting_namespaces: Set[str]) -> None:
+        """Set the size of the next session by the duration of the last one.
+
+        Args:
+          waiting_namespaces: the namespaces with gangs in the active queue.
+        """
+        if self._seconds is None:
+            return
+        others_wait = not waiting_namespaces <= self._session.gangs.keys()
+        target = min(self._max_seconds, SECONDS_WITH_WAITING_NAMESPACES) if others_wait else self._max_seconds
+        if self._seconds > target:
+            gangs = int(min(self.gangs, self._session.gangs.total()) * target / self._seconds)
+            self.gangs = max(1, self._max_gangs // SMALLEST_PART, gangs)
         else:
             self.gangs = min(self._max_gangs, 2 * self.gangs)
+        self._seconds = None
 
-    def record_failure(self, gangs: int) -> None:
-        """Record that a session of some gangs failed: in the end, the gang that causes the failure is alone in it."""
-        self.gangs = max(1, gangs // 2)
+    def record_duration(self, seconds: float) -> None:
+        """Record how many seconds the session of the selected gangs took."""
+        self._seconds = seconds
+
+    def record_failure(self) -> None:
+        """Halve the session after a failure: in the end, the gang that causes the failure is alone in it."""
+        self.gangs = max(1, self._session.gangs.total() // 2)
 
 
 class _SelectedGangs:

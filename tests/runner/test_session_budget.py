@@ -1,7 +1,7 @@
 """How many gangs and pod specs take part in a session, and the shares of namespaces in it."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 import pytest
@@ -93,29 +93,38 @@ def test_namespace_with_many_specs_leaves_half_of_the_session_to_another_one():
     assert Counter(entity.namespace for entity in taken) == {"a": 10, "b": 10}
 
 
+def sizes(seconds: Sequence[float], *, arriving: str = "a", count: int = 1000) -> list[int]:
+    """Run a session for each duration over a flood of namespace `a`; return the limits on gangs afterwards."""
+    budget, made, result = SessionBudget(500, 5.0), arrived(*flood("a", count)), []
+    for duration in seconds:
+        budget.resize(made.active_namespaces())
+        selected(budget, made)
+        budget.record_duration(duration)
+        budget.resize({"a", arriving})
+        result.append(budget.gangs)
+    return result
+
+
 def test_session_after_a_long_one_takes_fewer_gangs_and_later_ones_more_again():
-    budget = SessionBudget(500, 5.0)
-    budget.record_session(400, 20.0)
-    assert budget.gangs == 100
-    budget.record_session(100, 5.0)
-    assert budget.gangs == 200
-    for _ in range(3):
-        budget.record_session(200, 1.0)
-    assert budget.gangs == 500
+    assert sizes([20.0, 5.0, 1.0, 1.0], count=2000) == [125, 250, 500, 500]
 
 
-def test_long_session_of_one_gang_is_followed_by_a_session_of_one_gang():
-    budget = SessionBudget(500, 5.0)
-    budget.record_session(1, 60.0)
-    assert budget.gangs == 1
+def test_session_is_short_while_gangs_of_other_namespaces_wait():
+    assert sizes([1.0, 1.0, 0.5], arriving="b") == [250, 125, 250]
+
+
+def test_session_that_takes_long_without_any_gang_keeps_a_tenth_of_its_size():
+    assert sizes([60.0, 60.0, 60.0], arriving="b") == [50, 50, 50]
 
 
 def test_gang_that_makes_sessions_fail_is_alone_in_the_end():
-    budget, gangs = SessionBudget(500, 5.0), 300
+    budget, made = SessionBudget(500, 5.0), arrived(*flood("a", 2000))
+    taken = []
     for _ in range(10):
-        budget.record_failure(gangs)
-        gangs = budget.gangs
-    assert gangs == 1
+        taken.append(len(selected(budget, made)))
+        budget.record_failure()
+        budget.resize({"a", "b"})
+    assert taken == [500, 250, 125, 62, 31, 15, 7, 3, 1, 1]
 
 
 @given(
