@@ -12,6 +12,7 @@ from tests.controlplane.build import program
 from tests.controlplane.plane import ApiFault, ControlPlane
 
 BASE: Final = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
+POLICIES: Final = BASE.parent / "policies"
 NAMESPACE: Final = "batchsched-system"
 _PLURALS: Final = {
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
@@ -19,6 +20,11 @@ _PLURALS: Final = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+_ADMISSION_PLURALS: Final = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 
@@ -35,8 +41,25 @@ def service_account(plane: ControlPlane) -> str:
 
 def manifests() -> Iterator[dict[str, Any]]:
     """Yield what `deploy/` installs."""
-    rendered = subprocess.run([program("kubectl"), "kustomize", str(BASE)], capture_output=True, check=True)
-    yield from yaml.safe_load_all(rendered.stdout)
+    yield from rendered(BASE)
+
+
+def rendered(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a folder with a kustomization."""
+    result = subprocess.run([program("kubectl"), "kustomize", str(folder)], capture_output=True, check=True)
+    yield from yaml.safe_load_all(result.stdout)
+
+
+def policies() -> list[dict[str, Any]]:
+    """Return the admission policies with their bindings, which are installed only on demand."""
+    return list(yaml.safe_load_all((POLICIES / "policies.yaml").read_text()))
+
+
+def install_policies(plane: ControlPlane) -> None:
+    """Install the admission policies; the API server enforces them a little later."""
+    for manifest in policies():
+        path = f"{_ADMISSION}/{_ADMISSION_PLURALS[manifest['kind']]}?fieldValidation=Strict"
+        plane.admin.create(path, manifest)
 
 
 def cluster_role() -> dict[str, Any]:

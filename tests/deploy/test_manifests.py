@@ -17,14 +17,14 @@ CHART = ROOT / "deploy" / "helm" / "batchsched"
 Manifest = dict[str, Any]
 
 
-def charted(*arguments: str) -> list[Manifest]:
+def charted(*arguments: str, namespace: str = NAMESPACE) -> list[Manifest]:
     command: list[str | Path] = [
         program("helm"),
         "template",
         "batchsched",
         str(CHART),
         "--namespace",
-        NAMESPACE,
+        namespace,
         "--include-crds",
     ]
     said = subprocess.run(

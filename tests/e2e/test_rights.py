@@ -1,7 +1,8 @@
 """The rights of `deploy/` are what batchsched uses: all of it, and nothing else.
 
 One scheduler is made to do everything that it can do; the API server records its requests. Each right that
-a role gives was used then. Without one of them a call of this test is forbidden, and the test fails.
+a role gives was used then. Without one of them a call of this test is forbidden, and the test fails. The admission
+policies of `deploy/` are installed, and refuse none of it.
 """
 
 import itertools
@@ -15,7 +16,7 @@ from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit
 from tests.controlplane.audit import Right
 from tests.controlplane.fixtures import Namespace, eventually, start
-from tests.controlplane.installed import manifests
+from tests.controlplane.installed import install_policies, manifests
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.process import LEASE
 from tests.e2e.owners import install, job, members
@@ -34,6 +35,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
     with start(tmp_path_factory.mktemp("rights"), *GANGS) as plane:
         plane.start_kwok()
         plane.install_definitions()
+        install_policies(plane)
         kinds = {(one.group, one.name): one.api_version for one in (*OWNERS[::-1], *EXTERNAL_KINDS)}
         for (where, kind), api_version in kinds.items():
             if where not in BUILT_IN:
@@ -55,6 +57,7 @@ def test_every_right_is_used_and_no_other_is_needed(everything, tmp_path):
         follow_an_owner(namespace)
         bind_a_gang_of_kubernetes_itself(namespace)
         assert served.scheduler.end() == 0
+        assert "denied request" not in served.scheduler.said
     used, given = audit.used(everything.home), granted()
     assert given - used == set(), "unused rights"
     assert used - given == set(), "rights from other roles"
