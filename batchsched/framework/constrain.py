@@ -140,6 +140,6 @@ class RowDomains:
         return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
     def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """Return the limit of each linear constraint [rows]: its domain's value, or `elsewhere` without a domain."""
+        """Return the limit of each linear constraint [rows]: that of its domain, or `elsewhere` if it has none."""
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

@@ -235,7 +235,7 @@ class PostFilterHandle(Protocol):
         """The PodDisruptionBudgets, reduced by the evictions that this session has decided so far."""
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority of a pod that counts for preemption."""
+        """Return the priority that preemption uses for a pod."""
 
     def potential_victims(self, node: int) -> Sequence[Pod]:
         """Return the pods on a node that may be evicted for the pending pod: of lower priority and not protected."""

@@ -355,7 +355,7 @@ class PreemptionHandle:
         return self.table.snapshot.pod_disruption_budgets if current is None else current
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority of a pod that counts for preemption."""
+        """Return the priority that preemption uses for a pod."""
         return self.nominations.priority_of(pod)
 
     def potential_victims(self, node: int) -> Sequence[Pod]:

@@ -313,7 +313,7 @@ class NodeVictimSelection:
 
     @classmethod
     def from_removed(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
-        """Sort the pods that a dry run removed from a node into the order in which they are added back."""
+        """Sort the pods that a dry run removed from a node into the order in which to try adding them back."""
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower
         )

@@ -49,7 +49,7 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk that a pod mounts directly, without a claim; two mounts of one disk have equal identities.
+    """A disk that a pod mounts directly instead of through a claim; two mounts of one disk have equal identities.
 
     Args:
       identity: kind and name.
@@ -228,7 +228,10 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
 
 
 def disks_of(pod: Pod) -> tuple[Disk, ...]:
-    """Return the disks that a pod mounts directly, without claims. An RBD image has one entry for each monitor."""
+    """Return the disks that a pod mounts directly instead of through PersistentVolumeClaims.
+
+    An RBD image has one entry for each monitor.
+    """
     disks: list[Disk] = []
     for volume in pod.spec.volumes or ():
         if volume.gce_persistent_disk:

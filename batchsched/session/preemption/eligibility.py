@@ -371,7 +371,7 @@ class EvictionEligibility:
             self._usage[0] += amount  # chain() ends below the root
 
     def record_eviction(self, unit: EvictionUnit) -> None:
-        """Stop counting pods that the session evicts together."""
+        """Subtract evicted pods from the usage of their queue, and of the queue's protected gangs."""
         self.add_usage(unit.members.queue, -unit.total)
         self._protected.remove(unit.members, unit.total)
 
@@ -415,7 +415,7 @@ class EvictionEligibility:
         )
 
     def is_protected(self, unit: EvictionUnit) -> bool:
-        """Return True if pods that are evicted together belong to a protected gang."""
+        """Return True if a group of pods that is evicted together belongs to a protected gang."""
         return unit.members.identity in self._protected
 
     def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
@@ -464,7 +464,10 @@ class EvictionEligibility:
         return True
 
     def protected_usage_above_guarantee(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return by how much the protected gangs of a queue exceed its guarantee, by resource as in the next method."""
+        """Return by resource how much a queue's protected gangs use above the guarantee of the queue.
+
+        The resources are those of `usage_above_entitlement`.
+        """
         standing = self._standing
         if standing is None:
             return {}

@@ -23,7 +23,7 @@ from batchsched.state.queue_usage import counts_against_queue
 
 
 def start_of_first_pod(pods: Iterable[Pod]) -> float:
-    """Return the start of the first of these pods in seconds since 1970; infinity if none has started."""
+    """Return the earliest start of the given pods in seconds since 1970; infinity if none has started."""
     return min((parse_timestamp(pod.status.start_time, math.inf) for pod in pods), default=math.inf)
 
 
@@ -50,7 +50,7 @@ def is_protected(
 
 
 def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> bool:
-    """Return True if a gang of a session is protected."""
+    """Return True if the PodGroup of a running gang protects the gang from eviction at this time."""
     group = members.group
     if group is None or (group.spec.preemptible and not group.spec.min_runtime_seconds):
         return False
@@ -58,7 +58,7 @@ def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> 
 
 
 class ProtectedGangs:
-    """The protected gangs of a session, and the usage of those of each queue.
+    """The running gangs of a session that are protected from eviction, and what they use in each queue.
 
     Args:
       tables: the tables of the session.
@@ -94,11 +94,11 @@ class ProtectedGangs:
         return usage
 
     def usage(self, queue: str) -> IntArray:
-        """Return [R] what the protected gangs of a queue use, without those that this session has evicted."""
+        """Return the resources [R] that a queue's protected gangs use, without pods that this session evicts."""
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
     def remove(self, members: PodGroupState, amount: IntArray) -> None:
-        """Stop counting pods of a gang that this session evicts, with the requests `amount` [R]."""
+        """Stop counting pods of a protected gang that this session evicts, with the requests `amount` [R]."""
         if members.identity in self:
             self._add(self._usage, members.queue, -amount)
 

@@ -44,7 +44,7 @@ GangShape = tuple[int, tuple[tuple[int, int], ...]]
 
 
 class AttemptResult(Enum):
-    """The result of an attempt to start one gang, in a selection in strict order."""
+    """The result of an attempt to start one gang when gangs are selected in strict order."""
 
     STARTED = "started"
     FULL = "full"

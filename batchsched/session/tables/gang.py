@@ -137,7 +137,7 @@ class PodGroupState:
 
     @property
     def bound_pods(self) -> list[Pod]:
-        """Bound pods, including those that are being deleted."""
+        """The gang's bound pods, including pods that are being deleted."""
         return [pod for pod, _ in self.bound.values()]
 
     @property
