@@ -7,7 +7,8 @@ The rules of every reflector:
 - Failures are retried with backoff and jitter. A watch that ends immediately is a failure.
 - The collection is listed again only after 410 Gone, or if its resourceVersion goes back: then the API server was
   restored from a backup, and a watch from a version of the future delivers nothing. After each failure, and before a
-  replica leads, a consistent read tells.
+  replica leads, a consistent read tells. The versions of a collection that changes rarely may tell nothing, so
+  `on_rewound` reports a restore, and the other reflectors list again as well.
 - A missing permission is logged once, with the RBAC rule that grants it, and retried like any other failure.
 - Users write the objects. An exception about one object sets this object aside, and all others are handled.
 
@@ -15,9 +16,9 @@ Source: the Reflector of client-go.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -84,6 +85,8 @@ _WATCH_SECONDS: Final = 300
 """The shortest requested duration of a watch. The longest is twice that, so that watches do not all end together."""
 _MIN_WATCH_SECONDS: Final = 1.0
 """A watch that ends earlier without an event counts as a failure."""
+_DOUBTFUL_WATCH_SECONDS: Final = 10
+"""Duration of a watch that is resumed although the API server refuses to tell its resourceVersion."""
 _CATCH_UP_SECONDS: Final = 1
 """Duration of a watch that catches up with late events: the shortest that the API accepts."""
 _MAX_BACKOFF_SECONDS: Final = 15.0
@@ -150,6 +153,10 @@ class _Rewound(Exception):
     """The resourceVersion of a collection went back."""
 
 
+def ignore_rewound() -> None:
+    """Do nothing if the API server was restored: the default callback."""
+
+
 class Reflector:
     """Lists and watches one collection of the API, and passes every object and every change to a sink.
 
@@ -180,6 +187,8 @@ class Reflector:
         """Whether the permission to list or watch is missing."""
         self.lists = self.events = self.failures = 0
         """The numbers of lists, of watch events and of failures since the start."""
+        self.on_rewound: Callable[[], None] = ignore_rewound
+        """Called if the API server was restored from a backup."""
         self.last_event_at: float | None = None
         """The time of the last event or bookmark, by the monotonic clock."""
         self._connection = connection
@@ -191,11 +200,16 @@ class Reflector:
         self._missing = False
         self._in_doubt = False
         """Whether a failure came after the last event, so that the API server may have been restored meanwhile."""
+        self._list_again = False
+        """Whether the next step is a list, whatever the version."""
+        self._watch_first = False
+        """Whether the watch is resumed before the next comparison of versions, because the last ones were refused."""
         self._refusals = 0
         self._requested = self._served = 0
         """The number of calls of `wait_until_up_to_date`, and how many of them were served."""
         self._caught_up = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
+        self._pausing: asyncio.Timeout | None = None
         self._backoff = Backoff(clock, longest=_MAX_BACKOFF_SECONDS)
 
     @property
@@ -208,10 +222,10 @@ class Reflector:
         while True:
             requested = self._requested
             try:
-                if not self._version:
+                if self._must_list:
                     await self._list()
-                elif self._in_doubt:
-                    await self._check_version()
+                elif self._in_doubt and not self._watch_first:
+                    await self._end_doubt()
                     continue
                 elif requested > self._served:
                     await self._catch_up()
@@ -223,15 +237,20 @@ class Reflector:
             except _Rewound as error:
                 _LOG.warning("%s: %s; listing again", self.resource.plural, error)
                 self._version = ""
+                if not self._list_again:  # otherwise another reflector was first
+                    self.on_rewound()
+                self._backoff.reset()  # the server answers
                 await self._backoff.wait()
             except (ApiError, Unreachable, msgspec.DecodeError, RecursionError) as error:
                 await self._recover(error)
 
     async def _follow(self) -> None:
         """Watch until the server ends the watch, or until `wait_until_up_to_date` is called."""
+        self._watch_first = False
+        seconds = int(_WATCH_SECONDS * (1 + self._clock.random_fraction()))
         try:
             async with asyncio.timeout(None) as self._watching:
-                await self._watch(int(_WATCH_SECONDS * (1 + self._clock.random_fraction())))
+                await self._watch(_DOUBTFUL_WATCH_SECONDS if self._in_doubt else seconds)
         except TimeoutError:
             _LOG.log(_DETAIL, "%s: the watch is resumed", self.resource.plural)
         finally:
@@ -242,10 +261,8 @@ class Reflector:
 
         The known objects are kept if the API server does not answer, or if the kind is not installed.
         """
-        if not self._version:
-            # It is being listed again. Sessions need not wait for an optional kind.
-            if self.is_required and not self.forbidden:
-                await self.wait_until_up_to_date()
+        if self._must_list:
+            await self.wait_for_list()
             return
         backoff = Backoff(self._clock)
         for _ in range(_MAX_CHECKS):
@@ -265,6 +282,29 @@ class Reflector:
             return
         _LOG.warning("%s: its resourceVersion could not be verified", self.resource.plural)
 
+    async def wait_for_list(self) -> None:
+        """Wait for the list that is in progress or requested, if there is one.
+
+        Sessions need not wait for an optional kind.
+        """
+        if self._must_list and self.is_required and not self.forbidden:
+            await self.wait_until_up_to_date()
+
+    def request_list(self) -> None:
+        """List the collection again as soon as possible: another one was restored from a backup."""
+        self._list_again = True
+        _end(self._watching)
+        _end(self._pausing)
+
+    @property
+    def is_outdated(self) -> bool:
+        """True if the sink has objects from before a restore of the API server."""
+        return self._list_again and not self.forbidden
+
+    @property
+    def _must_list(self) -> bool:
+        return not self._version or self._list_again
+
     async def wait_until_up_to_date(self) -> None:
         """Wait until the sink has received every change that was written before this call.
 
@@ -275,8 +315,7 @@ class Reflector:
             return
         self._requested += 1
         number = self._requested
-        if self._watching is not None and not self._watching.expired():
-            self._watching.reschedule(asyncio.get_running_loop().time())
+        _end(self._watching)
         while self._served < number:
             self._caught_up.clear()
             await self._caught_up.wait()
@@ -297,9 +336,11 @@ class Reflector:
             _LOG.warning("%s: %s; retrying", self.resource.plural, error)
         if status in (404, _GONE) or _TOO_LARGE in str(error).lower():
             self._version = ""  # too old to resume from, or of the future
-        # A refused check must not keep the watch from being resumed.
-        self._in_doubt = bool(self._version) and status != _FORBIDDEN
-        await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
+        self._in_doubt = bool(self._version)
+        with contextlib.suppress(TimeoutError):  # `request_list` ends it
+            async with asyncio.timeout(None) as self._pausing:
+                await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
+        self._pausing = None
 
     def _absent(self) -> None:
         """The kind is not installed: sessions and a new leader need not wait for it."""
@@ -307,6 +348,7 @@ class Reflector:
             _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
             self._replace([])
         self._missing = True
+        self._list_again = False
         self.synced.set()
         self._served = self._requested
         self._caught_up.set()
@@ -342,7 +384,7 @@ class Reflector:
         unreadable: list[tuple[bytes, Exception]] = []
         version = ""
         terms = self._terms
-        async with aclosing(
+        async with contextlib.aclosing(
             list_pages(self._connection, self.resource.path(), terms.selector, terms.page)
         ) as all_pages:
             async for items, latest in all_pages:
@@ -359,7 +401,7 @@ class Reflector:
         self.lists += 1
         self.last_event_at = self._clock.monotonic()
         self._version = version
-        self._in_doubt = False
+        self._in_doubt = self._list_again = False
         # No reset of the backoff: lists may succeed although watches fail.
         self._missing = False
         self._allowed()
@@ -373,6 +415,18 @@ class Reflector:
         """
         await self._check_version()
         await self._watch(_CATCH_UP_SECONDS)
+
+    async def _end_doubt(self) -> None:
+        """Compare versions before the watch is resumed.
+
+        An API server that starts refuses everything for a moment, so a refusal does not end the doubt. If the
+        permission to list is missing, comparisons alternate with short watches.
+        """
+        try:
+            await self._check_version()
+        except ApiError as error:
+            self._watch_first = self.forbidden and error.status == _FORBIDDEN
+            raise
 
     async def _check_version(self) -> None:
         """Read the resourceVersion of the collection consistently, by a list without results.
@@ -398,7 +452,7 @@ class Reflector:
             "timeoutSeconds": str(seconds),
         }
         begun, seen = self._clock.monotonic(), 0
-        async with aclosing(
+        async with contextlib.aclosing(
             self._connection.watch_lines(self.resource.path(), query, self._terms.silence)
         ) as stream:
             async for lines in stream:
@@ -408,7 +462,8 @@ class Reflector:
                         seen += 1
                 self.last_event_at = self._clock.monotonic()
                 self._backoff.reset()
-                self._allowed()
+                if not self._in_doubt:
+                    self._allowed()
         if self._clock.monotonic() - begun < _MIN_WATCH_SECONDS and (
             not seen or seconds == _CATCH_UP_SECONDS
         ):
@@ -489,6 +544,12 @@ class Reflector:
         failed = _failure_of(partial(self._sink.set_object_aside, item), problem)
         if failed is not None:
             _LOG.error("%s: %s; and then: %s", self.resource.plural, problem, _name_error(failed))
+
+
+def _end(waiting: asyncio.Timeout | None) -> None:
+    """Let a wait end now."""
+    if waiting is not None and not waiting.expired():
+        waiting.reschedule(asyncio.get_running_loop().time())
 
 
 def _failure_of(handle: Callable[[Any], None], item: Any) -> Exception | None:

@@ -90,6 +90,8 @@ class SchedulerApp:
                 Reflector(self.connection, resource, intake, self.clock, terms=times, read=intake.decode)
             )
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
+        for reflector in self.reflectors:
+            reflector.on_rewound = self._list_all_again
 
     async def follow_cluster(self) -> None:
         """Keep the cluster state up to date by list and watch until cancelled, as leader or as standby replica."""
@@ -127,6 +129,13 @@ class SchedulerApp:
                 for reflector in self.reflectors
             )
         )
+        # Only now is it known whether one of them found that the API server was restored.
+        await asyncio.gather(*(reflector.wait_for_list() for reflector in self.reflectors))
+
+    def _list_all_again(self) -> None:
+        """List every kind again, because one of them shows that the API server was restored from a backup."""
+        for reflector in self.reflectors:
+            reflector.request_list()
 
     async def run_as_leader(self) -> None:
         """Schedule as the leader until cancelled, then finish the bindings in flight.
@@ -174,6 +183,7 @@ class SchedulerApp:
             self.loop = SchedulerLoop(
                 planners, cycles, self.alarm, self.clock, on_decision, [stale_gangs, assumed_pods]
             )
+            self.loop.is_outdated = self._is_outdated
             await self.loop.run()
         finally:
             group_writing.cancel()
@@ -185,6 +195,10 @@ class SchedulerApp:
         """Write the remaining Events. Another replica may lead by then: Events are not fenced."""
         if self._reporter is not None:
             await self._reporter.stop()
+
+    def _is_outdated(self) -> bool:
+        """Return whether the cache contains objects from before a restore of the API server."""
+        return any(reflector.is_outdated for reflector in self.reflectors)
 
     @property
     def profile_schedulers(self) -> Sequence[ProfileScheduler]:

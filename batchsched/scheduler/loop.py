@@ -105,6 +105,8 @@ class SchedulerLoop:
         self._clock = clock
         self._callbacks = tuple(callbacks)
         self._tasks = tuple(tasks)
+        self.is_outdated: Callable[[], bool] = lambda: False
+        """Returns whether sessions must wait, because the API server was restored from a backup."""
         self._tasks_done_at = float("-inf")
 
     def reconfigure(self, planners: Sequence[ProfileScheduler]) -> None:
@@ -124,6 +126,8 @@ class SchedulerLoop:
 
     async def run_once(self) -> None:
         """Apply the changes of the cluster, and run one session for each profile that has pending pods."""
+        if self.is_outdated():
+            return
         self._prepare()
         for planner in self.planners:
             await self._session(planner)

@@ -222,6 +222,33 @@ async def test_refused_comparison_does_not_keep_a_watch_from_being_resumed():
         assert "later" in follower.names.there
 
 
+@pytest.mark.parametrize("refusals", [1, 2, 6])
+async def test_versions_are_compared_after_a_restored_server_that_starts_refused_everything(refusals):
+    async with Follower() as follower:
+        follower.server.restore()
+        follower.server.failing = [ApiError(403, "Forbidden", "RBAC is not loaded yet")] * refusals
+        follower.server.send(Unreachable("the API server restarts"))
+        await asyncio.sleep(60)
+        assert follower.names.there == {"old"}
+        assert follower.server.lists == 2
+
+
+async def test_watch_is_resumed_while_comparisons_are_refused(caplog):
+    async with Follower() as follower:
+        follower.server.failing = [ApiError(403, "Forbidden", "no permission to list")] * 1000
+        follower.server.send(Unreachable("the network is down"))
+        await asyncio.sleep(20)
+        for number in range(20):
+            await asyncio.sleep(29)
+            follower.server.add(f"later-{number}")
+        await asyncio.sleep(29)
+        assert (
+            len(follower.names.there) > 5
+        )  # this server sends each event once, to the watches that are open
+        assert follower.server.checks < 100
+    assert caplog.text.count("no permission to list") == 1
+
+
 async def test_verifying_waits_for_a_list_that_has_begun():
     async with Follower() as follower:
         follower.server.restore()
@@ -242,3 +269,38 @@ async def test_new_leader_does_not_wait_for_a_kind_that_is_not_installed(wait):
         await wait(follower.reflector)
         assert asyncio.get_running_loop().time() == begun
         assert follower.names.there == set()
+
+
+async def test_restore_is_reported_once_and_a_requested_list_shows_it_where_the_version_has_advanced():
+    """Events of a kind that changes rarely have low versions, which those of the restored server exceed soon."""
+    async with Follower() as follower:
+        reports: list[bool] = []
+        follower.reflector.on_rewound = lambda: reports.append(True)
+        follower.server.restore()
+        follower.server.version = 2000
+        follower.server.send(Unreachable("the API server restarts"))
+        await asyncio.sleep(5)
+        assert (follower.names.there, reports) == ({"old", "new"}, [])
+        follower.reflector.request_list()
+        assert follower.reflector.is_outdated
+        await follower.reflector.wait_for_list()
+        assert not follower.reflector.is_outdated
+        assert follower.names.there == {"old"}
+        follower.server.restore()
+        follower.server.send(Unreachable("the API server restarts"))
+        await asyncio.sleep(5)
+        assert reports == [True]
+        assert follower.server.lists == 3
+
+
+async def test_requested_list_does_not_wait_for_the_end_of_a_backoff():
+    async with Follower() as follower:
+        follower.server.failing = [Unreachable("the API server restarts")] * 6
+        follower.server.send(Unreachable("the API server restarts"))
+        await asyncio.sleep(15)
+        follower.server.restore()
+        begun = asyncio.get_running_loop().time()
+        follower.reflector.request_list()
+        await follower.reflector.wait_for_list()
+        assert asyncio.get_running_loop().time() - begun < 0.1
+        assert follower.names.there == {"old"}

@@ -38,6 +38,18 @@ async def test_loop_continues_after_a_failed_turn(monkeypatch):
     assert set(town.bound) == {"solo-0"}
 
 
+async def test_sessions_and_periodic_tasks_wait_until_the_objects_of_a_restored_server_are_listed(monkeypatch):
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    times: list[float] = []
+    monkeypatch.setattr(town.expiry, "run_once", times.append)
+    town.loop.is_outdated = lambda: True
+    await town.turn(1)
+    assert (town.bound, times) == ({}, [])
+    town.loop.is_outdated = lambda: False
+    await town.turn(1)
+    assert set(town.bound) == {"solo-0"}
+
+
 async def test_nothing_is_touched_while_a_session_is_decided():
     """What fails in the background meanwhile is taken back by the next turn."""
     town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)))
