@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -186,6 +187,20 @@ class ControlPlane:
             "--log-level=warn",
         )
 
+    def back_up_etcd(self) -> None:
+        """Copy the state of etcd, as a crash at this moment would leave it."""
+        with self.paused("etcd"):
+            shutil.copytree(self.home / "etcd", self.home / "backup")
+
+    def restore_etcd(self) -> None:
+        """Go back to the copy: later objects are lost, and resourceVersions are given out for a second time."""
+        for name in ("kube-apiserver", "etcd"):
+            self.kill(name)
+        shutil.rmtree(self.home / "etcd")
+        (self.home / "backup").rename(self.home / "etcd")
+        self.start_etcd()
+        self.start_apiserver()
+
     def start_apiserver(self) -> None:
         """Start kube-apiserver, and wait until it is ready.
 
@@ -241,6 +256,16 @@ class ControlPlane:
         }
         path.write_text(yaml.safe_dump(settings))
         self._spawn("kube-scheduler", f"--config={path}", "--secure-port=0")
+
+    def start_controller_manager(self, *controllers: str) -> None:
+        """Start kube-controller-manager with some controllers."""
+        self._spawn(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig()}",
+            f"--controllers={','.join(controllers)}",
+            "--leader-elect=false",
+            "--secure-port=0",
+        )
 
     def pid(self, name: str) -> int:
         """Return the process of a part that runs."""

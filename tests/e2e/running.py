@@ -11,7 +11,7 @@ from tests.controlplane import audit
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.installed import service_account
 from tests.controlplane.objects import pod, pod_group
-from tests.controlplane.process import SchedulerProcess, Terms
+from tests.controlplane.process import PROGRAM, SchedulerProcess, Terms
 
 TERMS = Terms(duration=7.0, renew=5.0, retry=0.5)
 
@@ -22,10 +22,12 @@ class Scheduler(SchedulerProcess):
 
     Args:
       arguments: more arguments of `batchsched run`.
+      program: what is run.
       token: of another ServiceAccount, where that is not to be it.
     """
 
     arguments: Sequence[str] = ()
+    program: Sequence[str] = PROGRAM
     token: str = field(default="", kw_only=True)
     _begins: int = field(init=False, default=0)
 
@@ -33,7 +35,7 @@ class Scheduler(SchedulerProcess):
         """Start it, and do not wait."""
         self._begins = self.log.stat().st_size if self.log.exists() else 0
         kubeconfig = self.plane.kubeconfig(self.token or service_account(self.plane))
-        self.launch(kubeconfig, TERMS, self.arguments)
+        self.launch(kubeconfig, TERMS, self.arguments, self.program)
 
     @property
     def said(self) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import datetime as dt
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from batchsched.observability.http.server import self_signed_pem
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ADMIN, ControlPlane
+from tests.controlplane.process import PROGRAM, Terms
 from tests.e2e.running import TERMS, Scheduler, all_bound, group, make, running
 
 WITHIN = 60.0
@@ -36,6 +37,8 @@ class Served:
     name: str
     file: Path
     arguments: tuple[str, ...] = ("--no-leader-elect",)
+    terms: Terms = TERMS
+    program: Sequence[str] = PROGRAM
     port: int = field(default_factory=free_port)
     settings: dict[str, Any] = field(init=False, default_factory=dict)
     sessions_kept: int = field(init=False, default=10)
@@ -48,7 +51,8 @@ class Served:
         self.settings |= {"tlsCertFile": str(pair), "tlsPrivateKeyFile": str(pair)}
         self._pool = urllib3.PoolManager(ca_certs=str(pair), retries=False, timeout=30.0)
         self.configure()
-        self.scheduler = Scheduler(self.plane, (*self.arguments, "--config", str(self.file)), name=self.name)
+        arguments = (*self.arguments, "--config", str(self.file))
+        self.scheduler = Scheduler(self.plane, arguments, program=self.program, name=self.name)
 
     def configure(self, **settings: Any) -> None:
         """Write the configuration, as an editor would: in one go."""
@@ -56,7 +60,7 @@ class Served:
         serving = {"bindAddress": "127.0.0.1", "securePort": self.port, **self.settings}
         fresh = self.file.with_suffix(".new")
         stated = {"serving": serving, "profiles": [profile], "sessionsKept": self.sessions_kept}
-        fresh.write_text(yaml.safe_dump(TERMS.configuration() | stated))
+        fresh.write_text(yaml.safe_dump(self.terms.configuration() | stated))
         fresh.replace(self.file)
 
     def ask(self, path: str, token: str = ADMIN) -> tuple[int, bytes]:

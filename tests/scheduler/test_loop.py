@@ -38,7 +38,9 @@ async def test_loop_continues_after_a_failed_turn(monkeypatch):
     assert set(town.bound) == {"solo-0"}
 
 
-async def test_sessions_and_periodic_tasks_wait_until_the_objects_of_a_restored_server_are_listed(monkeypatch):
+async def test_sessions_and_periodic_tasks_wait_until_the_objects_of_a_restored_server_are_listed(
+    monkeypatch,
+):
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     times: list[float] = []
     monkeypatch.setattr(town.expiry, "run_once", times.append)
