@@ -1,4 +1,4 @@
-"""Floor 8: the commands, one file each.
+"""Floor 12: the commands, one file each.
 
 A command reads its arguments, calls one function of a lower floor and prints the result: data on standard output,
 progress and warnings on standard error. ``main`` turns a failure into an error message and an exit code.
@@ -20,7 +20,7 @@ TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
 
 
 class ExitCode(IntEnum):
-    """Exit code of a command; docs/reference/exit-codes.md describes the cases."""
+    """The exit code of a command. docs/reference/exit-codes.md describes the cases."""
 
     OK = 0
     UNUSABLE = 1
@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
 
 
 def main() -> None:
-    """Run the command that the arguments name, and exit with its exit code."""
+    """Run the command that the command line names, and exit the process with its exit code."""
     code = run_command(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run a command and return its exit code; a failure is printed on standard error as one sentence."""
+    """Run a command and return its exit code. A failure is printed on standard error as one sentence."""
     from batchsched.cli.app import app
 
     try:

@@ -25,7 +25,7 @@ from batchsched.cli import (
 
 
 def help_text(command: Callable[..., object]) -> str:
-    """Return a command's docstring with each paragraph on one line, so that the terminal wraps the lines."""
+    """Return the help text of a command: its docstring, with each paragraph on one line for the terminal to wrap."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
 
 

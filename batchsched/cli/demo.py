@@ -40,7 +40,7 @@ With exact estimates, backfill looks better than it is in practice."""
 
 @dataclass(frozen=True, slots=True)
 class DemoPolicy:
-    """A policy that the demo compares.
+    """A policy that `batchsched demo` compares with others.
 
     Args:
       name: the name in tables and in the report.
@@ -186,7 +186,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
 
 
 def generator_settings(gangs: int) -> "GeneratorSettings":
-    """Return the settings of the workload generator: 64 nodes with 8 GPUs each, and the given number of gangs."""
+    """Return the settings of the demo's workload: 64 nodes with 8 GPUs each, and the given number of gangs."""
     from batchsched.simulator.generator import GeneratorSettings
 
     return GeneratorSettings(

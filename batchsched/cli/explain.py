@@ -127,7 +127,7 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
 
 
 class GangResult(StrEnum):
-    """The result of a session for one gang."""
+    """The result of a session for one gang: placed, waiting at Permit, refused, bound, or without pods."""
 
     PLACED = "Placed"
     WAITING = "Waiting"
@@ -137,7 +137,7 @@ class GangResult(StrEnum):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The result of the session for one PodGroup, and the nodes on which its pods can be placed.
+    """The explanation of a session's result for one PodGroup, with the nodes on which its pods can be placed.
 
     Args:
       pod_group: namespace/name.
@@ -156,7 +156,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def explain_gang(session: "DecidedSession", key: str) -> Explanation:
-    """Return the explanation of one PodGroup, or of a pod without a PodGroup."""
+    """Explain the result of a session for one PodGroup, or for one pod without a PodGroup."""
     from batchsched.session.feasibility_report import report_feasibility
 
     decision = session.decision
@@ -183,7 +183,7 @@ def explain_gang(session: "DecidedSession", key: str) -> Explanation:
 
 
 def print_explanation(explanation: Explanation) -> None:
-    """Print an explanation as text."""
+    """Print the explanation of a PodGroup as text."""
     out = console()
     out.print(f"PodGroup {explanation.pod_group}: {_headline(explanation)}", style="bold")
     if explanation.outlook is not None:

@@ -34,7 +34,7 @@ UNKNOWN: Final = "<unknown>"
 
 @dataclass(frozen=True, slots=True)
 class ListColumn:
-    """A column of the list.
+    """A column of the tables that `batchsched get` prints.
 
     Args:
       title: the heading, in capitals.
@@ -49,7 +49,7 @@ class ListColumn:
 
 @dataclass(frozen=True, slots=True)
 class ListedKind:
-    """A kind that `batchsched get` lists.
+    """A kind of object that `batchsched get` lists, with its columns.
 
     Args:
       plural: the name in API paths.
@@ -67,7 +67,7 @@ class ListedKind:
 
 
 def value_at(content: Any, *path: str) -> Any:
-    """Return the value at a path of nested mappings; None if a key is missing."""
+    """Return the value at a path of keys in nested mappings, or None if a key is missing."""
     for part in path:
         content = content.get(part) if isinstance(content, Mapping) else None
     return content
@@ -158,7 +158,7 @@ KINDS: Final = (POD_GROUPS, QUEUES)
 
 
 class ListOutputFormat(StrEnum):
-    """Output format of a list."""
+    """The output format of `batchsched get`."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -273,7 +273,7 @@ async def _read(
 def table_rows(
     kind: ListedKind, objects: Iterable[Object], now: float, *, wide: bool, namespaces: bool
 ) -> list[list[str]]:
-    """Return the cells of a table, headings first.
+    """Return the rows of the table that `batchsched get` prints, as lists of cells with the headings first.
 
     Args:
       kind: the kind of the objects.

@@ -24,7 +24,7 @@ HELP = "Run policies on many workloads and seeds, in parallel and resumable; com
 
 
 def check_change_syntax(changes: list[str]) -> list[str]:
-    """Check that each change has the form PATH=VALUE.
+    """Check that each `--set` option has the form PATH=VALUE.
 
     Raises:
       BadParameter: a change has another form.
@@ -118,7 +118,7 @@ def run(
 
 
 def parse_changes(changes: list[str]) -> list[tuple[str, Any]]:
-    """Return the changes as (path, value); each value is parsed as YAML."""
+    """Parse `--set` options into pairs of path and value. Each value is parsed as YAML."""
     return [(change.partition("=")[0], yaml.safe_load(change.partition("=")[2])) for change in changes]
 
 
@@ -130,7 +130,7 @@ def tune(
     address: Address = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Search a policy's parameters for the objective in the scenario's tune section, and check the result.
+    """Search for the policy parameters that are best for the objective of a scenario, and check the result.
 
     The check uses seeds that the search did not see. It shows whether the objective improves there, and which
     measures become worse. If the command is interrupted, start it again: it resumes the search.
@@ -160,7 +160,7 @@ def compare(
     ],
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Compare results: how B differs from A on the same workloads and seeds, with 95 % intervals.
+    """Compare two results: print how B differs from A on the same workloads and seeds, with 95 % intervals.
 
     Two folders are compared policy by policy, for the policies that both contain.
     """
@@ -206,7 +206,7 @@ def serve(
         typer.Option(metavar="FILE", help="Private key of the certificate, PEM.", show_default=False),
     ] = None,
 ) -> None:
-    """Serve a folder of results, read-only, until Ctrl-C: the report, a list of the runs, and their files.
+    """Serve a folder of results over HTTP, read-only, until Ctrl-C: the report, a list of the runs, and their files.
 
     `lab run` may still write to the folder: each request shows the runs that are finished at that time.
     """
@@ -217,7 +217,7 @@ def serve(
 
 
 def check_lab_installed() -> None:
-    """Check that pyarrow is installed, which the lab requires.
+    """Check that pyarrow, which the lab requires, is installed.
 
     Raises:
       InvalidInput: pyarrow is not installed.
@@ -227,7 +227,7 @@ def check_lab_installed() -> None:
 
 
 def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
-    """Run those runs of a scenario that have no result in the folder yet."""
+    """Execute the runs of a scenario that have no result in the folder yet."""
     check_lab_installed()
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.plan import plan_runs
@@ -257,7 +257,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
 
 
 def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
-    """Search a scenario's parameters, write the report of the check, and return the result of the search."""
+    """Search for the best policy parameters of a scenario, write the report, and return the result of the search."""
     check_lab_installed()
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.tuning import TuningResources, tune
@@ -273,7 +273,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
 
 
 def write_report(path: Path, name: str, outcomes: Sequence["Outcome"]) -> None:
-    """Write the HTML report, and print its path on standard error.
+    """Write the HTML report about the outcomes of runs, and print its path on standard error.
 
     Raises:
       OSError: the file cannot be written.

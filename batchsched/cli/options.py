@@ -11,7 +11,7 @@ import typer
 
 
 class OutputFormat(StrEnum):
-    """Output format of data."""
+    """The output format of a command: a table, JSON or YAML."""
 
     TABLE = "table"
     JSON = "json"
@@ -19,7 +19,7 @@ class OutputFormat(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """Format of a log: plain lines, or one JSON object per line."""
+    """The format of the log: plain lines, or one JSON object per line."""
 
     TEXT = "text"
     JSON = "json"
@@ -43,7 +43,7 @@ def parse_time(text: str) -> float:
 
 
 def check_files_exist(files: Sequence[Path]) -> Sequence[Path]:
-    """Check that the files exist; `-` is standard input and always exists.
+    """Check that the input files of a command exist, and return them. `-` is standard input and always exists.
 
     Raises:
       BadParameter: a file does not exist.
@@ -55,7 +55,7 @@ def check_files_exist(files: Sequence[Path]) -> Sequence[Path]:
 
 
 def check_writable(file: Path | None) -> Path | None:
-    """Check that a file can be written, before the work that produces its contents.
+    """Check that an output file can be written, before the work that produces its content, and return its path.
 
     Raises:
       BadParameter: the directory does not exist, or the user may not write there.

@@ -34,7 +34,7 @@ _FIGURES = {
 
 
 def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: OutputFormat) -> None:
-    """Print the measures of each policy, and how its slowdown differs from that of the first policy, run by run.
+    """Print the measures of each simulated policy, and the difference of its slowdown from that of the first policy.
 
     Args:
       name: the name of the workloads.
@@ -110,7 +110,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def print_side_by_side(policies: Sequence[Sequence["Outcome"]], title: str) -> None:
-    """Print the summary of a simulation with measures as rows and policies as columns."""
+    """Print the summary of a simulation as a table with measures as rows and policies as columns."""
     from batchsched.lab.measures import FOOTNOTE, summarize
 
     rows = {row.measure.title: row.formatted_means for row in summarize(policies)}
@@ -140,7 +140,11 @@ def _print_columns(
 
 
 def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Return the indices of the columns of each table, so that a table has at most `room` characters if possible."""
+    """Divide columns among several tables, so that each table is at most `room` characters wide if possible.
+
+    Returns:
+      The indices of the columns of each table.
+    """
     made: list[list[int]] = []
     remaining = 0
     for index, width in enumerate(widths):
@@ -156,7 +160,7 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: OutputFormat) -> None:
-    """Print the means of each policy per workload, and the differences from the first policy."""
+    """Print the mean measures of each policy by workload, and the differences from the first policy."""
     from batchsched.lab.pairs import compare_pairs, group_by_workload
 
     parts = group_by_workload(outcomes)
@@ -245,7 +249,7 @@ class PolicyComparison:
 
 
 def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
-    """Compare two folders of results or two policies, given as on the command line: DIR, DIR:POLICY or :POLICY.
+    """Compare the results of two folders or two policies, given as DIR, DIR:POLICY or :POLICY.
 
     Raises:
       InvalidInput: a folder or a policy does not exist, or the two sides have no policy in common.
@@ -310,7 +314,7 @@ def _outcomes_of_workload(workload: str, outcomes: Sequence["Outcome"]) -> list[
 
 
 def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFormat) -> None:
-    """Print the comparisons, one table per workload and policy."""
+    """Print comparisons of policies, with one table for each workload and pair of policies."""
     if output is not OutputFormat.TABLE:
         print_data(
             [
@@ -331,7 +335,7 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
 
 
 def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
-    """Print the best settings of a search, their results on held-out seeds, and the measures that became worse."""
+    """Print the best settings that a search found, their results on held-out seeds, and measures that became worse."""
     if output is not OutputFormat.TABLE:
         print_data(_tuned_data(tuned), output)
         return

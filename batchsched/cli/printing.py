@@ -27,7 +27,12 @@ _COLUMN_GAP: Final = 3
 
 
 def print_data(data: Any, output: OutputFormat) -> None:
-    """Print a Struct or plain values as JSON or YAML."""
+    """Print data on standard output as JSON or YAML.
+
+    Args:
+      data: A Struct, or plain values.
+      output: JSON or YAML.
+    """
     encoded = msgspec.json.encode(data)
     if output is OutputFormat.JSON:
         text = msgspec.json.format(encoded, indent=INDENT).decode()
@@ -48,7 +53,10 @@ def console() -> "Console":
 
 
 def new_table(title: str, *columns: str) -> "Table":
-    """Return a table without rows. Headings are plain text, so that a name from a manifest cannot act as markup."""
+    """Return a terminal table with headings and without rows.
+
+    Headings are plain text, so that a name from a manifest cannot act as markup.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -65,14 +73,14 @@ def new_table(title: str, *columns: str) -> "Table":
 
 
 def add_row(made: "Table", *cells: str) -> None:
-    """Add a row of plain text to a table."""
+    """Add a row of plain text to a terminal table."""
     from rich.text import Text
 
     made.add_row(*(Text(cell) for cell in cells))
 
 
 def print_aligned(rows: Sequence[Sequence[str]], indent: str = "") -> None:
-    """Print the lines of a table, with at least three spaces between columns, as kubectl does."""
+    """Print rows of cells as aligned columns with three spaces between them, as kubectl does."""
     widths = [max(map(len, column)) + _COLUMN_GAP for column in zip(*rows, strict=True)]
     for row in rows:
         line = "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -80,7 +88,7 @@ def print_aligned(rows: Sequence[Sequence[str]], indent: str = "") -> None:
 
 
 def format_duration(passed: float) -> str:
-    """Return a time span as kubectl formats it: the longer the span, the coarser the unit.
+    """Format a duration in seconds as kubectl does: the longer the duration, the coarser the unit.
 
     Source: `HumanDuration` of k8s.io/apimachinery/pkg/util/duration.
     """
@@ -105,14 +113,14 @@ def format_duration(passed: float) -> str:
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
-    """Return amounts as text: `16 nvidia.com/gpu, 64Gi memory`."""
+    """Format resource amounts as text, such as `16 nvidia.com/gpu, 64Gi memory`."""
     return ", ".join(
         f"{format_quantity(resource, amount)} {resource}" for resource, amount in amounts.items()
     )
 
 
 def nodes_text(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
-    """Return the nodes of (pod, node) pairs with counts: `n1 ×8, n2 ×4`."""
+    """Format the nodes of pods as text with the number of pods on each node, such as `n1 ×8, n2 ×4`."""
     counts = Counter(node for _, node in pods)
     shown = [node if count == 1 else f"{node} ×{count}" for node, count in list(counts.items())[:most]]
     more = len(counts) - most
@@ -132,7 +140,7 @@ def print_decision(session: "DecidedSession") -> None:
 
 
 def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-    """Return the (pod, node) pairs to bind, by PodGroup; a pod without a PodGroup has its own key."""
+    """Return the pods that a decision places with their nodes, by `namespace/name` of the PodGroup or single pod."""
     groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
     placed: dict[str, list[tuple[str, str]]] = {}
     for assignment in decision.assignments:
@@ -170,7 +178,7 @@ def _decision_tables(
 
 
 def print_timings(timings: "Timings") -> None:
-    """Print the durations of plugin calls on standard error, the longest first."""
+    """Print the total durations of plugin calls on standard error, the longest first."""
     from rich.console import Console
 
     slowest = sorted(timings.items(), key=lambda item: -item[1][1])

@@ -141,14 +141,14 @@ def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSessi
 
 
 class PendingGangExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A pending gang, and why it was refused. A gang without a refusal is placed by the next session."""
+    """A pending gang with its refusal. A gang without a refusal is placed by the next session."""
 
     gang: "PendingGangReport"
     refusal: Refusal | None = None
 
 
 class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """An explanation of why the gangs of a queue are pending.
+    """The explanation why the gangs of a queue are pending.
 
     Args:
       queue: the queue, including the queues below it.
@@ -164,7 +164,7 @@ class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 def most_demanded_resource(view: "QueueTreeReport") -> str:
-    """Return the resource with the highest demand, allocated and pending, relative to its capacity."""
+    """Return the resource with the highest demand (allocated and pending) relative to the capacity of the cluster."""
     roots = [queue for queue in view.queues if not queue.parent]
 
     def load(resource: str) -> float:
@@ -175,7 +175,7 @@ def most_demanded_resource(view: "QueueTreeReport") -> str:
 
 
 def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
-    """Return a bar of characters that shows a queue's allocated, borrowed and pending amounts and its fair share."""
+    """Draw a text bar with the allocated, borrowed and pending amounts of a queue and its fair share."""
 
     def cells(amount: int) -> int:
         """Return the length of an amount in characters; an amount above 0 has at least one."""
@@ -191,7 +191,12 @@ def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
 
 
 def print_queues(view: "QueueTreeReport", resource: str | None) -> None:
-    """Print the tree of queues."""
+    """Print the tree of queues with the amounts of one resource.
+
+    Args:
+      view: The queues.
+      resource: The resource; None: the one with the highest demand.
+    """
     chosen = resource or most_demanded_resource(view)
     capacity = view.capacity.get(chosen, 0)
     rows = [["QUEUE", "", *_AMOUNT_TITLES, "GANGS", "WAIT"]]
@@ -217,7 +222,7 @@ def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
 
 
 def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
-    """Return the branch characters before each queue's name; parents precede their children."""
+    """Return the branch characters (`├─`) that a drawing of the queue tree has before each queue's name."""
     listed = list(queues)
     last = {queue.parent: queue.name for queue in listed}
     names: list[str] = []
@@ -238,7 +243,7 @@ def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
 
 
 def explain_queue(name: str, view: "QueueTreeReport", decision: Decision) -> QueueExplanation:
-    """Return an explanation of why the gangs of a queue are pending; `view` must contain the queue."""
+    """Explain why the gangs of a queue are pending. The report `view` must contain the queue."""
     by_name = {entry.name: entry for entry in view.queues}
     above, parent = [], by_name[name].parent
     while parent:
@@ -277,7 +282,7 @@ def _over(queue: "QueueReport") -> "Amounts":
 
 
 def print_queue_explanation(explanation: QueueExplanation) -> None:
-    """Print an explanation of why the gangs of a queue are pending."""
+    """Print the explanation why the gangs of a queue are pending."""
     queue = explanation.queue
     waits = (
         f"{queue.waiting} wait, the longest for {format_duration(queue.longest_wait)}"

@@ -28,7 +28,10 @@ def record(
     seed: Seed = 0,
     now: Now = None,
 ) -> None:
-    """Decide one session, and write snapshot, profile, time, seed and decision to one compressed file."""
+    """Decide one session over manifests, and write its input and its decision to one compressed session file.
+
+    The input is the snapshot, the profile, the time and the seed.
+    """
     from batchsched.cli.session import run_session
 
     session = run_session(files, config, profile, seed, now)
@@ -37,7 +40,7 @@ def record(
 
 
 def write_session(session: "DecidedSession", path: Path) -> None:
-    """Write a session to a file, and print the path on standard error.
+    """Write a decided session to a session file, and print the path on standard error.
 
     Raises:
       InvalidInput: the file cannot be written.

@@ -40,7 +40,7 @@ def run(
         LogFormat, typer.Option("--logging-format", help="Log format.")
     ] = LogFormat.TEXT,
 ) -> None:
-    """Schedule the pods that name a profile of the configuration as schedulerName, until SIGTERM or Ctrl-C.
+    """Run the scheduler for the pods with a schedulerName of the configuration, until SIGTERM or Ctrl-C.
 
     Several replicas may run at once: one leads, the others wait for its Lease. SIGHUP reloads the configuration.
     """

@@ -18,7 +18,7 @@ batchsched schema podgroup > podgroup.schema.json
 
 
 class SchemaKind(StrEnum):
-    """The types that have a JSON Schema."""
+    """The documents of which `batchsched schema` prints the JSON Schema."""
 
     SNAPSHOT = "snapshot"
     DECISION = "decision"
@@ -38,12 +38,12 @@ def schema(
         ),
     ],
 ) -> None:
-    """Print a JSON Schema."""
+    """Print the JSON Schema of the input, the decision, the configuration, or a custom resource."""
     sys.stdout.write(schema_text(of))
 
 
 def schema_text(of: SchemaKind) -> str:
-    """Return a JSON Schema as text, with the keys in the order of their declaration."""
+    """Return the JSON Schema of a kind of document as text, with the keys in the order of their declaration."""
     return json.dumps(_unindented(schema_of(of), of), indent=INDENT, ensure_ascii=False) + "\n"
 
 
@@ -64,7 +64,7 @@ def _unindented(part: Any, of: SchemaKind) -> Any:
 
 
 def schema_of(of: SchemaKind) -> dict[str, Any]:
-    """Return a JSON Schema as plain values."""
+    """Return the JSON Schema of a kind of document as plain Python values."""
     import msgspec
     from pydantic import BaseModel
 

@@ -23,7 +23,7 @@ from batchsched.observability.http.server import (
 
 @dataclass(frozen=True, slots=True)
 class ResultsAddress:
-    """The address on which results are served, and its access control.
+    """The address on which `lab serve` serves results, with its access token and its TLS certificate.
 
     Args:
       address: the IP address to listen on.
@@ -55,7 +55,7 @@ class ResultsAddress:
             ) from error
 
     def access_check(self) -> StaticTokenAccess:
-        """Return the access check for readers.
+        """Return the access control for readers of the results: the token of the token file, or none.
 
         Raises:
           BadParameter: other machines can reach the address, and there is no token.
@@ -69,7 +69,7 @@ class ResultsAddress:
         return StaticTokenAccess(None if self.token_file is None else read_token(self.token_file))
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return the TLS context, None for plain HTTP. TLS protects the token on the network.
+        """Return the TLS context of the server, or None for plain HTTP on a loopback address.
 
         Raises:
           BadParameter: a certificate is given without its key, or a key without its certificate.
@@ -85,7 +85,7 @@ class ResultsAddress:
 
 
 def serve(folder: Path, address: ResultsAddress) -> None:
-    """Serve a folder of results until Ctrl-C or SIGTERM.
+    """Serve a folder of the lab's results over HTTP until Ctrl-C or SIGTERM.
 
     Raises:
       InvalidInput: the folder contains no results.

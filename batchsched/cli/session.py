@@ -58,7 +58,7 @@ class DecidedSession:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code 3 if parts of the input were set aside, otherwise 0."""
+        """The exit code of the command: 3 if objects of the input were set aside, otherwise 0."""
         return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
 
 
@@ -78,7 +78,7 @@ class ClusterAccess:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the kubeconfig's context."""
+        """The namespace that `kubectl` would use: that of the kubeconfig context, or of this pod."""
         from batchsched.kube.credentials import Credentials
 
         return Credentials(self.kubeconfig, self.context).preferred_namespace
@@ -87,7 +87,7 @@ class ClusterAccess:
 def run_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
-    """Read manifests and decide one session over them; print set-aside objects on standard error.
+    """Read manifests and decide one session over them. Objects that are set aside are printed on standard error.
 
     Raises:
       BadParameter: a file does not exist.
@@ -119,7 +119,7 @@ def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
 def run_what_if_sessions(
     access: ClusterAccess, files: Sequence[Path], seed: int
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
-    """Decide one session over the cluster, and a second one with the objects of the files added.
+    """Decide one session over a live cluster, and a second session with the objects of files added.
 
     Returns:
       Both sessions, and the keys of the gangs in the files.
@@ -164,7 +164,7 @@ def _decide(
 
 
 def profile_for_command(config: Path | None, name: str | None) -> Profile:
-    """Return the profile that a command uses; print a warning on standard error for each setting without effect.
+    """Return the profile that a command uses, and print a warning for each setting without effect.
 
     Raises:
       InvalidInput: the file cannot be used, or it has no profile of that name.
@@ -191,7 +191,7 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
 
 
 def with_timings(decision: Decision, stopwatch: "Stopwatch") -> Decision:
-    """Return the decision with the seconds of the session and of its stages."""
+    """Return a copy of the decision with the measured durations of the session and of its stages."""
     account = msgspec.structs.replace(
         decision.solver, seconds=stopwatch.seconds("session"), stages=stopwatch.stages
     )
@@ -199,7 +199,7 @@ def with_timings(decision: Decision, stopwatch: "Stopwatch") -> Decision:
 
 
 def check_not_set_aside(session: DecidedSession, *objects: str) -> None:
-    """Check that none of these objects, given as `Kind name`, was set aside.
+    """Check that none of some objects, given as `Kind name`, was set aside in the session.
 
     Raises:
       BadParameter: an object was set aside.
@@ -222,7 +222,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def print_warnings(lines: Sequence[str]) -> None:
-    """Print at most `_MOST_SHOWN` lines on standard error, and then the number of further lines."""
+    """Print warnings on standard error. Beyond a maximum, only the number of further warnings is printed."""
     for line in lines[:_MOST_SHOWN]:
         print(line, file=sys.stderr)
     if len(lines) > _MOST_SHOWN:
@@ -258,7 +258,7 @@ _DIGITS = 6
 
 
 class Stopwatch(Telemetry):
-    """Adds up the seconds of each stage, and draws a progress bar if standard error is a terminal.
+    """Measures the stages of a command, and draws a progress bar if standard error is a terminal.
 
     The time of a nested stage counts for both stages.
     """
@@ -273,11 +273,11 @@ class Stopwatch(Telemetry):
 
     @property
     def stages(self) -> dict[str, float]:
-        """Seconds by stage, in the order in which the stages first ended."""
+        """The total seconds of each stage, in the order in which the stages first ended."""
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 
     def seconds(self, stage: str) -> float:
-        """Return the seconds of one stage, 0 if the stage did not run."""
+        """Return the total seconds of one stage, or 0 if the stage did not run."""
         return round(self._seconds.get(stage, 0.0), _DIGITS)
 
     @override
@@ -311,7 +311,7 @@ class Stopwatch(Telemetry):
             self.calls[plugin, point] = (calls + 1, seconds + perf_counter() - begun)
 
     def close(self) -> None:
-        """Remove the progress bar."""
+        """Remove the progress bar from the terminal."""
         if self._bar is not None:
             self._bar.stop()
         self._bar = None

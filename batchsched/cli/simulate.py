@@ -80,7 +80,7 @@ def swf(
     report: Report = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Run a trace of rigid parallel jobs. Each job is a gang of equal pods with one processor per pod.
+    """Simulate a trace of rigid parallel jobs. Each job is a gang of equal pods with one processor per pod.
 
     With several sequences, each starts on an empty cluster. The figures are means over them, and a report draws the
     first sequence.
@@ -141,7 +141,7 @@ def philly(
     report: Report = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Run Microsoft's Philly trace: gangs of pods that request up to all GPUs of a node."""
+    """Simulate Microsoft's Philly trace: gangs of pods that request up to all GPUs of a node."""
     from batchsched.api.crd.podgroup import DEFAULT_QUEUE
     from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PhillySource
     from batchsched.lab.simulation import read_philly
@@ -192,7 +192,7 @@ def generate(
     report: Report = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Generate a machine-learning workload from a seed, and run it."""
+    """Generate a machine-learning workload from a seed, and simulate it."""
     from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource
     from batchsched.simulator.generator import zipf_shares
 
@@ -228,7 +228,7 @@ def manifests(
     report: Report = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Run a cluster of manifests until all its gangs have finished, both the running and the pending ones.
+    """Simulate a cluster of manifests until all its gangs have finished, both the running and the pending gangs.
 
     A gang runs for its expectedRuntimeSeconds. The profile decides as in `batchsched decide`.
     """
@@ -269,7 +269,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SimulationPlan:
-    """Workloads to run under policies.
+    """The workloads that `batchsched simulate` runs, and the policies under which it runs each of them.
 
     Args:
       name: the name in tables.
@@ -374,7 +374,7 @@ class NamedProfile:
 def profiles_of_policies(
     policies: Sequence[str], base: Profile, changes: Mapping[str, Any]
 ) -> tuple[NamedProfile, ...]:
-    """Return a profile for each policy.
+    """Return a profile for each policy that the command line names.
 
     Args:
       policies: names, with optional arguments: `headroom:share=0.25,patience=3`. Empty: the profile's own policy.
@@ -405,7 +405,7 @@ def _argument(text: str) -> tuple[str, Any]:
 
 
 def base_profile(config: Path | None, name: str | None) -> Profile:
-    """Return the profile of a configuration file, or the default profile if no file is given.
+    """Return the profile for a simulation: that of a configuration file, or the default. Extenders are removed.
 
     Raises:
       InvalidInput: the file cannot be used, or there is no profile of that name.

@@ -10,14 +10,14 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """Treatment of the gangs behind a head gang that does not fit."""
+    """Whether gangs may start before the first gang that does not fit, if they do not delay it (`easy`)."""
 
     EASY = "easy"
     NONE = "none"
 
 
 class Selection(StrEnum):
-    """How a session selects gangs."""
+    """How a simulated session selects gangs: strictly in order, or jointly by weight."""
 
     ORDERED = "ordered"
     WEIGHT = "weight"

@@ -31,7 +31,7 @@ batchsched what-if -f podgroup.yaml -f pods.yaml -o json
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """Predicted results for the added objects, and their effect on other pods and gangs.
+    """The result of a what-if question: the gangs of the added objects, and the effect on other pods and gangs.
 
     Args:
       gangs: an explanation for each gang of the files.
