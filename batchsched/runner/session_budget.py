@@ -78,7 +78,7 @@ class SessionBudget:
                 over_share.add(entity.namespace)
 
     def resize(self, waiting_namespaces: Set[str]) -> None:
-        """Set the size of the next session by the duration of the last one.
+        """Set the size of the next session by the duration of the last session: smaller after a long one, else larger.
 
         Args:
           waiting_namespaces: the namespaces with gangs in the active queue.
@@ -95,11 +95,14 @@ class SessionBudget:
         self._seconds = None
 
     def record_duration(self, seconds: float) -> None:
-        """Record how many seconds the session of the selected gangs took."""
+        """Record the duration of the session in which the selected gangs took part, in seconds."""
         self._seconds = seconds
 
     def record_failure(self) -> None:
-        """Halve the session after a failure: in the end, the gang that causes the failure is alone in it."""
+        """Halve the number of gangs of the next session after a failed session.
+
+        After repeated failures, the gang that causes them is alone in its session.
+        """
         self.gangs = max(1, self._session.gangs.total() // 2)
 
 

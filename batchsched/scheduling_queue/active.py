@@ -12,17 +12,17 @@ from batchsched.scheduling_queue.entity import Entity
 
 
 class ActiveQueue:
-    """The entities that are ready for a session."""
+    """The active part of the scheduling queue: entities that are ready for a session, in the order of QueueSort."""
 
     def __init__(self) -> None:
         self._heaps: dict[str, EntityHeap] = {}
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity with its QueueSort key, or change its key."""
+        """Add an entity to the active queue with its QueueSort key, or change this key."""
         self._heaps.setdefault(entity.namespace, EntityHeap()).put(entity, key)
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity, if it is present."""
+        """Remove an entity from the active queue, if it is present."""
         heap = self._heaps.get(entity.namespace)
         if heap is not None:
             heap.remove(entity)
@@ -37,7 +37,7 @@ class ActiveQueue:
         """Return the first entity in the order of QueueSort, or None if the active queue is empty.
 
         Args:
-          after_others: namespaces whose entities come after entities of the same priority in other namespaces.
+          after_others: entities in these namespaces come after entities of the same priority in other namespaces.
         """
         first = self._least(())
         if first is None or first.namespace not in after_others:

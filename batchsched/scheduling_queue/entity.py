@@ -121,12 +121,12 @@ class Entity:
 
     @property
     def namespace(self) -> str:
-        """The namespace of its pods."""
+        """The namespace of the entity's pods."""
         return self.identity.split("/")[-2]
 
     @property
     def highest_pod_priority(self) -> int:
-        """The highest priority in the specs of its pods; 0 without pods."""
+        """The highest `spec.priority` of the entity's pods, 0 without pods."""
         return max((pod.spec.priority or 0 for pod in self.pod_by_template().values()), default=0)
 
     @property

@@ -204,7 +204,8 @@ class SchedulingQueue:
         Args:
           now: time in seconds.
           early: if the active queue is empty, take the next refused entity in backoff.
-          after_others: namespaces whose entities come after active entities of the same priority in other namespaces.
+          after_others: entities in these namespaces come after active entities of the same priority in other
+            namespaces.
         """
         entity = self._active.first(after_others)
         if entity is None:
