@@ -73,13 +73,16 @@ class Reporter:
         self.status.profile = profile
 
     def claim_scheduler_names(self, connection: Connection, deployment: str) -> None:
-        """Report other deployments with the same scheduler names. Call it before `start`."""
+        """Claim the scheduler names of this deployment, so that other deployments which use them are reported.
+
+        Call this method before `start`.
+        """
         names, report = self._cache.scheduler_names, self.recorder.record_series
         self._claims = SchedulerNameClaims(connection, self._clock, deployment, names, report)
 
     @property
     def conflicting_deployments(self) -> Mapping[str, str]:
-        """Another deployment that uses a scheduler name of this one, by scheduler name."""
+        """The other deployments that use a scheduler name of this deployment, by scheduler name."""
         return self._claims.conflicts if self._claims is not None else {}
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:

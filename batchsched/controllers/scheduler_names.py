@@ -33,7 +33,10 @@ _CONFLICT_STATUS: Final = 409
 
 
 def claim_name(scheduler_name: str) -> str:
-    """Return the name of the Lease for a scheduler name; a name that no object may have is replaced by its hash."""
+    """Return the name of the Lease that claims a scheduler name.
+
+    A scheduler name that no object may have is replaced by its hash.
+    """
     usable = len(scheduler_name) <= _MAX_NAME_LENGTH and _OBJECT_NAME.fullmatch(scheduler_name)
     return CLAIM_PREFIX + (scheduler_name if usable else hashlib.sha256(scheduler_name.encode()).hexdigest())
 
@@ -72,7 +75,7 @@ class SchedulerNameClaims:
         }
 
     async def run(self) -> None:
-        """Check all scheduler names every few seconds until cancelled."""
+        """Renew the claims of all scheduler names, and report conflicts, every few seconds until cancelled."""
         while True:
             for name, claim in self._claims.items():
                 await self._check(name, claim)

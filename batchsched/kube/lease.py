@@ -96,11 +96,11 @@ class LeaseElection:
 
     @property
     def full_name(self) -> str:
-        """`namespace/name` of the Lease."""
+        """The `namespace/name` of the Lease."""
         return f"{self._namespace}/{self._name}"
 
     def remaining_seconds(self) -> float:
-        """Return for how many seconds this replica is still the leader, or 0 or less if another replica may lead."""
+        """Return for how many seconds this replica is still the leader; 0 or less: another replica may lead."""
         return self._until - self._clock.monotonic()
 
     async def acquire(self) -> None:

@@ -29,7 +29,7 @@ class WriteFence(Protocol):
     """Limits writes to the time for which this replica holds the leader Lease."""
 
     def remaining_seconds(self) -> float:
-        """Return for how many seconds this replica may still write, or 0 or less if another replica may lead."""
+        """Return for how many seconds this replica may still write; 0 or less means that another replica may lead."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""Floor 9: metrics, logs, session history and the HTTP server."""
+"""Floor 10: metrics, logs, session history and the HTTP server."""

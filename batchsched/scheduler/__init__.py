@@ -1,1 +1,1 @@
-"""Floor 8: the scheduler loop, binding cycles, and the application that connects all parts."""
+"""Floor 9: the scheduler loop, binding cycles, and the application that connects all parts."""

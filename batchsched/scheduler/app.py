@@ -212,7 +212,7 @@ class SchedulerApp:
 
     @property
     def conflicting_deployments(self) -> Mapping[str, str]:
-        """Another deployment that uses a scheduler name of this one, by scheduler name."""
+        """The other deployments that use a scheduler name of this deployment, by scheduler name."""
         return self._reporter.conflicting_deployments if self._reporter is not None else {}
 
     def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:

@@ -1,4 +1,1 @@
-"""Floor 7: the running scheduler around `decide`: its loop, binds, evictions, reports, the pod grouper and its pages.
-
-May import: floors 0 to 6.
-"""
+"""Floor 11: the process of one replica: its start, leader election, reloads and shutdown, and the installation."""

@@ -368,7 +368,7 @@ class ClusterState:
         return name in self._stores[NODES]
 
     def free_capacity(self, nodes: Set[str]) -> dict[str, Counter[str]]:
-        """Return what is left on nodes: allocatable resources minus the requests of bound and assumed pods.
+        """Return the free capacity of nodes: allocatable resources minus the requests of bound and assumed pods.
 
         Args:
           nodes: Names of nodes; those that do not exist are left out.

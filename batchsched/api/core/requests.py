@@ -30,7 +30,7 @@ def pod_requests(pod: Pod) -> dict[str, int]:
 
 
 def requests_on_node(pod: Pod) -> dict[str, int]:
-    """Return what a pod takes of a node: its requests, and 1 of the resource `pods`."""
+    """Return the resources that a pod uses on its node: its requests, and 1 of the resource `pods`."""
     return {**pod_requests(pod), "pods": 1}
 
 

@@ -36,7 +36,7 @@ The paths need no authorization, so the text may contain names of kinds only.
 
 
 def ping() -> str:
-    """Report that the process is healthy, by the empty string: a process that answers has no problem."""
+    """Check that the process answers. The result is always "", which means no problem."""
     return ""
 
 
