@@ -11,6 +11,7 @@ REASONS: Final = {
     "UnknownTopologyLevel": "the PodGroup names a Topology or a level that does not exist",
     "NotEnoughPods": "fewer pods exist than minMember, or a subGroup's minMember, asks for",
     "Gated": "members carry scheduling gates",
+    "PodSpecLimit": "a pod states more affinity terms, resources or other constraints than batchsched schedules",
     "SeveralUsers": "its pods have different users, and its Queue, or one above it, sets userLimits",
     "QueueLimit": "the limit or maxRunningPodGroups of a Queue, or of one above it, is reached",
     "NoFeasibleNode": "the filters leave no node for a member, however empty the cluster is",

@@ -14,12 +14,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.requests import pod_requests
+from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
+from batchsched.state.resource_names import ResourceNames
 from batchsched.state.store import Change, equal_for_scheduling
 
 GROUPS = "pod_groups"
@@ -55,7 +55,7 @@ class UpToDateScheduler:
         self._followed = 0
         self._scheduler: Scheduler | None = None
         self._changes = cache.subscribe()
-        self._resources = ResourceNames()
+        self._resources = ResourceNames(Snapshot())
 
     def updated_scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
         """Return a scheduler that has received all changes of the cluster state.
@@ -118,30 +118,6 @@ def _read_part(node: Node) -> Node:
     return replace(
         node, metadata=replace(node.metadata, annotations=None), status=replace(node.status, conditions=None)
     )
-
-
-class ResourceNames:
-    """The names of all resources that nodes offer or pods request when a scheduler is created."""
-
-    def __init__(self, snapshot: Snapshot | None = None) -> None:
-        snapshot = snapshot or Snapshot()
-        # By id of the spec. The value keeps the spec alive, so that its id is not used again.
-        self._specs: dict[int, PodSpec] = {}
-        self._names: set[str] = set()
-        for node in snapshot.nodes:
-            self._names.update(node.allocatable_quantities)
-        for pod in snapshot.pods:
-            if id(pod.spec) not in self._specs:
-                self._specs[id(pod.spec)] = pod.spec
-                self._names.update(pod_requests(pod))
-
-    def covers_node(self, node: Node) -> bool:
-        """Return whether a node offers only resources that the scheduler already knows."""
-        return self._names.issuperset(node.allocatable_quantities)
-
-    def covers_pod(self, pod: Pod) -> bool:
-        """Return whether a pod requests only resources that the scheduler already knows."""
-        return id(pod.spec) in self._specs or self._names.issuperset(pod_requests(pod))
 
 
 def _collected(

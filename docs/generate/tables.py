@@ -6,6 +6,7 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from batchsched.api import gang
+from batchsched.api.core.pod_limits import POD_LIMITS
 from batchsched.api.decision import REASONS
 from batchsched.api.gang import GangPhase
 from batchsched.observability.metrics import Metrics
@@ -23,6 +24,16 @@ _REASONS: Final = """# Why a gang was refused
 
 Every refusal has one of these reasons. The list is closed: a new reason comes with a changelog entry.
 `missing` is stated in base units: milli-CPU, bytes, devices.
+
+"""
+
+_LIMITS: Final = """
+## Limits of a pod
+
+A pending pod that states more than this is refused with the reason `PodSpecLimit`, and the message names the field, the
+number and the limit. Its gang is refused with it; all other gangs are scheduled. The limits are far above those of real
+workloads; they keep one namespace from making sessions slow for all others. Pods that are bound already have no limit.
+This differs from kube-scheduler, which limits a pod only by the size of the object.
 
 """
 
@@ -81,8 +92,17 @@ def gang_phase_diagram() -> list[str]:
 
 def reasons() -> str:
     """Return the page of refusal reasons."""
-    return _REASONS + _table(
-        ("reason", "meaning"), ((f"`{reason}`", text) for reason, text in REASONS.items())
+    return (
+        _REASONS
+        + _table(("reason", "meaning"), ((f"`{reason}`", text) for reason, text in REASONS.items()))
+        + _LIMITS
+        + _table(
+            ("field", "counted", "maximum"),
+            (
+                (f"`spec.{limit.field}`".replace(" and ", "`, `"), limit.noun, f"{limit.maximum:,}")
+                for limit in POD_LIMITS
+            ),
+        )
     )
 
 

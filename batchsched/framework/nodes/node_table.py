@@ -215,7 +215,8 @@ class NodeTable:
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
         for resource, amount in pod_requests(pod).items():
-            vector[self.column[resource]] += amount
+            if resource in self.column:
+                vector[self.column[resource]] += amount
         return vector, np.asarray(nonzero_requests(pod), np.int64)
 
     def add_pods(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:

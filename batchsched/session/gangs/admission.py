@@ -1,12 +1,13 @@
 """Admission: checks of a gang that need no nodes.
 
-A gang is refused for references to objects that do not exist, for scheduling gates, for too few pods, and for pods of
-several users in a queue that limits each user. Refused gangs do not reach the solver.
+A gang is refused for references to objects that do not exist, for scheduling gates, for too few pods, for a pod above
+a limit, and for pods of several users in a queue that limits each user. Refused gangs do not reach the solver.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from batchsched.api.core.metadata import parse_timestamp
@@ -88,9 +89,9 @@ class Admission:
         return None
 
     def _queued(self, gang: PendingGang) -> PendingGang | Refusal:
-        failure = self._failure(gang)
-        if failure is not None:
-            return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(failure))
+        refusal = self._refuse_for_spec(gang)
+        if refusal is not None:
+            return refusal
         by_spec = self.tables.pipeline.preenqueue_reads_spec_only
         gated: Status = SUCCESS
         parts = []
@@ -125,13 +126,24 @@ class Admission:
             )
         return gang if tuple(parts) == gang.parts else replace(gang, parts=tuple(parts))
 
-    def _failure(self, gang: PendingGang) -> PluginError | None:
-        """Return the plugin failure of one of the gang's pods: the class of such a pod is unknown."""
-        specs = self.tables.specs
-        if not specs.failing:
+    def _refuse_for_spec(self, gang: PendingGang) -> Refusal | None:
+        """Return the refusal of a gang with a pod that exceeds a limit, or of whose spec no table can be built."""
+        tables, specs = self.tables, self.tables.specs
+        if not (specs.has_refused_specs or tables.lacks_columns):
             return None
-        facts = (specs.info_of(pod) for part in gang.parts for pod in part.pods)
-        return next((one.failure for one in facts if one.failure is not None), None)
+        for pod in chain.from_iterable(part.pods for part in gang.parts):
+            info = specs.info_of(pod)
+            if info.exceeded_limit:
+                message = f"pod {pod.key}: {info.exceeded_limit}"
+                return Refusal(pod_group=gang.key, reason="PodSpecLimit", message=message)
+            # The class of such a pod is unknown.
+            if info.failure is not None:
+                return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(info.failure))
+            unoffered = tables.requests_without_column(info.requests)
+            if unoffered:
+                message = f"pod {pod.key}: no node offers {', '.join(sorted(unoffered))}"
+                return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
+        return None
 
     def _in_queue_order(self, pods: Sequence[Pod], priority: int) -> Iterable[Pod]:
         sorts = self.tables.pipeline.queue_sorts

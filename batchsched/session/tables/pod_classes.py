@@ -7,6 +7,7 @@ import numpy as np
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec
+from batchsched.api.core.pod_limits import exceeded_pod_limit
 from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_requests
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
@@ -30,6 +31,8 @@ class PodSpecInfo:
       signature: equal numbers mean that no plugin can tell the specs apart.
       label_keys: labels of any pod that the spec's selectors read.
       failure: the failure of a plugin over the spec, None for none. Its pods share no class and are refused.
+      exceeded_limit: the limit of pods that the spec exceeds, as a sentence, "" for none. No requests and no labels
+        are read of such a spec, and its pods are refused.
     """
 
     spec: PodSpec
@@ -38,6 +41,7 @@ class PodSpecInfo:
     signature: int
     label_keys: frozenset[str]
     failure: PluginError | None = None
+    exceeded_limit: str = ""
 
 
 class PodSpecIndex:
@@ -50,8 +54,8 @@ class PodSpecIndex:
         self._pipeline = pipeline
         self._infos: dict[Hashable, PodSpecInfo] = {}
         self._signatures: dict[object, int] = {}
-        self.failing = False
-        """True if a plugin failed over some spec."""
+        self.has_refused_specs = False
+        """True if a plugin failed over some spec, or some spec exceeds a limit."""
 
     def info_of(self, pod: Pod) -> PodSpecInfo:
         """Return the values computed from a pod's spec; the requests do not include in-place resizes.
@@ -62,17 +66,8 @@ class PodSpecIndex:
         key = spec_key(pod)
         info = self._infos.get(key)
         if info is None:
-            failures: list[PluginError] = []
-            info = PodSpecInfo(
-                pod.spec,
-                pod_requests(pod),
-                nonzero_requests(pod),
-                self._signature(pod, failures),
-                self._pipeline.label_keys(pod, failures),
-                failures[0] if failures else None,
-            )
-            self._infos[key] = info
-            self.failing |= info.failure is not None
+            info = self._infos[key] = self._new_info(pod)
+            self.has_refused_specs |= info.failure is not None or info.exceeded_limit != ""
         return info
 
     def signature_of(self, pod: Pod) -> int:
@@ -81,6 +76,22 @@ class PodSpecIndex:
             return self.info_of(pod).signature
         except InvalidQuantity:
             return -1
+
+    def _new_info(self, pod: Pod) -> PodSpecInfo:
+        # Pods that are on a node use it, and may keep others off it, whatever their specs cost.
+        exceeded_limit = "" if pod.node else exceeded_pod_limit(pod)
+        if exceeded_limit:
+            signature = self._signatures.setdefault("exceeds a limit", len(self._signatures))
+            return PodSpecInfo(pod.spec, {}, (0, 0), signature, frozenset(), exceeded_limit=exceeded_limit)
+        failures: list[PluginError] = []
+        return PodSpecInfo(
+            pod.spec,
+            pod_requests(pod),
+            nonzero_requests(pod),
+            self._signature(pod, failures),
+            self._pipeline.label_keys(pod, failures),
+            failures[0] if failures else None,
+        )
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:
         # Each failing spec gets a signature of its own, so that its pods share no class with others.
@@ -127,13 +138,13 @@ def same_template(pod: Pod, other: Pod) -> bool:
     )
 
 
-def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str | None], ...]) -> Pod:
+def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) -> Pod:
     """Return a pod without a name that has what all pods of a pod class have in common.
 
     It has no name because the class may outlive the gang of its first pod. It keeps the labels that selectors read, and
     the controller: its selector counts for default spreading.
     """
-    labels = {key: value for key, value in visible_metadata if value is not None}
+    labels = dict(visible_metadata)
     controller = controller_of(pod)
     metadata = ObjectMeta(
         namespace=pod.metadata.namespace,
@@ -172,8 +183,7 @@ class PodClassTable:
         self.priorities = PriorityTable(snapshot.priority_classes)
         """Gives pods and gangs their priority."""
         self._reads_all_labels = label_keys is None
-        self._label_keys = label_keys or frozenset()
-        self._sorted_label_keys = sorted(self._label_keys)
+        self._label_keys = set(label_keys or ())
         self._classes: dict[object, PodClass] = {}
         self._first_of_kind: dict[object, PodClass] = {}
         """The first of the classes that differ in priority alone; plugins are asked about that one only."""
@@ -191,7 +201,6 @@ class PodClassTable:
         if label_keys <= self._label_keys:
             return False
         self._label_keys |= label_keys
-        self._sorted_label_keys = sorted(self._label_keys)
         self._classes.clear()
         self._first_of_kind.clear()
         return True
@@ -206,7 +215,9 @@ class PodClassTable:
         requests = np.zeros(len(self._columns), np.int64)
         requests[0] = 1
         for resource, amount in self._specs.requests(pod).items():
-            requests[self._columns[resource]] += amount
+            # A resource without a column is offered by no node; admission refuses pending pods that request it.
+            if resource in self._columns:
+                requests[self._columns[resource]] += amount
         vectors = (requests, np.asarray(self._specs.nonzero_requests(pod), np.int64))
         # A pod that was resized in place requests something else than its spec says.
         if not may_be_resized(pod):
@@ -264,13 +275,15 @@ class PodClassTable:
             for (class_id, subgroup), part_pods in pods_by_part.items()
         )
 
-    def _visible_metadata(self, pod: Pod) -> tuple[tuple[str, str | None], ...]:
+    def _visible_metadata(self, pod: Pod) -> tuple[tuple[str, str], ...]:
         """Return the metadata that plugins may read: some labels, or everything if an extender sees the pod."""
-        labels = pod.metadata.labels
-        keys = sorted(labels) if self._reads_all_labels and labels else self._sorted_label_keys
-        visible = tuple((key, labels.get(key)) for key in keys) if labels and keys else ()
+        labels = pod.labels
+        # A cluster may have selectors over 100,000 labels, a pod has few.
+        visible = tuple(
+            (key, labels[key]) for key in sorted(labels) if self._reads_all_labels or key in self._label_keys
+        )
         if self._pipeline.extenders and self._pipeline.extenders.is_interested(pod):
-            visible += (*sorted((labels or {}).items()), *sorted((pod.metadata.annotations or {}).items()))
+            visible += (*sorted(labels.items()), *sorted((pod.metadata.annotations or {}).items()))
         return visible
 
     def _own_gang(self, pod: Pod) -> str:

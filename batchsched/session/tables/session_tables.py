@@ -35,6 +35,7 @@ from batchsched.session.tables.gang import (
 )
 from batchsched.session.tables.pending import PendingGangs
 from batchsched.session.tables.pod_classes import PodClassTable, PodSpecIndex
+from batchsched.state.resource_names import ResourceNames
 
 GPU_SUFFIX = "/gpu"
 UNBOUNDED_AMOUNT = 2**40
@@ -65,7 +66,10 @@ class SessionTables:
         self._lasting_failures: dict[str, SetAside] = {}
         self.specs = PodSpecIndex(pipeline)
         self.queues = QueueTree(snapshot.queues)
-        self.node_table = NodeTable(self.snapshot, self._resources(snapshot))
+        names = ResourceNames(snapshot, self.specs.requests)
+        self.lacks_columns = names.has_too_many
+        """True if pods may request resources that no node offers and that have no column."""
+        self.node_table = NodeTable(self.snapshot, (*LEADING, *sorted(names.with_column - set(LEADING))))
         self.result_cache = ResultCache(self.node_table)
         self.gangs: dict[str, PodGroupState] = {}
         """All gangs with a PodGroup or pods, by identity."""
@@ -97,21 +101,14 @@ class SessionTables:
         self._sum_nodes()
         self._changed: dict[str, None] = {}
         """Gangs that changed since the last `refresh`, by identity, in the order of their first change."""
+        self._are_classes_too_wide = False
+        """Since the last `refresh`, pods were added with selectors that read more labels than the classes show."""
         self._pods_on_unknown_nodes: dict[str, dict[str, Pod]] = {}
         """Bound pods by the name of a node that does not exist."""
         for group in snapshot.pod_groups:
             self.add_group(group)
         for pod in snapshot.pods:
             self.add_pod(pod)
-
-    def _resources(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return all resources that nodes offer or pods request, the common ones first."""
-        names: set[str] = set()
-        for node in snapshot.nodes:
-            names.update(node.allocatable_quantities)
-        for pod in snapshot.pods:
-            names.update(self.specs.requests(pod))
-        return (*LEADING, *sorted(names - set(LEADING)))
 
     def _snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str] | None:
         try:
@@ -121,6 +118,11 @@ class SessionTables:
             self.record_failure(error)
             self._lasting_failures = dict(self.plugin_failures)
             return None
+
+    def requests_without_column(self, requests: Iterable[str]) -> list[str]:
+        """Return the requested resources that no node offers and that have no column, except those of extenders."""
+        column = self.node_table.column
+        return [name for name in requests if name not in column and not self.pipeline.ignores_resource(name)]
 
     def record_failure(self, error: PluginError) -> None:
         """Record a plugin failure that concerns no particular pod, so that the decision reports it."""
@@ -203,11 +205,7 @@ class SessionTables:
 
     def add_pod(self, pod: Pod) -> None:
         """Add a pod to the session's tables: to its node if it is bound, otherwise to its gang's pending pods."""
-        if self.classes.record_label_keys(pod):
-            # Parts refer to classes that are now too wide.
-            for identity, members in self.gangs.items():
-                members.cache.pending = None
-                self._changed[identity] = None
+        self._are_classes_too_wide |= self.classes.record_label_keys(pod)
         key = pod.key
         members = self._members(gang_identity(pod))
         if pod.node:
@@ -266,6 +264,12 @@ class SessionTables:
     def refresh(self) -> None:
         """Bring the pending gangs and the indexes of gangs up to date; every session begins with this."""
         self.plugin_failures = dict(self._lasting_failures)
+        if self._are_classes_too_wide:
+            # The parts of all gangs refer to classes. Once for all pods that were added: each may read other labels.
+            for identity, members in self.gangs.items():
+                members.cache.pending = None
+                self._changed[identity] = None
+            self._are_classes_too_wide = False
         for identity in self._changed:
             members = self.gangs[identity]
             if members.pending:

@@ -1,0 +1,142 @@
+"""Limits of the scheduling constraints of one pod.
+
+The API server limits the size of a pod, not its work: a pod of 1 MiB may state thousands of affinity terms or
+resources, and each of them costs a session time on every node. A pending pod above a limit is therefore refused before
+any table is built for it. The limits are far above those of real workloads. kube-scheduler has no such limits.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from batchsched.api.core.pod import Container, Pod, PodAffinityTerm, PodSpec
+from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class PodLimit:
+    """A limit of one part of a pod's spec.
+
+    Args:
+      field: the limited field, relative to `spec`.
+      noun: what is counted, in the plural.
+      maximum: the highest number that is scheduled.
+      count: returns the number of a spec.
+    """
+
+    field: str
+    noun: str
+    maximum: int
+    count: Callable[[PodSpec], int]
+
+
+def exceeded_pod_limit(pod: Pod) -> str:
+    """Return a sentence about the first limit that a pod exceeds: field, number and limit; "" if there is none."""
+    for limit in POD_LIMITS:
+        number = limit.count(pod.spec)
+        if number > limit.maximum:
+            return (
+                f"spec.{limit.field} has {number} {limit.noun}, and batchsched schedules pods with at most "
+                f"{limit.maximum}; state fewer"
+            )
+    return ""
+
+
+def _pod_affinity_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
+    affinity = spec.affinity
+    if affinity is None:
+        return
+    for pod_affinity in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if pod_affinity is not None:
+            yield from pod_affinity.required
+            yield from (term.pod_affinity_term for term in pod_affinity.preferred)
+
+
+def _label_selectors(spec: PodSpec) -> Iterator[LabelSelector]:
+    for term in _pod_affinity_terms(spec):
+        yield from filter(None, (term.label_selector, term.namespace_selector))
+    constraints = spec.topology_spread_constraints or ()
+    yield from (
+        constraint.label_selector for constraint in constraints if constraint.label_selector is not None
+    )
+
+
+def _count_selected_values(spec: PodSpec) -> int:
+    """Count labels, values of expressions, and namespaces; an expression without values counts as one."""
+    selectors = sum(
+        len(selector.match_labels or ()) + _count_values(selector.match_expressions or ())
+        for selector in _label_selectors(spec)
+    )
+    return selectors + sum(len(term.namespaces or ()) for term in _pod_affinity_terms(spec))
+
+
+def _node_selector_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if affinity is None:
+        return
+    required = affinity.required_during_scheduling_ignored_during_execution
+    yield from required.node_selector_terms if required is not None else ()
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution or ()
+    yield from (term.preference for term in preferred)
+
+
+def _node_expressions(spec: PodSpec) -> Iterator[Requirement]:
+    for term in _node_selector_terms(spec):
+        yield from chain(term.match_expressions or (), term.match_fields or ())
+
+
+def _count_node_expressions(spec: PodSpec) -> int:
+    return sum(1 for _ in _node_selector_terms(spec)) + sum(1 for _ in _node_expressions(spec))
+
+
+def _count_values(expressions: Iterable[Requirement]) -> int:
+    return sum(max(1, len(expression.values or ())) for expression in expressions)
+
+
+def _containers(spec: PodSpec) -> Iterable[Container]:
+    return chain(spec.containers, spec.init_containers or ())
+
+
+def _count_resources(spec: PodSpec) -> int:
+    requirements = (*(container.resources for container in _containers(spec)), spec.resources)
+    requested = (amounts.requests or {} for amounts in requirements if amounts is not None)
+    return len(set(chain(spec.overhead or {}, *requested)))
+
+
+def _count_host_ports(spec: PodSpec) -> int:
+    return sum(port.host_port > 0 for container in _containers(spec) for port in container.ports or ())
+
+
+POD_LIMITS: Final = (
+    PodLimit("containers", "different resources", 64, _count_resources),
+    PodLimit("containers", "host ports", 1000, _count_host_ports),
+    PodLimit("nodeSelector", "labels", 256, lambda spec: len(spec.node_selector or ())),
+    PodLimit("affinity.nodeAffinity", "terms and expressions", 256, _count_node_expressions),
+    PodLimit(
+        "affinity.nodeAffinity",
+        "values of expressions",
+        10_000,
+        lambda spec: _count_values(_node_expressions(spec)),
+    ),
+    PodLimit(
+        "affinity",
+        "terms of podAffinity and podAntiAffinity",
+        64,
+        lambda spec: sum(1 for _ in _pod_affinity_terms(spec)),
+    ),
+    PodLimit(
+        "topologySpreadConstraints",
+        "constraints",
+        64,
+        lambda spec: len(spec.topology_spread_constraints or ()),
+    ),
+    PodLimit(
+        "affinity and spec.topologySpreadConstraints",
+        "labels, values and namespaces of selectors",
+        1000,
+        _count_selected_values,
+    ),
+    PodLimit("tolerations", "tolerations", 256, lambda spec: len(spec.tolerations or ())),
+)
+"""The limits of all pods, in the order in which they are checked."""

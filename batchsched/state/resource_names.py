@@ -1,0 +1,64 @@
+"""Names of the resources that have a column in the tables of a session."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.core.pod_limits import exceeded_pod_limit
+from batchsched.api.core.requests import pod_requests
+from batchsched.api.snapshot import Snapshot
+
+MAX_UNOFFERED_RESOURCES: Final = 256
+"""Maximum number of resources without a node that offers them that have columns."""
+
+
+def schedulable_requests(pod: Pod) -> Mapping[str, int]:
+    """Return the requests of a pod by resource; {} for a pending pod above a limit, which is refused.
+
+    Raises:
+      InvalidQuantity: an amount is not a quantity.
+    """
+    return {} if not pod.node and exceeded_pod_limit(pod) else pod_requests(pod)
+
+
+class ResourceNames:
+    """Names of the resources that nodes offer or pods request: the columns of a scheduler's tables.
+
+    A resource that no node offers has a column, so that a refusal can state the missing amount. If pods request more
+    such resources than `MAX_UNOFFERED_RESOURCES`, none of these has a column: each column has an entry for every
+    node, and one namespace could name a hundred thousand.
+
+    Args:
+      snapshot: the nodes and pods.
+      requests_of: returns the requests of a pod by resource.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, requests_of: Callable[[Pod], Mapping[str, int]] = schedulable_requests
+    ) -> None:
+        self._requests_of = requests_of
+        # By id of the spec. The value keeps the spec alive, so that its id is not used again.
+        self._specs: dict[int, PodSpec] = {}
+        offered: set[str] = set()
+        for node in snapshot.nodes:
+            offered.update(node.allocatable_quantities)
+        requested: set[str] = set()
+        for pod in snapshot.pods:
+            if id(pod.spec) not in self._specs:
+                self._specs[id(pod.spec)] = pod.spec
+                requested.update(requests_of(pod))
+        self.has_too_many = len(requested - offered) > MAX_UNOFFERED_RESOURCES
+        """True if resources that no node offers have no column."""
+        self.with_column = frozenset(offered if self.has_too_many else offered | requested)
+        """The names of the resources with a column."""
+
+    def covers_node(self, node: Node) -> bool:
+        """Return whether all resources that a node offers have a column."""
+        return self.with_column.issuperset(node.allocatable_quantities)
+
+    def covers_pod(self, pod: Pod) -> bool:
+        """Return whether the columns stay the same with this pod."""
+        if self.has_too_many or id(pod.spec) in self._specs:
+            return True
+        return self.with_column.issuperset(self._requests_of(pod))
