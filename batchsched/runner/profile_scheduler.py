@@ -5,14 +5,12 @@ placed gang are assumed, all of them or none. A refused gang returns to the queu
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests_on_node
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
@@ -22,23 +20,19 @@ from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
+from batchsched.runner.changed_nodes import ChangedNodes, Places
 from batchsched.runner.session_budget import SessionBudget
 from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.queueing_hints import refusing_plugins
 from batchsched.session.session import Session
-from batchsched.state.cluster_state import NODES, PODS, ClusterState
-from batchsched.state.store import Change
+from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 
 _LOG: Final = logging.getLogger(__name__)
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 """Reasons for which elastic pods of a placed gang may stay pending; a decision does not say which."""
-Places = tuple[tuple[Pod, str], ...]
-"""Pods with the names of their nodes."""
-AmountsByNode = dict[str, Counter[str]]
-"""Amounts of resources in base units, by node and by resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,14 +259,16 @@ class ProfileScheduler:
         self._hold(decision, taking_part)
         self.reservations = decision.reservations
         placed = _placed(decision, taking_part)
-        capacity = self._capacity_of_changed_nodes(placed.values())
+        changed = ChangedNodes(
+            self._cache, self._session_generation, placed.values(), self.pipeline.ignores_resource
+        )
         refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
         placements: list[PlacedGang] = []
         for identity, entity in taking_part.items():
             if identity in self._waiting:
                 continue
             places = placed.get(identity, ())
-            overtaken = bool(places) and not self._assume(places, capacity, now)
+            overtaken = bool(places) and not self._assume(places, changed, now)
             if places and not overtaken:
                 placements.append(PlacedGang(entity, places))
             refusal = refused.get(_key(identity))
@@ -323,28 +319,9 @@ class ProfileScheduler:
         else:
             self.queue.add_unschedulable(entity, refused_by, now)
 
-    def _capacity_of_changed_nodes(self, placements: Iterable[Places]) -> AmountsByNode:
-        """Return the free capacity of nodes that were changed or took pods while the session decided.
-
-        Pods of other schedulers are bound meanwhile, and the decision does not count them. All other nodes have the
-        room that the session saw.
-        """
-        nodes = {node for places in placements for _, node in places}
-        changes = self._cache.changes_since(self._session_generation)
-        if changes is not None:
-            nodes &= {node for change in changes if _may_fill(change) for node in change.affected_nodes}
-        return self._cache.free_capacity(nodes)
-
-    def _assume(self, places: Places, capacity: AmountsByNode, now: float) -> bool:
-        """Assume all pods of a gang, or none and unreserve them; return whether it succeeded.
-
-        Args:
-          places: The pods with their nodes.
-          capacity: The free capacity of changed nodes, from which the requests of the pods are subtracted.
-          now: Seconds since 1970.
-        """
-        demand = _demand(places, capacity)
-        full = next((node for node in demand if not self._fits(demand[node], capacity[node])), None)
+    def _assume(self, places: Places, changed: ChangedNodes, now: float) -> bool:
+        """Assume all pods of a gang, or none and unreserve them; return whether it succeeded."""
+        full = changed.find_full_node(places)
         if full is not None:
             self.dropped_placements += 1
             _LOG.info("%s is not bound: other pods have filled node %s meanwhile", places[0][0].key, full)
@@ -352,15 +329,8 @@ class ProfileScheduler:
             for pod, node in places:
                 unreserve_after_session(self.pipeline, pod, node, self.node_table)
             return False
-        for node, requests in demand.items():
-            capacity[node].subtract(requests)
+        changed.deduct(places)
         return True
-
-    def _fits(self, requests: Counter[str], free: Counter[str]) -> bool:
-        return all(
-            amount <= free[resource] or self.pipeline.ignores_resource(resource)
-            for resource, amount in requests.items()
-        )
 
     def _assume_all(self, places: Places, now: float) -> bool:
         """Assume all pods, or none; return whether it succeeded."""
@@ -401,25 +371,6 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
         if pod is not None:
             places_by_identity.setdefault(gang_identity(pod), []).append((pod, assignment.node))
     return {identity: tuple(places) for identity, places in places_by_identity.items()}
-
-
-def _may_fill(change: Change) -> bool:
-    """Return whether a change may leave less room on a node; the confirmation of a binding does not."""
-    before, after = change.before, change.after
-    if change.field == NODES:
-        return True
-    if change.field != PODS or after is None or not after.node:
-        return False
-    return before is None or before.node != after.node or before.spec is not after.spec
-
-
-def _demand(places: Places, nodes: Container[str]) -> AmountsByNode:
-    """Return the requests of pods on some of the nodes."""
-    demand: AmountsByNode = {}
-    for pod, node in places:
-        if node in nodes:
-            demand.setdefault(node, Counter()).update(requests_on_node(pod))
-    return demand
 
 
 def _popped(entity: Entity) -> Sequence[Pod]:

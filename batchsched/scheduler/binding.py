@@ -15,7 +15,8 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
 from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
 from batchsched.ports.cluster import Binder, Clock
-from batchsched.runner.profile_scheduler import PlacedGang, Places, ProfileScheduler
+from batchsched.runner.changed_nodes import Places
+from batchsched.runner.profile_scheduler import PlacedGang, ProfileScheduler
 from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)

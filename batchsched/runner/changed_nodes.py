@@ -1,0 +1,76 @@
+"""Nodes that changed while a session decided: a gang is bound only if its pods still fit on them.
+
+Pods of other schedulers are bound during a session, and its decision does not count them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import requests_on_node
+from batchsched.state.cluster_state import NODES, PODS, ClusterState
+from batchsched.state.store import Change
+
+Places = tuple[tuple[Pod, str], ...]
+"""Pods with the names of their nodes."""
+
+
+class ChangedNodes:
+    """The free capacity of the nodes that were changed or took pods since a session began.
+
+    All other nodes have the free capacity that the session saw.
+
+    Args:
+      cache: The state of the cluster.
+      generation: The generation of the cluster state that the session read.
+      placements: The placements of all gangs that the session placed.
+      ignores: Returns whether no plugin compares the requests of a resource with the capacity of nodes.
+    """
+
+    def __init__(
+        self,
+        cache: ClusterState,
+        generation: int,
+        placements: Iterable[Places],
+        ignores: Callable[[str], bool],
+    ) -> None:
+        nodes = {node for places in placements for _, node in places}
+        changes = cache.changes_since(generation)
+        if changes is not None:
+            nodes &= {node for change in changes if _may_fill(change) for node in change.affected_nodes}
+        self._free = cache.free_capacity(nodes)
+        self._ignores = ignores
+
+    def find_full_node(self, places: Places) -> str | None:
+        """Return a node on which the pods of a gang no longer fit, or None if they fit on all of their nodes."""
+        demand = _demand(places, self._free)
+        return next((node for node in demand if not self._fits(demand[node], self._free[node])), None)
+
+    def deduct(self, places: Places) -> None:
+        """Deduct the requests of the pods of a gang from the free capacity of their nodes."""
+        for node, requests in _demand(places, self._free).items():
+            self._free[node].subtract(requests)
+
+    def _fits(self, requests: Counter[str], free: Counter[str]) -> bool:
+        return all(
+            amount <= free[resource] or self._ignores(resource) for resource, amount in requests.items()
+        )
+
+
+def _may_fill(change: Change) -> bool:
+    """Return whether a change may leave less room on a node; the confirmation of a binding does not."""
+    before, after = change.before, change.after
+    if change.field == NODES:
+        return True
+    if change.field != PODS or after is None or not after.node:
+        return False
+    return before is None or before.node != after.node or before.spec is not after.spec
+
+
+def _demand(places: Places, nodes: Container[str]) -> dict[str, Counter[str]]:
+    """Return the requests of pods by node and by resource, for some of the nodes."""
+    demand: dict[str, Counter[str]] = {}
+    for pod, node in places:
+        if node in nodes:
+            demand.setdefault(node, Counter()).update(requests_on_node(pod))
+    return demand
