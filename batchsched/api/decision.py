@@ -8,6 +8,7 @@ REASONS: Final = {
     "NoNodes": "the cluster has no nodes",
     "PodGroupNotFound": "the pod names a PodGroup that does not exist",
     "QueueNotFound": "the PodGroup names a Queue that does not exist, or one that was set aside",
+    "NamespaceNotSelected": "the namespaceSelector of its Queue, or of one above it, does not select its namespace",
     "UnknownTopologyLevel": "the PodGroup names a Topology or a level that does not exist",
     "NotEnoughPods": "fewer pods exist than minMember, or a subGroup's minMember, asks for",
     "Gated": "members carry scheduling gates",

@@ -34,6 +34,11 @@ def gang_key(identity: str) -> str:
     return identity.removeprefix(SINGLE_POD_PREFIX)
 
 
+def gang_namespace(identity: str) -> str:
+    """Return the namespace of a gang."""
+    return gang_key(identity).partition("/")[0]
+
+
 class GangPhase(StrEnum):
     """The phase of a gang in its life, from Pending to Succeeded or Failed.
 

@@ -89,6 +89,14 @@ def _amounts(*path: str) -> Callable[[Object, float], str]:
     return cell
 
 
+def _namespaces(content: Object, _: float) -> str:
+    """Return the selector of the namespaces that may use a queue."""
+    from batchsched.api.crd.queue import NamespaceSelector
+
+    selector = value_at(content, "spec", "namespaceSelector")
+    return NONE if selector is None else str(NamespaceSelector.model_validate(selector))
+
+
 def _condition(kind: str, *fields: str) -> Callable[[Object, float], str]:
     def cell(content: Object, _: float) -> str:
         for condition in value_at(content, "status", "conditions") or ():
@@ -151,6 +159,7 @@ QUEUES: Final = ListedKind(
         ListColumn("GUARANTEE", _amounts("spec", "guarantee"), wide=True),
         ListColumn("LIMIT", _amounts("spec", "limit"), wide=True),
         ListColumn("FAIR-SHARE", _amounts("status", "fairShare"), wide=True),
+        ListColumn("NAMESPACES", _namespaces, wide=True),
         ListColumn("ACTIVE", _condition("Active", "reason", "message"), wide=True),
     ),
 )

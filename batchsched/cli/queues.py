@@ -213,6 +213,9 @@ def print_queues(view: "QueueTreeReport", resource: str | None) -> None:
     typer.echo(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster")
     print_aligned(rows)
     typer.echo(LEGEND)
+    for queue in view.queues:
+        if queue.namespaces:
+            typer.echo(f"{queue.name} is for namespaces with {queue.namespaces}")
 
 
 def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
@@ -290,6 +293,8 @@ def print_queue_explanation(explanation: QueueExplanation) -> None:
         else "none waits"
     )
     typer.echo(f"Queue {queue.name}: gangs: {queue.running} run, {waits}")
+    if queue.namespaces:
+        typer.echo(f"  for namespaces with {queue.namespaces}")
     for related in (queue, *explanation.above):
         _print_amounts(related, "" if related is queue else f"ancestor {related.name}: ")
     if not explanation.waiting:

@@ -1,4 +1,4 @@
-"""What the status shows of queues: the place of each PodGroup in its queue, its protection, and the usage of queues."""
+"""What the status of PodGroups and Queues shows: the place of each PodGroup in its queue, and what each queue uses."""
 
 import math
 from collections import Counter
@@ -7,27 +7,25 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import misplaced_queues
+from batchsched.api.gang import gang_namespace
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
-from batchsched.queues.entitlements import compute_entitlements, effective_guarantees
+from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order, order_gangs
 from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.order import QueuePolicies
-from batchsched.session.preemption.protection import is_protected
 from batchsched.session.tables.session_tables import dominant_share_mask
-from batchsched.state.cluster_state import ClusterState
+from batchsched.state.cluster_state import QUEUES, ClusterState
 from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
 
-QUEUES = "queues"
 PendingGroup = tuple[PodGroup, GangPods]
 
 
@@ -46,7 +44,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     pending = [
         (gang.group, gang)
         for gang in sorted(state.gangs, key=lambda gang: gang.identity)
-        if gang.group is not None and gang.is_pending
+        if gang.group is not None and _is_demand(state, gang)
     ]
     if not pending:
         return {}
@@ -73,6 +71,11 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     return position_by_key
 
 
+def _is_demand(state: ClusterState, gang: GangPods) -> bool:
+    """Return whether a gang is pending in a queue that selects its namespace; others have no place in the queue."""
+    return gang.is_pending and state.queue_access().selects(gang.queue, gang_namespace(gang.identity))
+
+
 class QueueOrders:
     """The policies that order the PodGroups of queues: a queue's own policy, or that of an ancestor or the profile.
 
@@ -84,7 +87,7 @@ class QueueOrders:
     def __init__(self, state: ClusterState, profile: Profile) -> None:
         self._default = make_gang_order(profile.policy.name, profile.policy.args)
         self._policy_by_queue: dict[str, GangOrderPolicy] = {}
-        tree, _ = _queue_tree(all_queues(state))
+        tree, _ = build_queue_tree(all_queues(state))
         policies = QueuePolicies.of_profile(tree, profile)
         self.by_priority = policies is not None or profile.selection == "weight"
         """Whether priorities are compared before the policy. Selection `ordered` without entitlements does not."""
@@ -105,7 +108,7 @@ def all_queues(state: ClusterState) -> dict[str, Queue]:
     return {queue.name: queue for queue in state.list_objects(QUEUES)}
 
 
-def _queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, str]]:
+def build_queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, str]]:
     """Return the tree of the queues that have a place in it, and why each other queue has none."""
     misplaced = misplaced_queues(tuple(queues.values()))
     return QueueTree(queue for name, queue in queues.items() if name not in misplaced), misplaced
@@ -156,10 +159,10 @@ def queue_allocations(
       queue_policy: The policy of queues without a parent; None for the default policy.
     """
     queues = all_queues(state)
-    tree, misplaced = _queue_tree(queues)
+    tree, misplaced = build_queue_tree(queues)
     allocated: dict[str, Counter[str]] = {name: Counter() for name in queues}
     pending: Counter[str] = Counter()
-    own_pending = Counter(gang.queue for gang in state.gangs if gang.is_pending)
+    own_pending = Counter(gang.queue for gang in state.gangs if _is_demand(state, gang))
     for name in {*state.queue_usage.allocated, *own_pending}:
         for ancestor in tree.queue_and_ancestors(name):
             if ancestor in allocated:
@@ -182,7 +185,7 @@ def _fair_shares(
     policies = QueuePolicies(tree, queue_policy)
     if policies.reads_past_usage:
         return {}
-    resources, table = _queue_table(state, tree)
+    resources, table = measure_queue_table(state, tree)
     fair = compute_entitlements(table, policies.list_by_row(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
@@ -190,7 +193,7 @@ def _fair_shares(
     }
 
 
-def _queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
+def measure_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
     """Return the resources that nodes offer, and the table of the queues with their usage and their requests."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
@@ -212,67 +215,3 @@ def _queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...],
         QueueDemand(allocated, demand),
     )
     return resources, table
-
-
-def limited_protections(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
-    """Return the running PodGroups of which the protection from eviction is limited: the reason and a message of each.
-
-    Args:
-      state: The cluster.
-      now: Seconds since 1970.
-    """
-    running = [
-        (gang.group, gang)
-        for gang in state.gangs
-        if gang.group is not None
-        and gang.bound
-        and (not gang.group.spec.preemptible or gang.group.spec.min_runtime_seconds)
-    ]
-    if not running:
-        return {}
-    tree, _ = _queue_tree(all_queues(state))
-    protected: dict[str, list[GangPods]] = {}
-    limited: dict[str, tuple[str, str]] = {}
-    for group, gang in running:
-        maximum, minimum = tree.max_min_runtime(gang.queue), group.spec.min_runtime_seconds
-        if maximum is not None and minimum > maximum:
-            message = (
-                f"minRuntimeSeconds is {minimum}, but queue {gang.queue} allows at most {maximum}, which applies; "
-                "lower it, or raise maxMinRuntimeSeconds of the queue"
-            )
-            limited[group.key] = ("RuntimeAboveMaximum", message)
-        if is_protected(group, maximum, gang.bound.values(), now):
-            protected.setdefault(gang.queue, []).append(gang)
-    return {**limited, **_above_guarantees(state, tree, protected)}
-
-
-def _above_guarantees(
-    state: ClusterState, tree: QueueTree, protected: Mapping[str, Sequence[GangPods]]
-) -> Mapping[str, tuple[str, str]]:
-    """Return why the protected gangs of a queue may be evicted, for queues that exceed their guarantee by them."""
-    if not any(queue.spec.guarantee for queue in tree.queues.values()):
-        return {}  # no queue can claim a guarantee
-    resources, table = _queue_table(state, tree)
-    guarantees = effective_guarantees(table)
-    limited: dict[str, tuple[str, str]] = {}
-    for name, gangs in protected.items():
-        if name not in tree:
-            continue
-        guarantee = dict(zip(resources, guarantees[table.leaf_row(name)].tolist(), strict=True))
-        usage: Counter[str] = Counter()
-        for gang in gangs:
-            for pod in gang.placed_pods():
-                usage.update(pod_requests(pod))
-        above = [
-            f"{resource} {format_quantity(resource, usage[resource])}, guarantee "
-            f"{format_quantity(resource, guarantee[resource])}"
-            for resource in resources
-            if resource != POD_COUNT and usage[resource] > guarantee[resource]
-        ]
-        message = (
-            f"the protected gangs of queue {name} use more than its guarantee ({'; '.join(above)}), so another queue "
-            "that needs its own guarantee may evict this gang; use a queue with a larger guarantee"
-        )
-        if above:
-            limited.update({gang.identity: ("UsageAboveGuarantee", message) for gang in gangs})
-    return limited

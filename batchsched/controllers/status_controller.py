@@ -21,18 +21,14 @@ from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
-from batchsched.controllers.queue_positions import (
-    QUEUES,
-    limited_protections,
-    queue_allocations,
-    queue_positions,
-)
+from batchsched.controllers.protection_limits import limited_protections
+from batchsched.controllers.queue_positions import queue_allocations, queue_positions
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
 from batchsched.kube.connection import MERGE_PATCH, POD_GROUP_RESOURCE, POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
-from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
+from batchsched.state.cluster_state import POD_GROUPS, PODS, QUEUES, ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
 
 _LOG: Final = logging.getLogger(__name__)

@@ -33,7 +33,16 @@ HELPS: Final[Mapping[str, tuple[ClusterEventWithHint, ...]]] = {
     # Changes of its own PodGroup and additional pods move a gang without a hint.
     "PodGroupNotFound": (),
     "NotEnoughPods": (ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),),
-    "QueueNotFound": (ClusterEventWithHint.for_events(EventResource.QUEUE, _CAME_OR_CHANGED),),
+    "QueueNotFound": (
+        ClusterEventWithHint.for_events(EventResource.QUEUE, _CAME_OR_CHANGED),
+        # A pod without a PodGroup names its queue in a label.
+        ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),
+    ),
+    "NamespaceNotSelected": (
+        ClusterEventWithHint.for_events(EventResource.QUEUE, Action.ALL),
+        ClusterEventWithHint.for_events(EventResource.NAMESPACE, _CAME_OR_CHANGED),
+        ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),
+    ),
     "SeveralUsers": (
         ClusterEventWithHint.for_events(EventResource.QUEUE, Action.ALL),
         ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE_POD_LABEL),

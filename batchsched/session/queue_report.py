@@ -68,6 +68,7 @@ class QueueReport(QueueReportItem, frozen=True):
       running: number of running gangs, including pods without a PodGroup.
       waiting: number of pending gangs, including pods without a PodGroup.
       longest_wait: seconds for which the oldest pending gang has waited, 0 if there is none.
+      namespaces: selector of the namespaces that may use it, its own or that of an ancestor; "" for all namespaces.
     """
 
     name: str
@@ -85,6 +86,7 @@ class QueueReport(QueueReportItem, frozen=True):
     running: int
     waiting: int
     longest_wait: float
+    namespaces: str = ""
 
 
 class QueueTreeReport(QueueReportItem, frozen=True):
@@ -138,8 +140,12 @@ class _Tree:
         self._running = {queue: len(gangs) for queue, gangs in gangs_by_queue(counted).items()}
 
     def _waiting(self) -> Iterable[PodGroupState]:
-        queues = self._tables.queues
-        return (one for one in self._tables.gangs.values() if one.pending and one.queue in queues)
+        queues, access = self._tables.queues, self._tables.queue_access
+        return (
+            gang
+            for gang in self._tables.gangs.values()
+            if gang.pending and gang.queue in queues and access.selects(gang.queue, gang.namespace)
+        )
 
     def view(self) -> QueueTreeReport:
         shares = self._standing.shares
@@ -183,6 +189,7 @@ class _Tree:
             weight=float(shares.weight[row]),
             priority=int(shares.priority[row]),
             policy=self._standing.policies[row].name,
+            namespaces=self._namespaces(name),
             guarantee=self._amounts(guarantee),
             limit=self._amounts(shares.limit[row]),
             fair_share=self._amounts(entitled.fair[row]),
@@ -197,6 +204,10 @@ class _Tree:
             waiting=len(waiting),
             longest_wait=max((self._since(gang.created) for gang in waiting), default=0.0),
         )
+
+    def _namespaces(self, queue: str) -> str:
+        selecting = self._tables.queue_access.find_selecting_queue(queue)
+        return "" if selecting is None else str(selecting.spec.namespace_selector)
 
     def _since(self, created: float) -> float:
         """Return the seconds since a creation time, 0 if it is unknown."""

@@ -25,6 +25,7 @@ from batchsched.api.core.requests import requests_on_node
 from batchsched.api.core.selector import parse_whole_number
 from batchsched.api.crd.validation import misplaced_queues
 from batchsched.api.decision import SetAside
+from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.podgroup_state import GangIndex
 from batchsched.state.queue_usage import QueueUsageTally
@@ -33,6 +34,8 @@ from batchsched.state.store import DEFAULT_LENGTH, Change, ChangeLog, Store, Tom
 PODS: Final = "pods"
 NODES: Final = "nodes"
 POD_GROUPS: Final = "pod_groups"
+QUEUES: Final = "queues"
+NAMESPACES: Final = "namespaces"
 _KIND_OF_TYPE: Final = {kind.type: kind for kind in OBJECT_KINDS}
 
 MAX_CACHED_SPECS: Final = 65_536
@@ -101,7 +104,7 @@ class ClusterState:
         journal_length: int = DEFAULT_LENGTH,
     ) -> None:
         self.scheduler_names = frozenset(scheduler_names)
-        self.queue_usage = QueueUsageTally(self.scheduler_names)
+        self.queue_usage = QueueUsageTally(self.scheduler_names, self.queue_access)
         self.gangs = GangIndex(self.queue_usage, self.scheduler_names)
         self.capacity: Counter[str] = Counter()
         """Allocatable resources of all nodes, in base units."""
@@ -117,6 +120,7 @@ class ClusterState:
         self._assumed: dict[str, Assumption] = {}
         self._placements = BoundPodCache()
         self._snapshot: tuple[int, Snapshot] = (0, Snapshot())
+        self._queue_access: QueueAccess | None = None
 
     # Events
 
@@ -248,6 +252,8 @@ class ClusterState:
                 self.capacity.subtract(before.allocatable())
             if after is not None:
                 self.capacity.update(after.allocatable())
+        if field in (QUEUES, NAMESPACES):
+            self._queue_access = None
         self._change_log.record(Change(field, key, before, after))
 
     # Assumed pods
@@ -332,6 +338,12 @@ class ClusterState:
     def subscribe(self) -> "ChangeReader":
         """Return a new reader of the changes of this cluster state, which starts with the first change."""
         return ChangeReader(self)
+
+    def queue_access(self) -> QueueAccess:
+        """Return which namespaces may use which queue at present."""
+        if self._queue_access is None:
+            self._queue_access = QueueAccess(self.list_objects(QUEUES), self.list_objects(NAMESPACES))
+        return self._queue_access
 
     def count_objects(self, field: str) -> int:
         """Return the number of objects in one field of Snapshot, such as `pods`."""

@@ -5,17 +5,20 @@ profiles schedules it, or one of its labels names a PodGroup or a queue. A termi
 is gone, so it counts until then. A pod counts for the queue of its PodGroup; without a PodGroup it counts for the queue
 that its own label names, else for the default queue.
 
+The requests of a pending pod are demand of its queue only if the queue selects the pod's namespace.
+
 Queue limits, entitlements, Queue status, metrics, the web page and the usage history of a standby replica follow this
 rule.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
 from batchsched.api.core.requests import may_be_resized, pod_requests
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
+from batchsched.api.queue_access import QueueAccess
 
 POD_COUNT: Final = "pods"
 """Resource name under which pods themselves are counted, as nodes offer it."""
@@ -51,21 +54,45 @@ def queue_of(pod: Pod, pod_group: PodGroup | None) -> str:
     return pod_group.spec.queue if pod_group is not None else pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
 
 
+Origin = tuple[str, str]
+"""A (queue, namespace) from which requests come."""
+AmountsByOrigin = dict[Origin, Counter[str]]
+
+
 class QueueUsageTally:
     """The resource requests of pods, summed up by queue. Usage of descendant queues is not included.
 
     Args:
       scheduler_names: The scheduler names of the profiles.
+      access: Returns which namespaces may use which queue at present.
     """
 
-    def __init__(self, scheduler_names: Container[str]) -> None:
+    def __init__(
+        self, scheduler_names: Container[str], access: Callable[[], QueueAccess] = QueueAccess
+    ) -> None:
         self._scheduler_names = scheduler_names
+        self._access = access
         self._cached_requests: dict[tuple[int, ...], tuple[PodSpec, dict[str, int]]] = {}
         """Sums by the ids of parts of a spec; the entry holds the spec, so that no other part can get these ids."""
-        self.allocated: dict[str, Counter[str]] = {}
+        # By namespace as well: a change of a Queue or a Namespace then needs no new count.
+        self._allocated: AmountsByOrigin = {}
+        self._requested: AmountsByOrigin = {}
+
+    @property
+    def allocated(self) -> dict[str, Counter[str]]:
         """By queue and resource, requests of bound and assumed pods in base units. Zeros are left out."""
-        self.requested: dict[str, Counter[str]] = {}
-        """By queue and resource, requests of pending pods in base units. Zeros are left out."""
+        return _sum_by_queue(self._allocated.items())
+
+    @property
+    def requested(self) -> dict[str, Counter[str]]:
+        """By queue and resource, requests of pending pods in base units. Zeros are left out.
+
+        Pods of namespaces that the queue does not select are left out.
+        """
+        access = self._access()
+        return _sum_by_queue(
+            (origin, amounts) for origin, amounts in self._requested.items() if access.selects(*origin)
+        )
 
     def add(self, pod: Pod, pod_group: PodGroup | None) -> None:
         """Add the requests of a pod to the sums of its queue."""
@@ -83,17 +110,18 @@ class QueueUsageTally:
 
     def to_table(self) -> ResourceUsage:
         """Return a copy of the sums as a mapping from queue and resource to the usage and the demand."""
+        allocated, requested = self.allocated, self.requested
         keys = {
             (queue, resource)
-            for amounts_by_queue in (self.allocated, self.requested)
+            for amounts_by_queue in (allocated, requested)
             for queue, amounts in amounts_by_queue.items()
             for resource in amounts
         }
         empty: Counter[str] = Counter()
         return {
             (queue, resource): (
-                self.allocated.get(queue, empty)[resource],
-                self.requested.get(queue, empty)[resource],
+                allocated.get(queue, empty)[resource],
+                requested.get(queue, empty)[resource],
             )
             for queue, resource in sorted(keys)
         }
@@ -102,16 +130,16 @@ class QueueUsageTally:
         # No session places a pending pod that terminates, so its requests are no demand.
         if not counts_against_queue(pod, self._scheduler_names) or (pod.terminating and not pod.node):
             return
-        amounts_by_queue = self.allocated if pod.node else self.requested
-        amounts = amounts_by_queue.get(queue)
+        by_origin, origin = (self._allocated if pod.node else self._requested), (queue, pod.namespace)
+        amounts = by_origin.get(origin)
         if amounts is None:
-            amounts = amounts_by_queue[queue] = Counter()
+            amounts = by_origin[origin] = Counter()
         for resource, amount in self._requests(pod).items():
             amounts[resource] += sign * amount
             if not amounts[resource]:
                 del amounts[resource]
         if not amounts:
-            del amounts_by_queue[queue]
+            del by_origin[origin]
 
     def _requests(self, pod: Pod) -> dict[str, int]:
         """Return the requests of a pod with the pod count.
@@ -130,3 +158,10 @@ class QueueUsageTally:
                 self._cached_requests.clear()
             cached = self._cached_requests[key] = (spec, {POD_COUNT: 1, **pod_requests(pod)})
         return cached[1]
+
+
+def _sum_by_queue(parts: Iterable[tuple[Origin, Counter[str]]]) -> dict[str, Counter[str]]:
+    by_queue: dict[str, Counter[str]] = {}
+    for (queue, _), amounts in parts:
+        by_queue.setdefault(queue, Counter()).update(amounts)
+    return by_queue

@@ -207,3 +207,9 @@ def test_queue_is_a_row_with_its_allocated_amounts():
     found = cells(QUEUES, one, wide=True)
     assert (found["PARENT"], found["WEIGHT"], found["PENDING"]) == ("research", "1", "1")
     assert (found["ALLOCATED"], found["LIMIT"], found["GUARANTEE"]) == ("cpu=2,memory=1Gi", "cpu=8", "<none>")
+
+
+def test_queue_shows_the_selector_of_its_namespaces():
+    one = {"metadata": {"name": "ml"}, "spec": {"namespaceSelector": {"matchLabels": {"team": "ml"}}}}
+    assert cells(QUEUES, one, wide=True)["NAMESPACES"] == "team=ml"
+    assert cells(QUEUES, {"metadata": {"name": "web"}}, wide=True)["NAMESPACES"] == "<none>"

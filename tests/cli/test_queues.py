@@ -15,6 +15,7 @@ from batchsched.cli.queues import (
     explain_queue,
     most_demanded_resource,
     print_queue_explanation,
+    print_queues,
     tree_prefixes,
 )
 from batchsched.session.queue_report import PendingGangReport, QueueReport, QueueTreeReport
@@ -240,3 +241,14 @@ def test_queue_without_pods_has_no_table(capsys):
     view = QueueTreeReport(capacity={}, queues=(report("idle"),), waiting=())
     print_queue_explanation(explain_queue("idle", view, Decision()))
     assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"
+
+
+def test_namespaces_of_a_queue_are_printed_in_the_tree_and_in_its_explanation(capsys):
+    queues = (report("ml", namespaces="team=ml"), report("web"))
+    view = QueueTreeReport(capacity={"cpu": 8000}, queues=queues, waiting=())
+    print_queues(view, None)
+    said = capsys.readouterr().out
+    assert "ml is for namespaces with team=ml" in said
+    assert "web is for" not in said
+    print_queue_explanation(explain_queue("ml", view, Decision()))
+    assert "  for namespaces with team=ml" in capsys.readouterr().out

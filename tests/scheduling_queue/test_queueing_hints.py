@@ -81,6 +81,8 @@ def test_every_reason_names_a_plugin_or_has_its_own_events_or_none():
     [
         ("NoNodes", EventResource.NODE, None, node("n")),
         ("QueueNotFound", EventResource.QUEUE, None, object()),
+        ("NamespaceNotSelected", EventResource.QUEUE, object(), None),
+        ("NamespaceNotSelected", EventResource.NAMESPACE, object(), object()),
         ("UnknownTopologyLevel", EventResource.TOPOLOGY, None, object()),
         ("QueueLimit", EventResource.ASSIGNED_POD, pod("b"), None),
         ("InsufficientTopologyCapacity", EventResource.NODE, None, node("n")),
@@ -97,7 +99,8 @@ def test_event_that_may_remove_the_reason_of_a_refusal_moves_the_entity(reason, 
 
 
 @pytest.mark.parametrize(
-    "reason", ["QueueLimit", "PodGroupNotFound", "NotEnoughPods", "QueueNotFound", "Gated"]
+    "reason",
+    ["QueueLimit", "PodGroupNotFound", "NotEnoughPods", "QueueNotFound", "NamespaceNotSelected", "Gated"],
 )
 def test_new_node_does_not_move_an_entity_that_was_refused_for_another_reason(reason):
     made = queue_after_refusal(reason)

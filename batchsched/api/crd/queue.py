@@ -1,11 +1,15 @@
 """Queue, the custom resource that defines a share of the cluster."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import override
 
+from batchsched.api.core.selector import LabelSelector, Requirement
 from batchsched.api.crd.base import (
     LARGEST_INT32,
+    LONGEST_LABEL,
     LONGEST_NAME,
     Amounts,
     Conditions,
@@ -18,6 +22,11 @@ from batchsched.api.crd.base import (
     validation_rules,
 )
 
+LONGEST_LABEL_KEY: Final = 317
+"""Maximum length of a label key: a prefix of 253 characters, a slash, and a name of 63."""
+MOST_SELECTOR_VALUES: Final = 64
+"""Maximum number of labels, expressions and values of a selector. The API server limits the cost of rules over them."""
+LabelText = Annotated[str, Field(max_length=LONGEST_LABEL)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_INT32, strict=True)]
 
 
@@ -32,6 +41,70 @@ class PolicyChoice(StrictModel):
     """Name of the policy."""
     args: dict[str, Any] = Field(default={})
     """Arguments of the policy."""
+
+
+class NamespaceRequirement(StrictModel):
+    """An expression over the labels of a Namespace."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validation_rules(
+            validation_rule(
+                "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0"
+                " : !has(self.values) || self.values.size() == 0",
+                "In and NotIn need values, Exists and DoesNotExist take none",
+                ".values",
+            )
+        )
+    )
+
+    key: str = Field(min_length=1, max_length=LONGEST_LABEL_KEY)
+    """Key of the label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """Relation of the label to the values."""
+    values: tuple[LabelText, ...] = Field(default=(), max_length=MOST_SELECTOR_VALUES)
+    """Values, for `In` and `NotIn`."""
+
+    @model_validator(mode="after")
+    def _has_values_if_needed(self) -> Self:
+        if (self.operator in ("In", "NotIn")) != bool(self.values):
+            raise ValueError(
+                "values: In and NotIn need values, Exists and DoesNotExist take none; "
+                f"{self.operator} has {len(self.values)}"
+            )
+        return self
+
+    @override
+    def __str__(self) -> str:
+        """The expression as kubectl prints it."""
+        match self.operator:
+            case "Exists":
+                return self.key
+            case "DoesNotExist":
+                return f"!{self.key}"
+        return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
+
+
+class NamespaceSelector(StrictModel):
+    """A label selector over Namespaces. All labels and expressions must match; the selector `{}` selects all."""
+
+    match_labels: dict[str, LabelText] | None = Field(default=None, max_length=MOST_SELECTOR_VALUES)
+    """Labels that the Namespace must have."""
+    match_expressions: tuple[NamespaceRequirement, ...] = Field(default=(), max_length=MOST_SELECTOR_VALUES)
+    """Expressions over its labels."""
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the selector selects a Namespace with these labels."""
+        expressions = tuple(
+            Requirement(requirement.key, requirement.operator, requirement.values)
+            for requirement in self.match_expressions
+        )
+        return LabelSelector(self.match_labels, expressions).matches(labels)
+
+    @override
+    def __str__(self) -> str:
+        """The selector as kubectl prints it, "all namespaces" if it is empty."""
+        labels = [f"{key}={value}" for key, value in sorted((self.match_labels or {}).items())]
+        return ",".join([*labels, *map(str, self.match_expressions)]) or "all namespaces"
 
 
 class QueueSpec(StrictModel):
@@ -77,6 +150,8 @@ class QueueSpec(StrictModel):
     """Time in seconds after their start during which pods of the queue are not evicted for a reclaim."""
     max_min_runtime_seconds: Count | None = None
     """Maximum of the minRuntimeSeconds of PodGroups. Default: that of the parent; without one, no maximum."""
+    namespace_selector: NamespaceSelector | None = None
+    """Namespaces with gangs that may use the queue. Default: that of the parent; without one, all namespaces."""
     policy: PolicyChoice | None = None
     """Policy for the children of the queue, and for its own PodGroups."""
     max_running_pod_groups: Count | None = None

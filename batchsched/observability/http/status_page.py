@@ -21,7 +21,8 @@ from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.base import parse_amounts
 from batchsched.api.decision import Refusal
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key, gang_namespace
+from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.observability.observer import Observer
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -177,7 +178,12 @@ def cluster_view(
     """
     resources = _resources(snapshot.nodes)
     gangs = _gangs(snapshot, waits, counts)
-    in_queue = Counter(row.queue for row in gangs if row.waiting is not None)
+    access = QueueAccess(snapshot.queues, snapshot.namespaces)
+    in_queue = Counter(
+        row.queue
+        for row in gangs
+        if row.waiting is not None and access.selects(row.queue, gang_namespace(row.key))
+    )
     return ClusterView(
         resources,
         tuple(_queues(snapshot, usage, in_queue)),

@@ -1,7 +1,8 @@
 """Admission: checks of a gang that need no nodes.
 
-A gang is refused for references to objects that do not exist, for scheduling gates, for too few pods, for a pod above
-a limit, and for pods of several users in a queue that limits each user. Refused gangs do not reach the solver.
+A gang is refused for references to objects that do not exist, for a queue that does not select its namespace, for
+scheduling gates, for too few pods, for a pod above a limit, and for pods of several users in a queue that limits each
+user. Refused gangs do not reach the solver.
 """
 
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Any
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.api.decision import Refusal
+from batchsched.api.queue_access import QueueAccess
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
@@ -77,6 +79,9 @@ class Admission:
                 reason="QueueNotFound",
                 message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
             )
+        if not self.tables.queue_access.selects(members.queue, members.namespace):
+            message = _not_selected(self.tables.queue_access, members)
+            return Refusal(pod_group=key, reason="NamespaceNotSelected", message=message)
         # The gang is charged to one user as a whole, so pods of another user would evade the limit of that user.
         limiting = self.tables.queues.find_user_limits(members.queue)
         if limiting and len(users := members.users) > 1:
@@ -181,6 +186,17 @@ def _several_users(queue: str, users: Iterable[str]) -> str:
     return (
         f"queue {queue} sets spec.userLimits, and the pods have more than one value of the label {USER_LABEL} "
         f"({named}); set the label on the PodGroup, or the same value on all pods"
+    )
+
+
+def _not_selected(access: QueueAccess, members: PodGroupState) -> str:
+    selecting = access.find_selecting_queue(members.queue)
+    owner = selecting.name if selecting is not None else members.queue
+    ancestor = "" if owner == members.queue else f" of the queue {owner} above it"
+    selector = selecting.spec.namespace_selector if selecting is not None else None
+    return (
+        f"queue {members.queue} is not for namespace {members.namespace}: the namespaceSelector{ancestor} selects "
+        f"{selector}; use another queue, or have an administrator change the selector or the labels of the Namespace"
     )
 
 

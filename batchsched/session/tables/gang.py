@@ -12,7 +12,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import QUEUE_LABEL, SUB_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
 from batchsched.api.decision import Refusal
-from batchsched.api.gang import gang_identity, gang_key, is_single_pod
+from batchsched.api.gang import gang_identity, gang_key, gang_namespace, is_single_pod
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
@@ -97,6 +97,11 @@ class PodGroupState:
     def key(self) -> str:
         """The gang's name in decisions: `namespace/name` of its PodGroup, or of the pod if it has none."""
         return gang_key(self.identity)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the PodGroup or the pod."""
+        return gang_namespace(self.identity)
 
     @property
     def queue(self) -> str:

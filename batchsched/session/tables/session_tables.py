@@ -16,6 +16,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_identity
+from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
@@ -65,7 +66,10 @@ class SessionTables:
         """Failures of plugins in this session that concern no pod in particular, by message."""
         self._lasting_failures: dict[str, SetAside] = {}
         self.specs = PodSpecIndex(pipeline)
-        self.queues = QueueTree(snapshot.queues)
+        self.queues, self.queue_access = (
+            QueueTree(snapshot.queues),
+            QueueAccess(snapshot.queues, snapshot.namespaces),
+        )
         names = ResourceNames(snapshot, self.specs.requests)
         self.lacks_columns = names.has_too_many
         """True if pods may request resources that no node offers and that have no column."""
