@@ -20,8 +20,8 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
 from batchsched.cli.options import check_files_exist
-from batchsched.config.load import load_with_warnings
-from batchsched.config.schema import BatchSchedulerConfiguration, Profile
+from batchsched.config.load import load_configuration, load_with_warnings
+from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
 from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import format_set_aside, read_manifests
 from batchsched.ports.external import Telemetry
@@ -237,8 +237,11 @@ async def _list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerAp
     from batchsched.scheduler.live_snapshot import list_cluster
 
     clock = SystemClock()
+    grouping = (
+        load_configuration(access.config).pod_grouper if access.config is not None else PodGrouperSettings()
+    )
     async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
-        service = await list_cluster(connection, clock, [profile])
+        service = await list_cluster(connection, clock, [profile], grouping)
     own_kinds = [
         reflector for reflector in service.reflectors if reflector.resource.api_version == API_VERSION
     ]

@@ -52,6 +52,22 @@ class LeaderElection(NullTolerantModel):
         return self
 
 
+class PodGrouperSettings(StrictModel):
+    """PodGroups for the pods of Jobs and other owners."""
+
+    enabled: bool = True
+    """Form a gang of the pods of one owner, and write a PodGroup for it.
+
+    If false, the pods of an owner are a gang only if their labels name a PodGroup.
+    """
+    patch_pods: bool = True
+    """Write the labels of their gang to pods that are pending for some seconds.
+
+    If false, batchsched needs no permission to patch pods. API servers of version 1.35 or later then write the labels
+    with the binding.
+    """
+
+
 class ClientConnection(NullTolerantModel):
     """Settings of the connection to the API server."""
 
@@ -218,6 +234,8 @@ class BatchSchedulerConfiguration(StrictModel):
     """Leader election of `run`."""
     client_connection: ClientConnection = ClientConnection()
     """Connection of `run` to the API server."""
+    pod_grouper: PodGrouperSettings = PodGrouperSettings()
+    """PodGroups that `run` creates for the pods of Jobs and other owners."""
     serving: HttpsServerSettings = HttpsServerSettings()
     """HTTPS server of `run` for health, metrics and debugging."""
     sessions_kept: int = Field(default=10, ge=0, le=1000)

@@ -69,10 +69,16 @@ class GangMemberStore:
       cache: receives the pods.
       groups: receives the derived PodGroups.
       scheduler_names: pods with these scheduler names are grouped.
+      derive: whether owners determine gangs; otherwise only labels do.
     """
 
     def __init__(
-        self, cache: ClusterState, groups: PodGroupSources, scheduler_names: Collection[str]
+        self,
+        cache: ClusterState,
+        groups: PodGroupSources,
+        scheduler_names: Collection[str],
+        *,
+        derive: bool = True,
     ) -> None:
         self.owners = Owners(self._owner_changed)
         self.labels: dict[str, Mapping[str, str | None]] = {}
@@ -80,6 +86,7 @@ class GangMemberStore:
         self._cache = cache
         self._groups = groups
         self._names = frozenset(scheduler_names)
+        self._derive_gangs = derive
         self._members: dict[str, GangMember] = {}
         self._owned: dict[str, set[str]] = {}
         self._pods_of: dict[str, set[str]] = {}
@@ -112,7 +119,7 @@ class GangMemberStore:
         if pod.spec.scheduler_name not in self._names:
             return pod
         pod = foreign.with_gang_labels(pod)
-        ref = owner_of(pod)
+        ref = owner_of(pod) if self._derive_gangs else None
         if ref is None:
             if pod.key in self._members:
                 self._forget(pod.key)
@@ -282,17 +289,19 @@ class PodGrouper:
       cache: receives pods and PodGroups.
       scheduler_names: pods with these scheduler names are grouped.
       changed: is called after each change of the cluster state.
+      derive: whether owners determine gangs; otherwise only labels do.
     """
 
     cache: ClusterState
     scheduler_names: Collection[str]
     changed: Callable[[], None]
+    derive: bool = True
     groups: PodGroupSources = field(init=False)
     members: GangMemberStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.groups = PodGroupSources(self.cache, len(EXTERNAL_KINDS))
-        self.members = GangMemberStore(self.cache, self.groups, self.scheduler_names)
+        self.members = GangMemberStore(self.cache, self.groups, self.scheduler_names, derive=self.derive)
 
     def store_for(self, kind: ObjectKind) -> ObjectStore:
         """Return the store that receives the objects of a kind from its reflector."""
@@ -308,7 +317,7 @@ class PodGrouper:
             yield Reflector(
                 connection, api_resource(kind), handlers, clock, terms=terms, read=handlers.decode
             )
-        for owner in OWNERS:
+        for owner in OWNERS if self.derive else ():
             collection = ApiResource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
             sink = OwnerSink(self.members.owners, self.changed, owner.name)
             terms = ReflectorSettings(without="pods that they own wait")

@@ -29,6 +29,7 @@ LABEL_DELAY_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 5.0
 NOT_INSTALLED_SECONDS: Final = 60.0
 """Seconds between two attempts while the kind PodGroup is not installed."""
+_FORBIDDEN: Final = 403
 _MAX_CONCURRENT_WRITES: Final = 16
 """A low number, so that bindings are not delayed."""
 
@@ -41,15 +42,24 @@ class PodGroupWriter:
       members: the gangs of pods.
       writer: sends the writes.
       clock: the current time.
+      patch_pods: whether pods that are pending for some seconds are labelled; otherwise only their binding labels them.
     """
 
     def __init__(
-        self, groups: PodGroupSources, members: GangMemberStore, writer: Writer, clock: Clock
+        self,
+        groups: PodGroupSources,
+        members: GangMemberStore,
+        writer: Writer,
+        clock: Clock,
+        *,
+        patch_pods: bool = True,
     ) -> None:
         self._groups = groups
         self._members = members
         self._writer = writer
         self._clock = clock
+        self._patch_pods = patch_pods
+        self._may_patch_pods = True
         self._due: dict[str, float] = {}
         self._since: dict[str, float] = {}
 
@@ -74,7 +84,8 @@ class PodGroupWriter:
         for key in groups:
             del self._due[key]
         await self._each(groups, self._write_group, now)
-        await self._each(self._unlabelled(now), self._write_labels, now)
+        if self._patch_pods:
+            await self._each(self._unlabelled(now), self._write_labels, now)
 
     async def _each(self, keys: list[str], write: Any, now: float) -> None:
         for first in range(0, len(keys), _MAX_CONCURRENT_WRITES):
@@ -120,8 +131,20 @@ class PodGroupWriter:
         try:
             await self._writer.patch(POD_RESOURCE, pod.namespace, pod.name, {"metadata": meta})
         except BatchschedError as error:
-            if not isinstance(error, ApiError) or error.status not in (404, 409):
+            status = error.status if isinstance(error, ApiError) else 0
+            if status == _FORBIDDEN and self._may_patch_pods:
+                # One message for all pods: without the permission, each attempt for each pod fails.
+                self._may_patch_pods = False
+                _LOG.warning(
+                    "labels of %s were not written: %s; set podGrouper.patchPods to false if batchsched is not to "
+                    "patch pods",
+                    key,
+                    error,
+                )
+            elif status not in (404, 409, _FORBIDDEN):
                 _LOG.warning("labels of %s were not written: %s", key, error)
+        else:
+            self._may_patch_pods = True
 
     def _manifest(self, group: PodGroup) -> dict[str, Any]:
         meta: dict[str, Any] = {

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchsched.config.schema import Profile
+from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
 from batchsched.controllers.reporter import Reporter
@@ -50,6 +50,7 @@ class SchedulerApp:
       on_eviction: Called for each evicted pod.
       deployment: What all replicas of this deployment have in common, and no other deployment has; "" if other
         deployments with the same scheduler names are not looked for.
+      grouping: The settings of the pod grouper.
     """
 
     connection: Connection
@@ -62,6 +63,7 @@ class SchedulerApp:
     recording: bool = False
     on_eviction: Evicted = ignore_evicted_pod
     deployment: str = ""
+    grouping: PodGrouperSettings = field(default_factory=PodGrouperSettings)
     loop: SchedulerLoop | None = field(init=False, default=None)
     _reporter: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
@@ -80,7 +82,9 @@ class SchedulerApp:
             self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
         )
         self.writer = Writer(self.connection, self.clock, self.fence)
-        self.grouper = PodGrouper(self.cache, self.cache.scheduler_names, self.alarm.signal)
+        self.grouper = PodGrouper(
+            self.cache, self.cache.scheduler_names, self.alarm.signal, self.grouping.enabled
+        )
         decoder = Decoder()
         for kind, resource in api_resources():
             intake = EventHandler(kind, self.grouper.store_for(kind), decoder, self.alarm.signal)
@@ -173,7 +177,13 @@ class SchedulerApp:
             reporter.record_decision,
             *([self.on_decision] if self.on_decision else []),
         ]
-        group_writer = PodGroupWriter(self.grouper.groups, self.grouper.members, self.writer, self.clock)
+        group_writer = PodGroupWriter(
+            self.grouper.groups,
+            self.grouper.members,
+            self.writer,
+            self.clock,
+            patch_pods=self.grouping.patch_pods,
+        )
         group_writing = asyncio.create_task(group_writer.run(), name="projection")
         self._reporter = reporter
         if self.deployment:

@@ -20,7 +20,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_identity
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, api_group
-from batchsched.config.schema import Profile
+from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, InvalidInput, UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
@@ -47,7 +47,9 @@ CHECK_SECONDS = 0.02
 """Seconds between two checks whether all lists are complete."""
 
 
-async def list_cluster(connection: Connection, clock: Clock, profiles: Sequence[Profile]) -> SchedulerApp:
+async def list_cluster(
+    connection: Connection, clock: Clock, profiles: Sequence[Profile], grouping: PodGrouperSettings
+) -> SchedulerApp:
     """List all objects of a live cluster once, and return a scheduler with this cluster state.
 
     Nothing is watched or written after that.
@@ -60,7 +62,7 @@ async def list_cluster(connection: Connection, clock: Clock, profiles: Sequence[
     # version may still be allowed to list.
     with contextlib.suppress(ApiError):
         await connection.request("GET", "/version")
-    service = SchedulerApp(connection, clock, profiles)
+    service = SchedulerApp(connection, clock, profiles, grouping=grouping)
     following = asyncio.create_task(service.follow_cluster(), name="look")
     try:
         async with asyncio.timeout(LIST_TIMEOUT_SECONDS):

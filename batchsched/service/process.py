@@ -234,6 +234,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
                 recording=configuration.sessions_kept > 0,
                 on_eviction=observation.record_eviction,
                 deployment=lease.full_name if lease is not None else _identity(),
+                grouping=configuration.pod_grouper,
             )
 
         background = BackgroundTasks(observation, configuration, options.config)

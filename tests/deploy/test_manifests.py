@@ -1,5 +1,6 @@
 """What `deploy/` installs: the kustomize base and the Helm chart say the same, and the API server takes both."""
 
+import itertools
 import re
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.controlplane.plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "batchsched"
+OURS = "scheduling.batchsched.dev"
 Manifest = dict[str, Any]
 
 
@@ -100,6 +102,31 @@ def test_only_named_peers_may_connect_to_the_server(way):
 @pytest.mark.usefixtures("plane")
 def test_chart_without_peers_lets_no_client_connect():
     assert ingress(charted("--set", "networkPolicy.from=null")) == []
+
+
+def rights(found: list[Manifest]) -> set[tuple[str, str, str]]:
+    """What the ClusterRole of batchsched gives: API group, resource, verb."""
+    role = by_name(found)["ClusterRole", "batchsched"]
+    return {
+        right
+        for rule in role["rules"]
+        for right in itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    }
+
+
+@pytest.mark.usefixtures("plane")
+def test_chart_gives_no_right_to_patch_pods_if_the_configuration_forbids_it():
+    removed = rights(charted()) - rights(charted("--set", "configuration.podGrouper.patchPods=false"))
+    assert removed == {("", "pods", "patch")}
+
+
+@pytest.mark.usefixtures("plane")
+def test_chart_gives_no_rights_for_the_pod_grouper_if_it_is_disabled():
+    without = rights(charted("--set", "configuration.podGrouper.enabled=false"))
+    removed = rights(charted()) - without
+    assert {("", "pods", "patch"), ("batch", "jobs", "watch")} <= removed
+    assert {(OURS, "podgroups", verb) for verb in ("create", "patch", "delete")} <= removed
+    assert {(OURS, "podgroups", "watch"), (OURS, "podgroups/status", "patch")} <= without
 
 
 def test_every_metric_that_is_watched_exists():

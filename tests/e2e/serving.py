@@ -42,6 +42,8 @@ class Served:
     port: int = field(default_factory=free_port)
     settings: dict[str, Any] = field(init=False, default_factory=dict)
     sessions_kept: int = field(init=False, default=10)
+    more: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the configuration."""
     scheduler: Scheduler = field(init=False)
     _pool: urllib3.PoolManager = field(init=False)
 
@@ -59,7 +61,7 @@ class Served:
         profile = {"schedulerName": "batchsched", **settings}
         serving = {"bindAddress": "127.0.0.1", "securePort": self.port, **self.settings}
         fresh = self.file.with_suffix(".new")
-        stated = {"serving": serving, "profiles": [profile], "sessionsKept": self.sessions_kept}
+        stated = {"serving": serving, "profiles": [profile], "sessionsKept": self.sessions_kept, **self.more}
         fresh.write_text(yaml.safe_dump(self.terms.configuration() | stated))
         fresh.replace(self.file)
 

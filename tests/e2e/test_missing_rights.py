@@ -1,16 +1,19 @@
 """A scheduler with missing permissions reports them, and schedules what it can without them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 
+from batchsched.podgrouper.projection import LABEL_DELAY_SECONDS
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.installed import cluster_role
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.owners import install, make, members
-from tests.e2e.running import all_bound, bound, never, running
-from tests.e2e.serving import WITHIN, Served, bind_a_gang
+from tests.deploy.test_manifests import charted
+from tests.e2e.owners import install, job, make, members
+from tests.e2e.running import all_bound, bound, never, pods, running
+from tests.e2e.serving import WITHIN, Served, bind_a_gang, serving
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 NAME = "poor"
@@ -25,23 +28,44 @@ def rules(*without: str) -> list[dict[str, Any]]:
     return [rule for rule in found if rule["resources"]]
 
 
-def give(plane: ControlPlane, allowed: list[dict[str, Any]]) -> None:
-    plane.admin.merge(f"{RBAC}/clusterroles/{NAME}", {"rules": allowed})
+def give(plane: ControlPlane, allowed: list[dict[str, Any]], name: str = NAME) -> None:
+    plane.admin.merge(f"{RBAC}/clusterroles/{name}", {"rules": allowed})
+
+
+def rules_of_chart(**pod_grouper: bool) -> list[dict[str, Any]]:
+    """The rules of the chart for a configuration of the pod grouper, and the Lease of the scheduler name."""
+    values = [f"configuration.podGrouper.{key}={str(value).lower()}" for key, value in pod_grouper.items()]
+    role = next(
+        one
+        for one in charted("--set", ",".join(values))
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "batchsched")
+    )
+    leases = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["create", "get", "update"],
+    }
+    found: list[dict[str, Any]] = [*role["rules"], leases]
+    return found
 
 
 @pytest.fixture
 def poor(plane: ControlPlane, tmp_path: Any) -> Served:
     """A scheduler with a ServiceAccount that has no permissions at first."""
-    subject = {"kind": "ServiceAccount", "namespace": "default", "name": NAME}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
-    plane.admin.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": NAME}})
-    plane.admin.create(f"{RBAC}/clusterroles", {"metadata": {"name": NAME}, "rules": []})
+    return scheduler_without_rights(plane, tmp_path, NAME)
+
+
+def scheduler_without_rights(plane: ControlPlane, folder: Path, name: str, **configuration: Any) -> Served:
+    subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    plane.admin.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    plane.admin.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": []})
     plane.admin.create(
         f"{RBAC}/clusterrolebindings",
-        {"metadata": {"name": NAME}, "roleRef": role, "subjects": [subject]},
+        {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]},
     )
-    one = Served(plane, NAME, tmp_path / "batchsched.yaml")
-    one.scheduler.token = plane.token_of("default", NAME)
+    one = Served(plane, name, folder / "batchsched.yaml", more=configuration)
+    one.scheduler.token = plane.token_of("default", name)
     return one
 
 
@@ -84,3 +108,40 @@ def test_without_pods_it_waits_and_without_owners_and_volumes_it_schedules_the_r
         assert all_bound(namespace, "bert", 3)
         assert poor.metric("batchsched_reflector_forbidden", resource="jobsets.jobset.x-k8s.io") == 0
     assert poor.scheduler.said.count("the rule that gives it") == 3
+
+
+LABEL = "scheduling.batchsched.dev/pod-group"
+
+
+def test_without_permission_to_patch_pods_the_binding_labels_the_pods_of_a_job(
+    plane: ControlPlane, namespace: Namespace, tmp_path: Path
+) -> None:
+    served = scheduler_without_rights(plane, tmp_path, "unpatching", podGrouper={"patchPods": False})
+    give(plane, rules_of_chart(patchPods=False), "unpatching")
+    namespace.nodes(1, cpu=4)
+    with serving(served):
+        owner = job(namespace, "train", 2)
+        members(namespace, owner, [0])
+        never(lambda: "train-0" in bound(namespace), LABEL_DELAY_SECONDS + 1)
+        assert LABEL not in pods(namespace)["train-0"]["metadata"].get("labels", {})
+        members(namespace, owner, [1])
+        eventually(lambda: len(bound(namespace)) == 2, WITHIN)
+        assert len({one["metadata"]["labels"][LABEL] for one in pods(namespace).values()}) == 1
+    assert "403" not in served.scheduler.said
+
+
+def test_without_the_pod_grouper_the_pods_of_a_job_are_scheduled_one_by_one(
+    plane: ControlPlane, namespace: Namespace, tmp_path: Path
+) -> None:
+    served = scheduler_without_rights(plane, tmp_path, "ungrouping", podGrouper={"enabled": False})
+    give(plane, rules_of_chart(enabled=False), "ungrouping")
+    namespace.nodes(1, cpu=4)
+    with serving(served):
+        members(namespace, job(namespace, "train", 2), [0])
+        eventually(lambda: "train-0" in bound(namespace), WITHIN)
+        bind_a_gang(namespace)
+        assert served.ask("/debug/cache/drift")[1] == b"the cache agrees with the API\n"
+    path = namespace.path("podgroups", group="scheduling.batchsched.dev/v1alpha1")
+    assert [one["metadata"]["name"] for one in namespace.api.get(path)["items"]] == ["bert"]
+    assert LABEL not in pods(namespace)["train-0"]["metadata"].get("labels", {})
+    assert "403" not in served.scheduler.said

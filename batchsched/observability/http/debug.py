@@ -72,7 +72,7 @@ class DebugHandlers:
         """Compare the cache with a fresh list of the API."""
         service, cache = self._service, self._service.cache
         fresh = (
-            await list_cluster(service.connection, service.clock, service.profiles)
+            await list_cluster(service.connection, service.clock, service.profiles, service.grouping)
         ).cache.snapshot_as_listed()
         overdue_since = service.clock.now() - OVERDUE_SECONDS
         drift = compare_snapshots(
