@@ -80,7 +80,7 @@ class ExtenderError(PluginError):
 
 
 class IllegalMove(BatchschedError):
-    """A table of legal moves does not allow a change of state of a gang or of an entity. The state stays the same."""
+    """A gang or an entity of the scheduling queue cannot change to another state. It keeps its state."""
 
 
 class DigestMismatch(BatchschedError):

@@ -178,7 +178,7 @@ def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
     """Draw a text bar with the allocated, borrowed and pending amounts of a queue and its fair share."""
 
     def cells(amount: int) -> int:
-        """Return the length of an amount in characters; an amount above 0 has at least one."""
+        """Return the length of an amount in the bar, in characters; an amount above 0 has at least one."""
         return max(amount > 0, round(WIDTH * min(amount, capacity) / max(1, capacity)))
 
     allocated = queue.allocated.get(resource, 0)

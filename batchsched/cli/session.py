@@ -199,7 +199,7 @@ def with_timings(decision: Decision, stopwatch: "Stopwatch") -> Decision:
 
 
 def check_not_set_aside(session: DecidedSession, *objects: str) -> None:
-    """Check that none of some objects, given as `Kind name`, was set aside in the session.
+    """Check that a session did not set aside any of the given objects, each named as `Kind name`.
 
     Raises:
       BadParameter: an object was set aside.

@@ -10,7 +10,7 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """Whether gangs may start before the first gang that does not fit, if they do not delay it (`easy`)."""
+    """The backfill of a simulation: `easy` lets gangs start if they do not delay the first one that does not fit."""
 
     EASY = "easy"
     NONE = "none"

@@ -129,7 +129,9 @@ EMPTY_PLUGIN_SET: Final = PluginSet()
 
 
 class Plugins(NullTolerantModel):
-    """Changes to the default plugins. An extension point overrides multiPoint, which overrides the defaults.
+    """The changes of a profile to the default plugins.
+
+    An extension point overrides multiPoint, which overrides the defaults.
 
     A default plugin that multiPoint enables again keeps its position. At an extension point, plugins that are enabled
     both there and in multiPoint come before the other plugins of multiPoint; plugins enabled only there come last.

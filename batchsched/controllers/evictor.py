@@ -88,7 +88,7 @@ class Evictor:
             task.add_done_callback(self._running.discard)
 
     async def drain(self) -> None:
-        """Wait until all running nominations and evictions have ended."""
+        """Wait until all requests for nominations and evictions have ended."""
         while self._running:
             await asyncio.wait(self._running)
 

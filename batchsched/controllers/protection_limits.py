@@ -15,7 +15,7 @@ from batchsched.state.queue_usage import POD_COUNT
 
 
 def limited_protections(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
-    """Return the running PodGroups of which the protection from eviction is limited: the reason and a message of each.
+    """Return the running PodGroups with limited protection from eviction, each with the reason and a message.
 
     Args:
       state: The cluster.

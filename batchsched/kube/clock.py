@@ -30,9 +30,9 @@ class SystemClock:
 
 @dataclass(slots=True)
 class Backoff:
-    """Exponential backoff with jitter: each wait after a failure is longer than the wait before.
+    """Exponential backoff with jitter: the wait doubles with each failure, up to a limit.
 
-    The full wait doubles with each failure; a random part of up to one half is subtracted.
+    A random part of up to one half is subtracted from each wait.
 
     Args:
       clock: waits and returns the jitter.
@@ -46,7 +46,7 @@ class Backoff:
     _failures: int = field(default=0, init=False)
 
     def reset(self) -> None:
-        """Start again with the shortest wait, after a success."""
+        """Start the backoff again with the shortest wait, after a success."""
         self._failures = 0
 
     async def wait(self, least: float = 0.0) -> None:

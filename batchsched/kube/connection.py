@@ -211,7 +211,7 @@ class Connection:
     async def watch_lines(
         self, path: str, query: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Start a watch and yield its lines, each the JSON of one event, in lists as they arrive.
+        """Start a watch and yield its events as they arrive, as lists of lines with the JSON of one event each.
 
         Args:
           path: the path of the collection.

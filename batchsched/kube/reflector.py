@@ -154,7 +154,7 @@ class _Rewound(Exception):
 
 
 def ignore_rewound() -> None:
-    """Do nothing if the API server was restored: the default callback."""
+    """Ignore that the API server was restored from a backup. This function is the default callback."""
 
 
 class Reflector:
@@ -283,7 +283,7 @@ class Reflector:
         _LOG.warning("%s: its resourceVersion could not be verified", self.resource.plural)
 
     async def wait_for_list(self) -> None:
-        """Wait for the list that is in progress or requested, if there is one.
+        """Wait until the collection has been listed again, if a list is in progress or requested.
 
         Sessions need not wait for an optional kind.
         """
@@ -291,14 +291,14 @@ class Reflector:
             await self.wait_until_up_to_date()
 
     def request_list(self) -> None:
-        """List the collection again as soon as possible: another one was restored from a backup."""
+        """List the collection again as soon as possible, because the API server was restored from a backup."""
         self._list_again = True
         _end(self._watching)
         _end(self._pausing)
 
     @property
     def is_outdated(self) -> bool:
-        """True if the sink has objects from before a restore of the API server."""
+        """Whether the sink still has objects from before the API server was restored from a backup."""
         return self._list_again and not self.forbidden
 
     @property

@@ -47,7 +47,7 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Sends writes to the API server: with a limited number in flight, with retries, and only while this replica leads.
+    """Sends writes to the API server, with retries and a limited number in flight, until the Lease may be lost.
 
     Args:
       connection: to the API server.

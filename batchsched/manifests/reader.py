@@ -97,7 +97,7 @@ def _too_large(file: str) -> InvalidInput:
 
 
 def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
-    """Yield the manifest files of paths: a file itself, all files of a directory, standard input for `-`."""
+    """Yield the manifest files at paths: a file itself, all manifests below a directory, or standard input for `-`."""
     for path in paths:
         if str(path) == STDIN:
             yield ManifestFile("<stdin>", None)

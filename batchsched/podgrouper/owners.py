@@ -77,7 +77,7 @@ class Owner:
     grouping: PodGroupTemplate | None
 
     def has_same_gangs(self, other: "Owner") -> bool:
-        """Return whether the pods belong to the same gangs with another version of this owner."""
+        """Return whether another version of this owner divides its pods into the same gangs."""
         before, after = self.grouping, other.grouping
         if self.above != other.above or (before is None) != (after is None):
             return False

@@ -353,7 +353,7 @@ GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
 
 @dataclass(frozen=True, slots=True)
 class PodGroupTemplate:
-    """The template of the PodGroups that are derived from one owner: their spec, and the labels that divide its pods.
+    """The template of the PodGroups derived from one owner: their spec, and the labels that divide its pods into gangs.
 
     Args:
       spec: the spec of each PodGroup.

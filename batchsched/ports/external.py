@@ -21,7 +21,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """The TLS settings of a connection. Fields `*_file` are paths; fields `*_data` are PEM in base64."""
+    """The TLS settings of calls to a scheduler extender. Fields `*_file` are paths, and `*_data` are PEM in base64."""
 
     insecure: bool = False
     server_name: str = ""

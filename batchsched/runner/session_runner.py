@@ -100,7 +100,9 @@ class SessionRunner:
         return SessionRunner(self.profile, self.overdue, self.telemetry)
 
     def run(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
-        """Run a session of a scheduler that follows the cluster. If a plugin hangs, decide again from the Snapshot.
+        """Run a session of a scheduler that follows the cluster, and return the decision.
+
+        If a plugin hangs, the session is decided again from its Snapshot.
 
         Args:
           follow: Decides the session with the scheduler that follows the cluster.
@@ -143,7 +145,7 @@ class SessionRunner:
 def run_with_retries(
     work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
-    """Run a function that calls plugins. If a plugin call exceeds its deadline, run again without that call.
+    """Run a function that calls plugins, and run it again without each plugin call that exceeds its deadline.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.

@@ -154,7 +154,7 @@ class ClusterState:
         self._drop(field, key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Handle a list of all objects of one kind. Objects that are not in the list are deleted."""
+        """Replace all objects of one kind by a complete list. Objects that are not in the list are deleted."""
         field = _KIND_OF_TYPE[kind].field
         for address in [address for address in self._statuses if address[0] == field]:
             del self._statuses[address]

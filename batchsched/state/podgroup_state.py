@@ -200,7 +200,7 @@ class GangIndex:
         self._changed(gang)
 
     def set_pod(self, key: str, before: Pod | None, after: Pod | None, *, assumed: bool) -> None:
-        """Add, replace or remove a pod of the index that has not finished.
+        """Add, replace or remove an unfinished pod in the index.
 
         Args:
           key: `namespace/name` of the pod.

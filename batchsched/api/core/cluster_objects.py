@@ -63,7 +63,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
 
 
 class Namespace(KubernetesObject, frozen=True, gc=False):
-    """A Namespace. Scheduling reads only its labels."""
+    """A Namespace, reduced to its metadata. Scheduling reads only its labels."""
 
 
 class PlainSelectorSpec(KubernetesValue, frozen=True, gc=False):
@@ -73,13 +73,13 @@ class PlainSelectorSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class Service(KubernetesObject, frozen=True, gc=False):
-    """A Service. Scheduling reads only its pod selector."""
+    """A Service, reduced to its pod selector, which is all that scheduling reads."""
 
     spec: PlainSelectorSpec = PlainSelectorSpec()
 
 
 class ReplicationController(KubernetesObject, frozen=True, gc=False):
-    """A ReplicationController. Scheduling reads only its pod selector."""
+    """A ReplicationController, reduced to its pod selector, which is all that scheduling reads."""
 
     spec: PlainSelectorSpec = PlainSelectorSpec()
 
@@ -91,12 +91,12 @@ class LabelSelectorSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class ReplicaSet(KubernetesObject, frozen=True, gc=False):
-    """A ReplicaSet. Scheduling reads only its pod selector."""
+    """A ReplicaSet, reduced to its pod selector, which is all that scheduling reads."""
 
     spec: LabelSelectorSpec = LabelSelectorSpec()
 
 
 class StatefulSet(KubernetesObject, frozen=True, gc=False):
-    """A StatefulSet. Scheduling reads only its pod selector."""
+    """A StatefulSet, reduced to its pod selector, which is all that scheduling reads."""
 
     spec: LabelSelectorSpec = LabelSelectorSpec()

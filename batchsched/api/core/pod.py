@@ -69,7 +69,7 @@ class Affinity(KubernetesValue, frozen=True, gc=False):
 
 
 class Toleration(KubernetesValue, frozen=True, gc=False):
-    """A toleration of taints."""
+    """A toleration of a pod: taints that it matches do not exclude the pod from a node."""
 
     key: str = ""
     operator: str = ""
@@ -148,7 +148,7 @@ class Container(KubernetesValue, frozen=True, gc=False):
 
 
 class SchedulingGate(KubernetesValue, frozen=True, gc=False):
-    """A scheduling gate, which keeps a pod out of the queue."""
+    """A scheduling gate, which prevents that a pod is scheduled."""
 
     name: str = ""
 

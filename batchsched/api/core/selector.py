@@ -65,7 +65,7 @@ def parse_whole_number(text: str) -> int | None:
 
 
 class LabelSelector(KubernetesValue, frozen=True, gc=False):
-    """A label selector. An object matches if all labels and all expressions of the selector match."""
+    """A label selector: labels and expressions, all of which an object must match."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[Requirement, ...] | None = None

@@ -33,7 +33,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 class TopologyRequest(StrictModel):
-    """The topology levels within one domain of which a gang must or should be placed."""
+    """The topology of a PodGroup: levels at which all its pods must or should be in one domain."""
 
     name: Name = "default"
     """Name of the Topology."""
@@ -44,7 +44,10 @@ class TopologyRequest(StrictModel):
 
 
 class SubGroupTopology(StrictModel):
-    """The topology levels for the pods of a subgroup. A missing name is inherited from the PodGroup."""
+    """The topology of a subgroup: levels at which its pods must or should be in one domain.
+
+    A missing name is inherited from the PodGroup.
+    """
 
     name: Name | None = None
     """Name of the Topology. Default: that of the PodGroup."""

@@ -158,7 +158,7 @@ def pending_rows(
 
 
 def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
-    """Return two pod counts for each gang by `namespace/name`: its bound pods, and all its unfinished pods."""
+    """Return the number of bound pods and the number of all pods of each gang, by `namespace/name`."""
     return {gang_key(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
 
 
