@@ -142,5 +142,9 @@ class Load:
 
     def _pod(self, job: Job, name: str, due: float) -> None:
         time.sleep(max(0.0, due - time.monotonic()))
+        self.create_pod(job, name)
+
+    def create_pod(self, job: Job, name: str) -> None:
+        """Create a pod of a job."""
         gang = job.name if job.size > 1 else ""
         self.namespace.api.create(self.namespace.path("pods"), pod(name, gang=gang, cpu="1"))
