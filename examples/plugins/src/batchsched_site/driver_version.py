@@ -1,6 +1,6 @@
 """DriverVersion: pods that request a GPU are placed on nodes with a sufficiently new driver, the newest first.
 
-A plugin that thinks in arrays: it is asked about all nodes at once, and about equal pods once.
+A plugin that works on arrays: it is called for all nodes at once, and once for equal pods.
 """
 
 from collections.abc import Hashable
@@ -26,15 +26,15 @@ class DriverVersionArgs(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str = Field("example.com/driver-version", min_length=1, description="Node label, a whole number.")
-    minimum: int = Field(535, ge=0, description="The oldest version that will do.")
-    resource: str = Field("nvidia.com/gpu", min_length=1, description="Pods that ask for it need the driver.")
+    minimum: int = Field(535, ge=0, description="The oldest accepted driver version.")
+    resource: str = Field("nvidia.com/gpu", min_length=1, description="Pods that request it need the driver.")
 
 
 class DriverVersion:
-    """Reads a node label; a node without it, or with no number there, has version 0."""
+    """Compares the driver version in a node label. Without a whole number in the label, a node has version 0."""
 
     name: ClassVar[str] = "DriverVersion"
-    # Labels do not change while pods land: the session asks once and keeps the answer for the solver.
+    # Placed pods change no labels: the session calls the Filter once and keeps the answer for the solver.
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
     Args = DriverVersionArgs
 
@@ -42,7 +42,7 @@ class DriverVersion:
         self.args = args
 
     def signature(self, pod: Pod) -> Hashable:
-        """All that this plugin looks at in a pod. Pods for which every plugin answers alike are one class."""
+        """Return everything that this plugin reads of a pod. Pods with equal signatures are one class."""
         return self._concerns(pod)
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
@@ -55,15 +55,15 @@ class DriverVersion:
         return Verdict.refuse(too_old, TOO_OLD.format(minimum=self.args.minimum), unresolvable=True)
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        """Skip the Score likewise."""
+        """Skip the Score for pods that need no driver."""
         return SUCCESS if self._concerns(pod.pod) else SKIP
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """[n] versions; `normalize` brings them into 0..100."""
+        """Return the driver versions [n], which `normalize` maps to 0..100."""
         return self._versions(nodes)
 
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """[n] 100 for the newest driver among the nodes that fit."""
+        """Return scores [n], with 100 for the newest driver among the nodes that fit."""
         return default_normalize(scores, reverse=False)
 
     def _concerns(self, pod: Pod) -> bool:
@@ -75,7 +75,7 @@ class DriverVersion:
         )
 
     def _versions(self, nodes: Nodes) -> IntArray:
-        # Worked out once for all nodes of the session, then narrowed to those that are asked about.
+        # Computed once for all nodes of the session; `nodes.where` selects the nodes of this call.
         key = ("driver version", self.args.label)
         return nodes.table.cached_value(key, lambda table: _versions(table, self.args.label))[nodes.where]
 

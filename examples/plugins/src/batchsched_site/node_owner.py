@@ -1,7 +1,7 @@
-"""NodeOwner: a node that a team lent to the cluster takes that team's pods only.
+"""NodeOwner: nodes that a team lent to the cluster are used only for the pods of this team.
 
-A plugin that thinks of one pod and one node; the adapters make the arrays. It is slower, and that seldom matters
-for a verdict that is declared STATIC.
+A plugin for one pod and one node at a time: the base classes build the arrays. Such a plugin is slower, which seldom
+matters if its `placement_effect` is `NONE`.
 """
 
 from collections.abc import Hashable
@@ -26,7 +26,7 @@ class NodeOwner(PerNodeFilter, PerNodeScore):
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.NONE)
 
     def signature(self, pod: Pod) -> Hashable:
-        """Nothing of the spec: pods of different namespaces are never one class."""
+        """Return None: the plugin reads nothing of the spec, and pods of different namespaces are never one class."""
         return None
 
     @override
