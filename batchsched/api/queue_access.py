@@ -1,4 +1,10 @@
-"""Queue access: which namespaces may use a queue.
+"""Queue access: to which queue a gang belongs, and which namespaces may use a queue.
+
+A gang belongs to the queue that its PodGroup names. A pod without a PodGroup belongs to the queue that its label names.
+If none is named, the label `scheduling.batchsched.dev/default-queue` of the Namespace names the queue, and otherwise it
+is the queue `default`. The rule is the same for pending and running gangs: if the label of the Namespace changes, both
+move. It is a label and not an annotation, as the label that names the queue of a pod: selectors can read it, kubectl
+lists it as a column, and platforms protect labels of Namespaces, since Pod Security depends on them.
 
 A queue with a `namespaceSelector`, or below one, is only for the namespaces that the selector selects. A pending gang
 of another namespace is refused, and counts as demand of no queue. Its running pods stay and count.
@@ -8,10 +14,29 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from batchsched.api.core.cluster_objects import Namespace
+from batchsched.api.core.pod import QUEUE_LABEL, Pod
+from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.crd.queue import Queue
 
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """Label with the name of a Namespace, which the API server sets."""
+
+
+DEFAULT_QUEUE_LABEL: Final = "scheduling.batchsched.dev/default-queue"
+"""Label of a Namespace: the queue of its gangs that name none."""
+
+
+def stated_queue(pod_group: PodGroup | None, pod: Pod | None) -> str:
+    """Return the queue that a PodGroup names, or without a PodGroup, that the label of a pod names; "" for none."""
+    if pod_group is not None:
+        return pod_group.spec.queue or ""
+    return pod.labels.get(QUEUE_LABEL, "") if pod is not None else ""
+
+
+def default_queue(namespace: Namespace | None) -> str:
+    """Return the queue of gangs that name none, for a namespace; None for a namespace without an object."""
+    labels = namespace.metadata.labels if namespace is not None else None
+    return (labels or {}).get(DEFAULT_QUEUE_LABEL) or DEFAULT_QUEUE
 
 
 class QueueAccess:
@@ -24,7 +49,7 @@ class QueueAccess:
 
     def __init__(self, queues: Iterable[Queue] = (), namespaces: Iterable[Namespace] = ()) -> None:
         self._queues = {queue.name: queue for queue in queues}
-        self._labels = {namespace.metadata.name: namespace.metadata.labels or {} for namespace in namespaces}
+        self._namespaces = {namespace.metadata.name: namespace for namespace in namespaces}
         self._selected: dict[tuple[str, str], bool] = {}
 
     def find_selecting_queue(self, queue: str) -> Queue | None:
@@ -51,4 +76,12 @@ class QueueAccess:
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, always with the label that has its name."""
-        return {NAMESPACE_NAME_LABEL: namespace, **self._labels.get(namespace, {})}
+        known_namespace = self._namespaces.get(namespace)
+        return {
+            NAMESPACE_NAME_LABEL: namespace,
+            **((known_namespace.metadata.labels if known_namespace is not None else None) or {}),
+        }
+
+    def default_queue(self, namespace: str) -> str:
+        """Return the queue of the gangs of a namespace that name none."""
+        return default_queue(self._namespaces.get(namespace))

@@ -89,6 +89,11 @@ def _amounts(*path: str) -> Callable[[Object, float], str]:
     return cell
 
 
+def _queue(content: Object, _: float) -> str:
+    """Return the queue of a PodGroup; the running scheduler writes the default queue of the Namespace to the status."""
+    return value_at(content, "spec", "queue") or value_at(content, "status", "queue") or UNKNOWN
+
+
 def _namespaces(content: Object, _: float) -> str:
     """Return the selector of the namespaces that may use a queue."""
     from batchsched.api.crd.queue import NamespaceSelector
@@ -138,7 +143,7 @@ POD_GROUPS: Final = ListedKind(
         ListColumn("MIN", _min_member),
         ListColumn("PLACED", _text("status", "placed", missing="0")),
         ListColumn("RUNNING", _text("status", "running", missing="0")),
-        ListColumn("QUEUE", _text("spec", "queue", missing="default")),
+        ListColumn("QUEUE", _queue),
         AGE,
         ListColumn("POSITION", _text("status", "queuePosition"), wide=True),
         ListColumn("START", _start, wide=True),

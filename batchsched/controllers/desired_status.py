@@ -66,6 +66,7 @@ class PodCounts:
       succeeded, failed: Finished pods that still exist.
       position: Position in the queue; None if the gang is not pending.
       was_whole, partially_bound_since: As in `GangPods`.
+      queue: Name of the queue of the gang.
     """
 
     pending: int = 0
@@ -77,6 +78,7 @@ class PodCounts:
     position: int | None = None
     was_whole: bool = False
     partially_bound_since: float | None = None
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ def desired_group_status(
         _scheduled(group, gang_phase, counts, verdict), before, group.metadata.generation, now
     )
     return {
+        "queue": counts.queue or None,
         "phase": gang_phase.value,
         "placed": counts.placed,
         "running": counts.running,

@@ -34,15 +34,16 @@ def limited_protections(state: ClusterState, now: float) -> Mapping[str, tuple[s
     protected: dict[str, list[GangPods]] = {}
     limited: dict[str, tuple[str, str]] = {}
     for group, gang in running:
-        maximum, minimum = tree.max_min_runtime(gang.queue), group.spec.min_runtime_seconds
+        queue = state.queue_of(gang)
+        maximum, minimum = tree.max_min_runtime(queue), group.spec.min_runtime_seconds
         if maximum is not None and minimum > maximum:
             message = (
-                f"minRuntimeSeconds is {minimum}, but queue {gang.queue} allows at most {maximum}, which applies; "
+                f"minRuntimeSeconds is {minimum}, but queue {queue} allows at most {maximum}, which applies; "
                 "lower it, or raise maxMinRuntimeSeconds of the queue"
             )
             limited[group.key] = ("RuntimeAboveMaximum", message)
         if is_protected(group, maximum, gang.bound.values(), now):
-            protected.setdefault(gang.queue, []).append(gang)
+            protected.setdefault(queue, []).append(gang)
     return {**limited, **_above_guarantees(state, tree, protected)}
 
 

@@ -50,7 +50,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
         return {}
     columns = _columns(state, pending)
     orders = QueueOrders(state, profile)
-    queues = [gang.queue for _, gang in pending]
+    queues = [state.queue_of(gang) for _, gang in pending]
     rows_by_policy: dict[int, tuple[GangOrderPolicy, list[int]]] = {}
     for row, queue in enumerate(queues):
         policy = orders.policy_of(queue)
@@ -73,7 +73,9 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
 
 def _is_demand(state: ClusterState, gang: GangPods) -> bool:
     """Return whether a gang is pending in a queue that selects its namespace; others have no place in the queue."""
-    return gang.is_pending and state.queue_access().selects(gang.queue, gang_namespace(gang.identity))
+    return gang.is_pending and state.queue_access().selects(
+        state.queue_of(gang), gang_namespace(gang.identity)
+    )
 
 
 class QueueOrders:
@@ -162,7 +164,7 @@ def queue_allocations(
     tree, misplaced = build_queue_tree(queues)
     allocated: dict[str, Counter[str]] = {name: Counter() for name in queues}
     pending: Counter[str] = Counter()
-    own_pending = Counter(gang.queue for gang in state.gangs if _is_demand(state, gang))
+    own_pending = Counter(state.queue_of(gang) for gang in state.gangs if _is_demand(state, gang))
     for name in {*state.queue_usage.allocated, *own_pending}:
         for ancestor in tree.queue_and_ancestors(name):
             if ancestor in allocated:

@@ -259,6 +259,7 @@ class StatusController:
             running=sum(pod.status.phase == RUNNING for pod in placed),
             succeeded=succeeded,
             failed=failed,
+            queue=self._cache.queue_of(gang),
             position=self._positions.get(key),
             was_whole=gang.was_whole,
             partially_bound_since=gang.partially_bound_since,

@@ -127,7 +127,7 @@ DEFINITIONS: Final = (
             ),
             PrinterColumn("Placed", ".status.placed", "integer", "Pods that have a node."),
             PrinterColumn("Running", ".status.running", "integer", "Pods that run."),
-            PrinterColumn("Queue", ".spec.queue", "string", "The Queue it waits in."),
+            PrinterColumn("Queue", ".status.queue", "string", "The Queue to which it belongs."),
             PrinterColumn("Reason", _REASON, "string", "Why it is, or is not, scheduled.", wide=True),
             PrinterColumn(
                 "Position", ".status.queuePosition", "integer", "Its position in its queue.", wide=True

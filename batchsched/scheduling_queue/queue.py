@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.gang import gang_identity
+from batchsched.api.gang import gang_identity, gang_namespace
+from batchsched.api.queue_access import default_queue
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.errors import IllegalMove, PluginError
 from batchsched.framework.events import (
@@ -156,6 +157,16 @@ class SchedulingQueue:
         """
         for event in events_of_change(resource, old, new):
             self._process_event(ObjectEvent(event, old, new), now)
+        if resource is EventResource.NAMESPACE and default_queue(old) != default_queue(new):
+            # In another queue a gang may start, whatever it was refused for.
+            name = (new if old is None else old).metadata.name
+            keys = [
+                key
+                for entity in self._entities.values()
+                if gang_namespace(entity.identity) == name
+                for key in entity.pods
+            ]
+            self.activate(keys, now)
 
     def apply_change(self, change: Change, now: float) -> None:
         """Process a change of any object of the cluster state. An assumed pod counts as bound."""

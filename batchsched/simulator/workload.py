@@ -20,7 +20,6 @@ from batchsched.api.core.metadata import ObjectMeta, format_timestamp, parse_tim
 from batchsched.api.core.node import Node, NodeStatus
 from batchsched.api.core.pod import (
     POD_GROUP_LABEL,
-    QUEUE_LABEL,
     SCHEDULER_NAME,
     Container,
     Pod,
@@ -29,6 +28,7 @@ from batchsched.api.core.pod import (
 )
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup, PodGroupSpec
+from batchsched.api.queue_access import stated_queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
 
@@ -62,9 +62,7 @@ class Arrival:
     @property
     def queue(self) -> str:
         """The name of the queue to which the arriving gang belongs."""
-        if self.group is not None:
-            return self.group.spec.queue
-        return self.pods[0].labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
+        return stated_queue(self.group, self.pods[0] if self.group is None else None) or DEFAULT_QUEUE
 
     @property
     def minimum(self) -> int:

@@ -25,9 +25,10 @@ from batchsched.api.core.requests import requests_on_node
 from batchsched.api.core.selector import parse_whole_number
 from batchsched.api.crd.validation import misplaced_queues
 from batchsched.api.decision import SetAside
-from batchsched.api.queue_access import QueueAccess
+from batchsched.api.gang import gang_namespace
+from batchsched.api.queue_access import QueueAccess, default_queue
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
-from batchsched.state.podgroup_state import GangIndex
+from batchsched.state.podgroup_state import GangIndex, GangPods
 from batchsched.state.queue_usage import QueueUsageTally
 from batchsched.state.store import DEFAULT_LENGTH, Change, ChangeLog, Store, Tombstones, equal_for_scheduling
 
@@ -254,6 +255,8 @@ class ClusterState:
                 self.capacity.update(after.allocatable())
         if field in (QUEUES, NAMESPACES):
             self._queue_access = None
+        if field == NAMESPACES and default_queue(before) != default_queue(after):
+            self.gangs.mark_namespace_changed(key)
         self._change_log.record(Change(field, key, before, after))
 
     # Assumed pods
@@ -344,6 +347,10 @@ class ClusterState:
         if self._queue_access is None:
             self._queue_access = QueueAccess(self.list_objects(QUEUES), self.list_objects(NAMESPACES))
         return self._queue_access
+
+    def queue_of(self, gang: GangPods) -> str:
+        """Return the queue to which a gang belongs at present."""
+        return gang.stated_queue or self.queue_access().default_queue(gang_namespace(gang.identity))
 
     def count_objects(self, field: str) -> int:
         """Return the number of objects in one field of Snapshot, such as `pods`."""

@@ -14,9 +14,10 @@ from weakref import ReferenceType, ref
 
 from batchsched.api.core.pod import SCHEDULER_NAME, SUB_GROUP_LABEL, Pod
 from batchsched.api.core.requests import may_be_resized
-from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
-from batchsched.api.gang import gang_identity, is_single_pod
-from batchsched.state.queue_usage import QueueUsageTally, queue_of
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.gang import gang_identity, gang_namespace, is_single_pod
+from batchsched.api.queue_access import stated_queue
+from batchsched.state.queue_usage import QueueUsageTally
 
 RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
@@ -66,12 +67,10 @@ class GangPods:
         return self.group.min_member if self.group is not None else 1
 
     @property
-    def queue(self) -> str:
-        """The name of the gang's queue: that of its PodGroup, or without a PodGroup, that of its first pod by name."""
-        if self.group is not None:
-            return self.group.spec.queue
+    def stated_queue(self) -> str:
+        """The queue that the PodGroup names, or without a PodGroup, the first pod by name; "" if it names none."""
         pods = self.bound or self.pending
-        return queue_of(pods[min(pods)], None) if pods else DEFAULT_QUEUE
+        return stated_queue(self.group, pods[min(pods)] if pods and self.group is None else None)
 
     @property
     def is_pending(self) -> bool:
@@ -326,6 +325,11 @@ class GangIndex:
         if gang is None:
             gang = self._gangs[identity] = GangPods(identity)
         return gang
+
+    def mark_namespace_changed(self, namespace: str) -> None:
+        """Record that the gangs of a namespace changed, since their default queue did."""
+        for gang in [gang for gang in self if gang_namespace(gang.identity) == namespace]:
+            self._changed(gang)
 
     def _changed(self, gang: GangPods) -> None:
         # Each event is judged by the PodGroup as it was then: a minimum that is raised later finds the gang whole.

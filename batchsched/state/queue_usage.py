@@ -2,8 +2,7 @@
 
 A pod counts against a queue if it is bound or assumed, has not finished, and belongs to this scheduler: one of the
 profiles schedules it, or one of its labels names a PodGroup or a queue. A terminating pod holds its resources until it
-is gone, so it counts until then. A pod counts for the queue of its PodGroup; without a PodGroup it counts for the queue
-that its own label names, else for the default queue.
+is gone, so it counts until then. `api.queue_access` defines the queue for which a pod counts.
 
 The requests of a pending pod are demand of its queue only if the queue selects the pod's namespace.
 
@@ -17,8 +16,8 @@ from typing import Final
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
 from batchsched.api.core.requests import may_be_resized, pod_requests
-from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
-from batchsched.api.queue_access import QueueAccess
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.queue_access import QueueAccess, stated_queue
 
 POD_COUNT: Final = "pods"
 """Resource name under which pods themselves are counted, as nodes offer it."""
@@ -44,18 +43,8 @@ def counts_against_queue(pod: Pod, scheduler_names: Container[str]) -> bool:
     return POD_GROUP_LABEL in labels or QUEUE_LABEL in labels
 
 
-def queue_of(pod: Pod, pod_group: PodGroup | None) -> str:
-    """Return the name of the queue that a pod counts against.
-
-    Args:
-      pod: The pod.
-      pod_group: The PodGroup that its label names; None if there is no label, or the PodGroup does not exist.
-    """
-    return pod_group.spec.queue if pod_group is not None else pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE)
-
-
 Origin = tuple[str, str]
-"""A (queue, namespace) from which requests come."""
+"""The (queue, namespace) of pods; the queue is "" if it is the default queue of the namespace."""
 AmountsByOrigin = dict[Origin, Counter[str]]
 
 
@@ -81,7 +70,7 @@ class QueueUsageTally:
     @property
     def allocated(self) -> dict[str, Counter[str]]:
         """By queue and resource, requests of bound and assumed pods in base units. Zeros are left out."""
-        return _sum_by_queue(self._allocated.items())
+        return self._sum_by_queue(self._allocated, selected_only=False)
 
     @property
     def requested(self) -> dict[str, Counter[str]]:
@@ -89,18 +78,27 @@ class QueueUsageTally:
 
         Pods of namespaces that the queue does not select are left out.
         """
+        return self._sum_by_queue(self._requested, selected_only=True)
+
+    def _sum_by_queue(
+        self, amounts_by_origin: AmountsByOrigin, *, selected_only: bool
+    ) -> dict[str, Counter[str]]:
+        """Return the sums by queue, of all namespaces or only of those that the queue selects."""
         access = self._access()
-        return _sum_by_queue(
-            (origin, amounts) for origin, amounts in self._requested.items() if access.selects(*origin)
-        )
+        by_queue: dict[str, Counter[str]] = {}
+        for (named_queue, namespace), amounts in amounts_by_origin.items():
+            queue = named_queue or access.default_queue(namespace)
+            if not selected_only or access.selects(queue, namespace):
+                by_queue.setdefault(queue, Counter()).update(amounts)
+        return by_queue
 
     def add(self, pod: Pod, pod_group: PodGroup | None) -> None:
         """Add the requests of a pod to the sums of its queue."""
-        self._change(pod, queue_of(pod, pod_group), 1)
+        self._change(pod, stated_queue(pod_group, pod), 1)
 
     def remove(self, pod: Pod, pod_group: PodGroup | None) -> None:
         """Subtract the requests of a pod from the sums of its queue. Both must be those of the matching `add`."""
-        self._change(pod, queue_of(pod, pod_group), -1)
+        self._change(pod, stated_queue(pod_group, pod), -1)
 
     def change_queue(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
         """Move the requests of pods to the right queue after their PodGroup was added, changed or deleted."""
@@ -158,10 +156,3 @@ class QueueUsageTally:
                 self._cached_requests.clear()
             cached = self._cached_requests[key] = (spec, {POD_COUNT: 1, **pod_requests(pod)})
         return cached[1]
-
-
-def _sum_by_queue(parts: Iterable[tuple[Origin, Counter[str]]]) -> dict[str, Counter[str]]:
-    by_queue: dict[str, Counter[str]] = {}
-    for (queue, _), amounts in parts:
-        by_queue.setdefault(queue, Counter()).update(amounts)
-    return by_queue

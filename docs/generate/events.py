@@ -132,6 +132,7 @@ _NUMBERS: Final = """
 
 | field | of | meaning |
 |---|---|---|
+| `queue` | PodGroup | [the queue of the gang](../queues.md#the-queue-of-a-gang) |
 | `phase` | PodGroup | the [phase of the gang](gang-life.md) |
 | `placed` | PodGroup | pods that have a node and are not finished, including pods that are being bound |
 | `running`, `succeeded`, `failed` | PodGroup | pods by phase |

@@ -187,8 +187,13 @@ def test_wide_output_has_position_start_and_reason():
 
 def test_gang_without_status_and_spec_has_defaults_and_unknown_cells():
     found = cells(POD_GROUPS, {"metadata": {"name": "x"}}, wide=True)
-    assert found["PHASE"] == found["SCHEDULED"] == found["AGE"] == "<unknown>"
-    assert (found["MIN"], found["QUEUE"], found["START"]) == ("1", "default", "<none>")
+    assert found["PHASE"] == found["SCHEDULED"] == found["AGE"] == found["QUEUE"] == "<unknown>"
+    assert (found["MIN"], found["START"]) == ("1", "<none>")
+
+
+def test_queue_of_a_gang_that_names_none_is_that_of_its_status():
+    content = {"metadata": {"name": "x"}, "spec": {}, "status": {"queue": "ml"}}
+    assert cells(POD_GROUPS, content)["QUEUE"] == "ml"
 
 
 def test_least_number_is_what_the_subgroups_need_where_it_is_not_stated():

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from batchsched.api.core.cluster_objects import Namespace
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
@@ -104,6 +106,20 @@ async def test_podgroup_with_a_class_above_its_pods_has_a_condition_that_says_wh
         "priorityClassName high has the value 100, but the highest priority of the pods is 0, which the gang has; "
         "set priorityClassName: high in the pod template as well"
     )
+
+
+async def test_status_has_the_queue_of_the_gang_also_if_the_namespace_names_it():
+    def team(default: str) -> Namespace:
+        return Namespace(
+            metadata=ObjectMeta(name="team", labels={"scheduling.batchsched.dev/default-queue": default})
+        )
+
+    office = office_with(*bert(), [team("ml")])
+    await office.controller.run_once()
+    assert office.status["queue"] == "ml"
+    office.cache.put(known(team("web")))
+    await office.controller.run_once()
+    assert office.status["queue"] == "web"
 
 
 async def test_podgroup_with_a_limited_protection_has_a_condition_until_the_limit_is_gone():

@@ -35,7 +35,7 @@ def test_defaults_are_filled_in(namespace):
     spec = put(namespace, "PodGroup", {"minMember": 2})["spec"]
     assert spec["scheduleTimeoutSeconds"] > 0
     assert spec["strandedPolicy"] == "Complete"
-    assert spec["queue"] == "default"
+    assert "queue" not in spec
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from batchsched.api.core.cluster_objects import Namespace
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL
+from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.queue_positions import queue_allocations
 from batchsched.framework.runtime.registry import standard_registry
@@ -47,7 +50,9 @@ pod_specs = st.fixed_dictionaries(
 clusters = st.fixed_dictionaries(
     {
         "pods": st.lists(pod_specs, max_size=14),
-        "queue_of_group": st.dictionaries(st.sampled_from(GROUPS[:2]), st.sampled_from(QUEUES)),
+        "queue_of_group": st.dictionaries(st.sampled_from(GROUPS[:2]), st.sampled_from(("", *QUEUES))),
+        "default_queue": st.sampled_from(("", *QUEUES)),
+        "namespace_last": st.booleans(),
         "deleted": st.lists(st.integers(0, 13), max_size=3),
         "groups_last": st.booleans(),
     }
@@ -61,7 +66,10 @@ def cluster_of(drawn: Any) -> ClusterState:
         state.put(node(name, cpu=64))
     for name in QUEUES:
         state.put(queue(name, limit=LIMIT, policy={"name": "decayed-usage"}))
-    pod_groups = [group(name, 1, queue=of) for name, of in sorted(drawn["queue_of_group"].items())]
+    pod_groups = [group(name, 1, queue=of or None) for name, of in sorted(drawn["queue_of_group"].items())]
+    team = Namespace(metadata=ObjectMeta(name="team", labels={DEFAULT_QUEUE_LABEL: drawn["default_queue"]}))
+    if not drawn["namespace_last"]:
+        state.put(team)
     pods = [_pod(number, spec) for number, spec in enumerate(drawn["pods"])]
     for found in (*pods, *pod_groups) if drawn["groups_last"] else (*pod_groups, *pods):
         state.put(found)
@@ -71,6 +79,8 @@ def cluster_of(drawn: Any) -> ClusterState:
     for number in drawn["deleted"]:
         if number < len(pods):
             state.remove(pods[number])
+    if drawn["namespace_last"]:
+        state.put(team)
     return state
 
 
@@ -110,7 +120,8 @@ def by_rule(drawn: Any) -> Usage:
             continue
         if not (ours or spec["group"] or spec["queue"]):
             continue
-        name = drawn["queue_of_group"].get(spec["group"]) or spec["queue"] or "default"
+        stated = drawn["queue_of_group"].get(spec["group"], spec["queue"])
+        name = stated or drawn["default_queue"] or "default"
         amounts = usage.setdefault(name, {"cpu": 0, "pods": 0})
         amounts["cpu"] += 1000 * spec["cpu"]
         amounts["pods"] += 1

@@ -1,5 +1,7 @@
 import pytest
 
+from batchsched.api.core.cluster_objects import Namespace
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.decision import REASONS, Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHint, EventResource, Hint
@@ -82,7 +84,7 @@ def test_every_reason_names_a_plugin_or_has_its_own_events_or_none():
         ("NoNodes", EventResource.NODE, None, node("n")),
         ("QueueNotFound", EventResource.QUEUE, None, object()),
         ("NamespaceNotSelected", EventResource.QUEUE, object(), None),
-        ("NamespaceNotSelected", EventResource.NAMESPACE, object(), object()),
+        ("NamespaceNotSelected", EventResource.NAMESPACE, Namespace(), Namespace()),
         ("UnknownTopologyLevel", EventResource.TOPOLOGY, None, object()),
         ("QueueLimit", EventResource.ASSIGNED_POD, pod("b"), None),
         ("InsufficientTopologyCapacity", EventResource.NODE, None, node("n")),
@@ -209,3 +211,20 @@ def test_events_from_before_the_oldest_cycle_are_dropped():
     assert len(flights._log) == 1
     assert numbers(flights, second) == [100]
     assert len(flights._log) == 0
+
+
+def test_changed_default_queue_of_a_namespace_moves_its_gangs_and_no_others():
+    def namespace(name: str, default: str) -> Namespace:
+        labels = {"scheduling.batchsched.dev/default-queue": default}
+        return Namespace(metadata=ObjectMeta(name=name, labels=labels))
+
+    made = queue_after_refusal("QueueLimit")
+    made.process_object_change(EventResource.NAMESPACE, namespace("other", "a"), namespace("other", "b"), 5.0)
+    made.process_object_change(
+        EventResource.NAMESPACE, namespace("default", "a"), namespace("default", "a"), 5.0
+    )
+    assert place(made, "p") is QueueState.UNSCHEDULABLE
+    made.process_object_change(
+        EventResource.NAMESPACE, namespace("default", "a"), namespace("default", "b"), 5.0
+    )
+    assert place(made, "p") is QueueState.ACTIVE

@@ -203,7 +203,7 @@ def over_limit(snapshot: Snapshot, places: Places) -> list[str]:
         there = [pod for pod in pods if place(pod, places) and _ours(pod)]
         if not there:
             continue
-        name = group.spec.queue if group else there[0].labels.get(QUEUE_LABEL, "default")
+        name = (group.spec.queue or "default") if group else there[0].labels.get(QUEUE_LABEL, "default")
         fresh = not any(pod.node for pod in there)
         for above in _ancestry(queues, name):
             running[above] += 1

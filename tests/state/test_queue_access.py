@@ -50,3 +50,35 @@ def test_demand_of_a_queue_follows_its_selector_and_the_labels_of_the_namespace(
 def test_selector_is_found_if_queues_form_a_cycle():
     cache = observed([queue("a", parent="b"), queue("b", parent="a")])
     assert cache.queue_access().selects("a", "team")
+
+
+def defaulting(name: str) -> Namespace:
+    return namespace(**{"scheduling.batchsched.dev/default-queue": name})
+
+
+def test_running_and_pending_gangs_move_when_the_default_queue_of_the_namespace_changes():
+    waiting, running = gang("w", 2, requests={"cpu": 1}), gang("r", 1)
+    cache = observed(
+        [node("n0", cpu="8"), queue("a"), queue("b"), defaulting("a")],
+        waiting.pods,
+        waiting.pod_groups,
+        [pod("r-0", group="r", on="n0")],
+        running.pod_groups,
+    )
+    changed = cache.gangs.subscribe()
+    changed.read()
+
+    def seen() -> dict[str, tuple[int, int]]:
+        allocations = queue_allocations(cache)
+        return {
+            name: (allocation.allocated["cpu"], allocation.pending)
+            for name, allocation in allocations.items()
+            if allocation.pending
+        }
+
+    assert seen() == {"a": (1000, 1)}
+    cache.put(defaulting("b"))
+    assert seen() == {"b": (1000, 1)}
+    assert changed.read() == {"team/w", "team/r"}
+    cache.put(namespace(**{"scheduling.batchsched.dev/default-queue": "b", "other": "label"}))
+    assert changed.read() == set()

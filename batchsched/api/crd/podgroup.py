@@ -90,8 +90,11 @@ class PodGroupSpec(StrictModel):
     With `subGroups`, at least the sum of their minimums, which is then the default; the difference may be pods of any
     subgroup.
     """
-    queue: str = Field(default=DEFAULT_QUEUE, min_length=1, max_length=LONGEST_NAME)
-    """Name of the Queue. It cannot be changed while pods of the gang have nodes."""
+    queue: str | None = Field(default=None, min_length=1, max_length=LONGEST_NAME)
+    """Name of the Queue. It cannot be changed while pods of the gang have nodes.
+
+    Default: the queue that the label `scheduling.batchsched.dev/default-queue` of the Namespace names, or `default`.
+    """
     priority_class_name: Name = ""
     """PriorityClass that lowers the priority of the gang. Default, and maximum: the highest priority of its pods."""
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
@@ -150,6 +153,8 @@ class PodGroupStatus(StrictModel):
     A leader reads `wholeSince` and `partiallyBoundSince` when it starts. The scheduler reads no other field.
     """
 
+    queue: str | None = None
+    """Name of the queue to which the gang belongs: that of its spec, or that of its Namespace."""
     phase: Phase = "Pending"
     """Phase of the gang."""
     placed: int = 0
@@ -182,7 +187,9 @@ class PodGroup(StrictModel):
                 f"metadata.name: expected {LONGEST_LABEL} characters or less: pods name their PodGroup in a label",
             ),
             validation_rule(
-                "self.spec.queue == oldSelf.spec.queue || !has(oldSelf.status)"
+                # Earlier versions of this API set the default, so that `default` may be left out later.
+                "(has(self.spec.queue) ? has(oldSelf.spec.queue) && self.spec.queue == oldSelf.spec.queue"
+                " : !has(oldSelf.spec.queue) || oldSelf.spec.queue == 'default') || !has(oldSelf.status)"
                 " || !has(oldSelf.status.placed) || oldSelf.status.placed == 0",
                 "the queue cannot change while pods of the gang have a place",
                 ".spec.queue",

@@ -177,8 +177,8 @@ def cluster_view(
       counts: Bound pods and all pods of each gang, as `pod_counts` returns them.
     """
     resources = _resources(snapshot.nodes)
-    gangs = _gangs(snapshot, waits, counts)
     access = QueueAccess(snapshot.queues, snapshot.namespaces)
+    gangs = _gangs(snapshot, waits, counts, access)
     in_queue = Counter(
         row.queue
         for row in gangs
@@ -205,14 +205,18 @@ def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
 
 
 def _gangs(
-    snapshot: Snapshot, waits: Mapping[str, PendingRow], counts: Mapping[str, tuple[int, int]]
+    snapshot: Snapshot,
+    waits: Mapping[str, PendingRow],
+    counts: Mapping[str, tuple[int, int]],
+    access: QueueAccess,
 ) -> list[GangRow]:
     """Return the rows of the gangs: pending gangs first, the longest pending first, then the others by name."""
     groups = {group.key: group for group in snapshot.pod_groups}
     rows = []
     for key in groups.keys() | waits.keys():
         spec = groups[key].spec if key in groups else None
-        queue, least = (spec.queue, spec.min_member or 1) if spec is not None else (NO_VALUE, 1)
+        default = access.default_queue(gang_namespace(key))
+        queue, least = (spec.queue or default, spec.min_member or 1) if spec is not None else (NO_VALUE, 1)
         rows.append(GangRow(key, queue, least, *counts.get(key, (0, 0)), waits.get(key)))
     return sorted(
         rows, key=lambda row: (row.waiting is None, row.waiting.since if row.waiting else "", row.key)

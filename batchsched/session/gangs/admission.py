@@ -14,7 +14,7 @@ from typing import Any
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.api.decision import Refusal
-from batchsched.api.queue_access import QueueAccess
+from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
@@ -73,12 +73,7 @@ class Admission:
                 message=f"no PodGroup {key} exists{aside}; create it, or correct the pods' pod-group label",
             )
         if members.queue not in self.tables.queues:
-            aside = " (it was set aside)" if f"Queue {members.queue}" in self.set_aside else ""
-            return Refusal(
-                pod_group=key,
-                reason="QueueNotFound",
-                message=f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue",
-            )
+            return Refusal(pod_group=key, reason="QueueNotFound", message=self._queue_not_found(members))
         if not self.tables.queue_access.selects(members.queue, members.namespace):
             message = _not_selected(self.tables.queue_access, members)
             return Refusal(pod_group=key, reason="NamespaceNotSelected", message=message)
@@ -92,6 +87,16 @@ class Admission:
         except UnknownLevel as error:
             return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
         return None
+
+    def _queue_not_found(self, members: PodGroupState) -> str:
+        aside = " (it was set aside)" if f"Queue {members.queue}" in self.set_aside else ""
+        pod = next(iter(members.pending.values()), None)
+        if stated_queue(members.group, pod):
+            return f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue"
+        return (
+            f"no Queue {members.queue} exists{aside}, which is the default queue of namespace {members.namespace}; "
+            f"create it, name another in spec.queue, or correct the label {DEFAULT_QUEUE_LABEL} of the Namespace"
+        )
 
     def _queued(self, gang: PendingGang) -> PendingGang | Refusal:
         refusal = self._refuse_for_spec(gang)

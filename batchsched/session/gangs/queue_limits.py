@@ -13,7 +13,7 @@ from batchsched.queues.tree import QueueLimit
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED, IntArray
-from batchsched.state.queue_usage import counts_against_queue, queue_of
+from batchsched.state.queue_usage import counts_against_queue
 
 Owner = tuple[str, str]
 """The (queue, user) against which a gang counts; the user may be ""."""
@@ -167,9 +167,7 @@ def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner,
     for identity, members in tables.running.items():
         for pod, _ in members.bound.values():
             if counts_against_queue(pod, (scheduler_name,)):
-                # Without a PodGroup, each pod counts for the queue that its own label names.
-                queue = members.queue if members.group is not None else queue_of(pod, None)
-                owner = queue, members.user_of_pod(pod)
+                owner = members.queue_of_pod(pod), members.user_of_pod(pod)
                 by_owner.setdefault(owner, {}).setdefault(identity, []).append(pod)
     return by_owner
 

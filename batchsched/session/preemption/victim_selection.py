@@ -495,7 +495,8 @@ def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) ->
 def _as_pending(unit: EvictionUnit) -> PodGroupState:
     """Return the gang of a unit as it is once its controller has created the evicted pods again."""
     pods = {pod.key: _unbound(pod) for pod, _ in unit.pods}
-    return PodGroupState(unit.members.identity, unit.members.group, pending=pods)
+    members = unit.members
+    return PodGroupState(members.identity, members.group, pending=pods, default_queue=members.default_queue)
 
 
 def _unbound(pod: Pod) -> Pod:

@@ -9,10 +9,11 @@ from itertools import chain
 import numpy as np
 
 from batchsched.api.core.metadata import parse_timestamp
-from batchsched.api.core.pod import QUEUE_LABEL, SUB_GROUP_LABEL, USER_LABEL, Pod
+from batchsched.api.core.pod import SUB_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
 from batchsched.api.decision import Refusal
 from batchsched.api.gang import gang_identity, gang_key, gang_namespace, is_single_pod
+from batchsched.api.queue_access import stated_queue
 from batchsched.framework.gang_counts import GangCount
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
@@ -77,6 +78,7 @@ class PodGroupState:
       group: the PodGroup; None for a pod without one, or if the PodGroup does not exist.
       pending: pending pods by `namespace/name`.
       bound: bound pods by `namespace/name`, each with its node's index, -1 for an unknown node.
+      default_queue: the queue of the gang if neither the PodGroup nor the pod names one.
       slot: column of the gang in `PendingGangs`, -1 if it has none.
       cache: what was computed from this record.
     """
@@ -85,6 +87,7 @@ class PodGroupState:
     group: PodGroup | None
     pending: dict[str, Pod] = field(default_factory=dict)
     bound: dict[str, tuple[Pod, int]] = field(default_factory=dict)
+    default_queue: str = DEFAULT_QUEUE
     slot: int = -1
     cache: GangCache = field(default_factory=GangCache)
 
@@ -107,8 +110,12 @@ class PodGroupState:
     def queue(self) -> str:
         """The name of the queue to which the gang belongs."""
         if self.group is not None:
-            return self.group.spec.queue
-        return next((pod.labels.get(QUEUE_LABEL, DEFAULT_QUEUE) for pod in self._pods), DEFAULT_QUEUE)
+            return self.group.spec.queue or self.default_queue
+        return next(map(self.queue_of_pod, self._pods), self.default_queue)
+
+    def queue_of_pod(self, pod: Pod) -> str:
+        """Return the queue for which a pod of the gang counts: without a PodGroup, each pod names its own."""
+        return stated_queue(self.group, pod) or self.default_queue
 
     @property
     def user(self) -> str:

@@ -15,7 +15,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import gang_identity
+from batchsched.api.gang import gang_identity, gang_namespace
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
@@ -255,7 +255,8 @@ class SessionTables:
     def _members(self, identity: str) -> PodGroupState:
         members = self.gangs.get(identity)
         if members is None:
-            members = self.gangs[identity] = PodGroupState(identity, None)
+            default_queue = self.queue_access.default_queue(gang_namespace(identity))
+            members = self.gangs[identity] = PodGroupState(identity, None, default_queue=default_queue)
         return members
 
     def _mark_changed(self, members: PodGroupState) -> None:

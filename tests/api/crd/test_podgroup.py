@@ -18,7 +18,7 @@ def complaint(**spec):
 
 def test_defaults_are_those_of_the_public_surface():
     spec = group().spec
-    assert (spec.min_member, spec.queue, spec.preemption_policy) == (1, "default", "PreemptLowerPriority")
+    assert (spec.min_member, spec.queue, spec.preemption_policy) == (1, None, "PreemptLowerPriority")
     assert (spec.preemptible, spec.stranded_policy, spec.disruption_mode) == (True, "Complete", "Gang")
     assert (spec.schedule_timeout_seconds, spec.expected_runtime_seconds, spec.min_runtime_seconds) == (
         600,
