@@ -19,10 +19,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+# The Python of deploy/Dockerfile; neither a file nor a message names a package index.
+COMPILE := $(BIN)/uv pip compile --quiet --constraint constraints.txt --generate-hashes --no-header --no-annotate \
+  --python-version 3.13 --python-platform linux
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full soak controlplane image conformance oracle lint format bench docs docs-serve generate pin clean distclean
+.PHONY: help setup demo test test-full soak controlplane image hashes sbom conformance oracle lint format bench docs docs-serve generate pin clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -68,6 +71,19 @@ image: ## build the container image with docker or podman (IMAGE=batchsched:0.1.
 	done; \
 	echo "no container engine answers (docker or podman): no image was built" >&2; exit 1
 
+hashes: $(READY) ## write the packages of the image with their hashes to deploy/*requirements.txt
+	@{ echo '# The packages of the image, with the versions of constraints.txt. Written by `make hashes`.'; \
+	  $(COMPILE) pyproject.toml; } > deploy/requirements.new
+	@{ echo '# What builds the wheel in the image, with the versions of constraints.txt. Written by `make hashes`.'; \
+	  echo hatchling | $(COMPILE) -; } > deploy/build-requirements.new
+	@mv deploy/requirements.new deploy/requirements.txt
+	@mv deploy/build-requirements.new deploy/build-requirements.txt
+
+sbom: $(READY) ## write the software bill of materials of the image to dist/batchsched.cdx.json
+	@mkdir -p dist
+	@$(BIN)/cyclonedx-py requirements deploy/requirements.txt --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --output-format JSON --output-file dist/batchsched.cdx.json
+
 conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=DIR for other recordings)
 	@$(BIN)/python -m tests.conformance $(CASES)
 
@@ -104,6 +120,7 @@ pin: $(READY) ## write the newest versions that pyproject.toml allows to constra
 	@$(PIP) install --quiet --upgrade --upgrade-strategy eager --no-build-isolation --editable '.[dev,controlplane]'
 	@{ sed -n '/^#/p' constraints.txt; $(PIP) freeze --exclude-editable | grep '=='; } > constraints.new
 	@mv constraints.new constraints.txt
+	@$(MAKE) --no-print-directory hashes
 
 clean: ## remove build results, keep .venv/
 	@rm -rf site dist build htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-report.html

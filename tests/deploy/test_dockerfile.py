@@ -1,12 +1,15 @@
 """The image, as far as it can be looked at without a container engine: what is copied builds, and it needs no root."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +51,77 @@ def test_process_is_the_first_and_runs_as_the_user_that_the_deployment_states():
     assert (stated["runAsUser"], stated["runAsGroup"]) == (int(user), int(group))
     assert stated["runAsNonRoot"] is True
     assert re.search(r'^ENTRYPOINT \["batchsched"\]$', DOCKERFILE, re.MULTILINE)
+
+
+def test_base_image_is_pinned_by_its_digest():
+    (default,) = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(r"3\.13[.\d]*-slim-bookworm@sha256:[0-9a-f]{64}", default)
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"python:${PYTHON}"}
+
+
+def pinned(file: Path) -> dict[str, str]:
+    """The versions of a file of requirements, by normalised name."""
+    pins = re.findall(r"^([A-Za-z0-9][\w.-]*)==(\S+)", file.read_text(), re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "build-requirements.txt"])
+def test_packages_of_the_image_have_hashes_and_the_pinned_versions(file):
+    path, tested = ROOT / "deploy" / file, pinned(ROOT / "constraints.txt")
+    versions = pinned(path)
+    assert versions
+    assert versions.items() <= tested.items(), "run `make hashes`"
+    entries = re.split(r"\n(?=\w)", path.read_text().partition("\n")[2])
+    assert len(entries) == len(versions)
+    for entry in entries:
+        first, *hashes = [line.strip(" \\") for line in entry.strip().splitlines()]
+        assert re.fullmatch(r"[\w.-]+==\S+", first)
+        assert hashes
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", line) for line in hashes)
+    assert f"--require-hashes --requirement {file}" in DOCKERFILE
+
+
+def test_every_dependency_is_among_the_packages_of_the_image():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = {
+        "requirements.txt": project["project"]["dependencies"],
+        "build-requirements.txt": project["build-system"]["requires"],
+    }
+    for file, dependencies in wanted.items():
+        names = {re.split(r"[^\w.-]", name)[0].replace("_", "-").lower() for name in dependencies}
+        assert names <= pinned(ROOT / "deploy" / file).keys(), "run `make hashes`"
+
+
+def test_no_other_installation_in_the_image_asks_a_package_index():
+    asking = [line for line in DOCKERFILE.splitlines() if "pip " in line and "--require-hashes" not in line]
+    assert asking
+    assert all("--no-deps" in line for line in asking)
+
+
+def test_bill_of_materials_lists_every_package_of_the_image_with_its_hashes(tmp_path):
+    pytest.importorskip("cyclonedx_py", reason="needs the extra `release`, which `make setup` installs")
+    file = tmp_path / "sbom.json"
+    command = [
+        sys.executable,
+        "-m",
+        "cyclonedx_py",
+        "requirements",
+        str(ROOT / "deploy" / "requirements.txt"),
+    ]
+    command += [
+        "--pyproject",
+        str(ROOT / "pyproject.toml"),
+        "--output-reproducible",
+        "--output-file",
+        str(file),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    bill = json.loads(file.read_text())
+    assert bill["bomFormat"] == "CycloneDX"
+    assert bill["metadata"]["component"]["name"] == "batchsched"
+    listed = {part["name"].lower(): part["version"] for part in bill["components"]}
+    assert listed == pinned(ROOT / "deploy" / "requirements.txt")
+    assert all(part["externalReferences"][0]["hashes"] for part in bill["components"])
 
 
 def test_version_of_the_image_is_that_of_the_package():

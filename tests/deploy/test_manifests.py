@@ -74,6 +74,8 @@ def test_monitoring_objects_are_rendered_only_if_enabled(value, kind):
         "image.pullPolicy=Sometimes",
         "rules.enabled=maybe",
         "networkPolicy.from=everywhere",
+        "networkPolicy.egressPorts={0}",
+        "image.digest=latest",
     ],
 )
 @pytest.mark.usefixtures("plane")
@@ -102,6 +104,36 @@ def test_only_named_peers_may_connect_to_the_server(way):
 @pytest.mark.usefixtures("plane")
 def test_chart_without_peers_lets_no_client_connect():
     assert ingress(charted("--set", "networkPolicy.from=null")) == []
+
+
+@pytest.mark.usefixtures("plane")
+@pytest.mark.parametrize("way", [manifests, charted], ids=["kustomize", "helm"])
+def test_batchsched_may_connect_to_the_usual_ports_of_api_servers_and_to_no_other(way):
+    (policy,) = (one for one in way() if one["kind"] == "NetworkPolicy")
+    (rule,) = policy["spec"]["egress"]
+    assert {port["port"] for port in rule["ports"]} == {53, 443, 6443, 8443, 16443}
+
+
+@pytest.mark.usefixtures("plane")
+def test_chart_lets_batchsched_connect_to_the_ports_of_its_values():
+    policy = by_name(charted("--set", "networkPolicy.egressPorts={9443}"))["NetworkPolicy", "batchsched"]
+    assert {port["port"] for port in policy["spec"]["egress"][0]["ports"]} == {53, 9443}
+
+
+@pytest.mark.usefixtures("plane")
+@pytest.mark.parametrize("way", [manifests, charted], ids=["kustomize", "helm"])
+def test_disk_space_of_a_replica_is_limited(way):
+    pod = by_name(list(way()))["Deployment", "batchsched"]["spec"]["template"]["spec"]
+    assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume)
+    assert all("ephemeral-storage" in container["resources"]["limits"] for container in pod["containers"])
+
+
+@pytest.mark.usefixtures("plane")
+def test_chart_runs_the_image_of_the_stated_digest():
+    digest = f"sha256:{'a' * 64}"
+    chart = by_name(charted("--set", f"image.digest={digest},image.tag=ignored"))
+    (container,) = chart["Deployment", "batchsched"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"batchsched@{digest}"
 
 
 def rights(found: list[Manifest]) -> set[tuple[str, str, str]]:
