@@ -27,20 +27,20 @@ DEFAULT_QUEUE_LABEL: Final = "scheduling.batchsched.dev/default-queue"
 
 
 def stated_queue(pod_group: PodGroup | None, pod: Pod | None) -> str:
-    """Return the queue that a PodGroup names, or without a PodGroup, that the label of a pod names; "" for none."""
+    """Return the queue that a PodGroup names, or that the label of a pod without a PodGroup names; "" for none."""
     if pod_group is not None:
         return pod_group.spec.queue or ""
     return pod.labels.get(QUEUE_LABEL, "") if pod is not None else ""
 
 
 def default_queue(namespace: Namespace | None) -> str:
-    """Return the queue of gangs that name none, for a namespace; None for a namespace without an object."""
+    """Return the default queue of a namespace, for gangs that name no queue. None: the Namespace object is unknown."""
     labels = namespace.metadata.labels if namespace is not None else None
     return (labels or {}).get(DEFAULT_QUEUE_LABEL) or DEFAULT_QUEUE
 
 
 class QueueAccess:
-    """Answers for one set of queues and namespaces.
+    """The rules between namespaces and queues: which namespaces may use a queue, and the default queue of each.
 
     Args:
       queues: All queues; those with a missing parent or in a cycle may be among them.
@@ -53,7 +53,7 @@ class QueueAccess:
         self._selected: dict[tuple[str, str], bool] = {}
 
     def find_selecting_queue(self, queue: str) -> Queue | None:
-        """Return the queue that states the selector: the queue itself, or its nearest ancestor that has one."""
+        """Return the queue of which the `namespaceSelector` applies: itself or its nearest ancestor, or None."""
         visited: set[str] = set()
         name: str | None = queue
         while name in self._queues and name not in visited:
@@ -65,7 +65,7 @@ class QueueAccess:
         return None
 
     def selects(self, queue: str, namespace: str) -> bool:
-        """Return whether gangs of a namespace may use a queue."""
+        """Return whether the gangs of a namespace may use a queue."""
         selected = self._selected.get((queue, namespace))
         if selected is None:
             selecting = self.find_selecting_queue(queue)
@@ -75,7 +75,7 @@ class QueueAccess:
         return selected
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace, always with the label that has its name."""
+        """Return the labels of a namespace, including the label `kubernetes.io/metadata.name` with its name."""
         known_namespace = self._namespaces.get(namespace)
         return {
             NAMESPACE_NAME_LABEL: namespace,
@@ -83,5 +83,5 @@ class QueueAccess:
         }
 
     def default_queue(self, namespace: str) -> str:
-        """Return the queue of the gangs of a namespace that name none."""
+        """Return the default queue of a namespace: the queue of its gangs that name no queue."""
         return default_queue(self._namespaces.get(namespace))

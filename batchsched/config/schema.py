@@ -53,7 +53,7 @@ class LeaderElection(NullTolerantModel):
 
 
 class PodGrouperSettings(StrictModel):
-    """PodGroups for the pods of Jobs and other owners."""
+    """Settings of the pod grouper, which creates PodGroups for the pods of Jobs and other owners."""
 
     enabled: bool = True
     """Form a gang of the pods of one owner, and write a PodGroup for it.

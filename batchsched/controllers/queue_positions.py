@@ -111,7 +111,7 @@ def all_queues(state: ClusterState) -> dict[str, Queue]:
 
 
 def build_queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, str]]:
-    """Return the tree of the queues that have a place in it, and why each other queue has none."""
+    """Return the queue tree without the misplaced queues, and the reason for each misplaced queue."""
     misplaced = misplaced_queues(tuple(queues.values()))
     return QueueTree(queue for name, queue in queues.items() if name not in misplaced), misplaced
 
@@ -196,7 +196,7 @@ def _fair_shares(
 
 
 def measure_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
-    """Return the resources that nodes offer, and the table of the queues with their usage and their requests."""
+    """Return the names of the resources that nodes offer, and the queue table with usage and demand in them."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
     def row(amounts: Mapping[str, int]) -> IntArray:

@@ -16,7 +16,7 @@ Places = tuple[tuple[Pod, str], ...]
 
 
 class ChangedNodes:
-    """The free capacity of the nodes that were changed or took pods since a session began.
+    """The free capacity of the nodes that changed or received pods since a session began.
 
     All other nodes have the free capacity that the session saw.
 
@@ -47,7 +47,7 @@ class ChangedNodes:
         return next((node for node in demand if not self._fits(demand[node], self._free[node])), None)
 
     def deduct(self, places: Places) -> None:
-        """Deduct the requests of the pods of a gang from the free capacity of their nodes."""
+        """Subtract the requests of a gang's pods from the free capacity of their nodes."""
         for node, requests in _demand(places, self._free).items():
             self._free[node].subtract(requests)
 

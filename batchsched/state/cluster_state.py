@@ -343,7 +343,7 @@ class ClusterState:
         return ChangeReader(self)
 
     def queue_access(self) -> QueueAccess:
-        """Return which namespaces may use which queue at present."""
+        """Return the rules by which namespaces may use queues, for the present queues and namespaces."""
         if self._queue_access is None:
             self._queue_access = QueueAccess(self.list_objects(QUEUES), self.list_objects(NAMESPACES))
         return self._queue_access

@@ -14,7 +14,7 @@ MAX_UNOFFERED_RESOURCES: Final = 256
 
 
 def schedulable_requests(pod: Pod) -> Mapping[str, int]:
-    """Return the requests of a pod by resource; {} for a pending pod above a limit, which is refused.
+    """Return the requests of a pod by resource, or {} for a pending pod that exceeds a limit and is refused.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.
@@ -23,7 +23,7 @@ def schedulable_requests(pod: Pod) -> Mapping[str, int]:
 
 
 class ResourceNames:
-    """Names of the resources that nodes offer or pods request: the columns of a scheduler's tables.
+    """The resources that have a column in the tables of a scheduler: those that nodes offer or pods request.
 
     A resource that no node offers has a column, so that a refusal can state the missing amount. If pods request more
     such resources than `MAX_UNOFFERED_RESOURCES`, none of these has a column: each column has an entry for every
@@ -54,11 +54,11 @@ class ResourceNames:
         """The names of the resources with a column."""
 
     def covers_node(self, node: Node) -> bool:
-        """Return whether all resources that a node offers have a column."""
+        """Return whether the tables have a column for each resource that a node offers."""
         return self.with_column.issuperset(node.allocatable_quantities)
 
     def covers_pod(self, pod: Pod) -> bool:
-        """Return whether the columns stay the same with this pod."""
+        """Return whether a pod can be added without a new column for a resource that it requests."""
         if self.has_too_many or id(pod.spec) in self._specs:
             return True
         return self.with_column.issuperset(self._requests_of(pod))

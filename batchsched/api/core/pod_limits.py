@@ -16,7 +16,7 @@ from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, Requir
 
 @dataclass(frozen=True, slots=True)
 class PodLimit:
-    """A limit of one part of a pod's spec.
+    """The maximum of one field of a pod's spec, such as its number of tolerations.
 
     Args:
       field: the limited field, relative to `spec`.
