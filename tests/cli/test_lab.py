@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from batchsched.cli import run_command
 from batchsched.cli.app import app
+from batchsched.cli.session import Stopwatch
 from tests.lab.scenarios import written
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lab/teams.yaml"
@@ -33,6 +34,21 @@ def test_policies_are_printed_side_by_side_with_their_differences(results):
     assert "Fairness error" in ran.stdout
     assert "±" in ran.stdout
     assert "all 4 runs are finished" in ran.stderr
+
+
+def test_the_seconds_of_a_sweep_are_printed(monkeypatch, tmp_path):
+    measured = []
+
+    def seconds(stopwatch: Stopwatch, stage: str) -> float:
+        measured.append(stage in stopwatch.stages)
+        return 42.0
+
+    monkeypatch.setattr(Stopwatch, "seconds", seconds)
+    ran = lab(
+        "run", written(tmp_path / "s.yaml"), "--to", tmp_path / "out", "--set", "seeds=1", "--processes", 1
+    )
+    assert "2 runs in 42 s" in ran.stderr
+    assert measured == [True]
 
 
 def test_measures_of_zero_under_every_policy_are_omitted(results):
