@@ -57,8 +57,9 @@ test-full: ## the same, each property with at least 500 new examples
 
 soak: controlplane ## kills, bad network, churn (KILLS=200 STORM=600 SECONDS=3600 NODES=5000 PODS=50000)
 	@BATCHSCHED_TAKEOVERS=20 BATCHSCHED_PAUSE=20 BATCHSCHED_FLAPPING=20 BATCHSCHED_CONNECTIONS=10000 \
-	  $(PYTEST) -q -rP tests/e2e/test_takeover.py tests/faults/test_control_plane.py tests/faults/test_nodes.py \
-	  tests/faults/test_connections.py
+	  BATCHSCHED_HOSTILE_OBJECTS=20000 $(PYTEST) -q -rP tests/e2e/test_takeover.py tests/faults/test_new_leader.py \
+	  tests/faults/test_control_plane.py tests/faults/test_nodes.py tests/faults/test_connections.py \
+	  tests/faults/test_hostile_objects.py
 	@$(BIN)/python -m tests.soak --kills $(KILLS) --storm $(STORM) --seconds $(SECONDS) --nodes $(NODES) --pods $(PODS) $(ARGS)
 
 controlplane: $(READY) ## build kube-apiserver, etcd and kwok, which tests run against (once, minutes)

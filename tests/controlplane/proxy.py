@@ -192,6 +192,7 @@ class Proxy:
     def __enter__(self) -> Self:
         self._draw = random.Random(self.seed)
         self._open = WeakSet[asyncio.Transport]()
+        self._watches: dict[web.StreamResponse, str] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
@@ -216,6 +217,10 @@ class Proxy:
         """Let everything pass from now on."""
         self.rules.clear()
 
+    def inject(self, path: str, *lines: bytes) -> int:
+        """Send lines to the open watches of a collection, between those of the API server; returns their number."""
+        return int(self._there(self._inject(path, b"".join(line + b"\n" for line in lines))))
+
     def sever(self) -> None:
         """Reset every connection that is open."""
         self._there(self._sever())
@@ -236,8 +241,8 @@ class Proxy:
 
     # On the proxy's own thread
 
-    def _there(self, what: Any) -> None:
-        asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
+    def _there(self, what: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
 
     async def _start(self) -> None:
         self._passable = asyncio.Event()
@@ -267,6 +272,12 @@ class Proxy:
     async def _sever(self) -> None:
         for transport in tuple(self._open):
             _reset(transport)
+
+    async def _inject(self, path: str, lines: bytes) -> int:
+        watches = [response for response, of in self._watches.items() if of == path]
+        for response in watches:
+            await response.write(lines)
+        return len(watches)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         exchange = Exchange(request.method, request.path_qs, time.monotonic())
@@ -306,6 +317,8 @@ class Proxy:
             response.enable_chunked_encoding()
             await self._passable.wait()
             await response.prepare(request)
+            if fault is _FAITHFUL and "watch=true" in request.query_string:
+                return await self._pass_lines(request, response, answer)
             left = fault.after
             async for chunk in answer.content.iter_any():
                 await self._passable.wait()
@@ -316,6 +329,23 @@ class Proxy:
                 left = left if left is None else left - len(chunk)
             await response.write_eof()
             return response
+
+    async def _pass_lines(
+        self, request: web.BaseRequest, response: web.StreamResponse, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        """Pass on a watch line by line, so that `inject` never splits a line."""
+        self._watches[response] = request.path
+        begun = b""
+        try:
+            async for chunk in answer.content.iter_any():
+                await self._passable.wait()
+                lines, newline, begun = (begun + chunk).rpartition(b"\n")
+                if newline:
+                    await response.write(lines + newline)
+            await response.write_eof(begun)
+            return response
+        finally:
+            del self._watches[response]
 
     async def _end(
         self, request: web.BaseRequest, how: Ending, begun: web.StreamResponse | None = None

@@ -13,9 +13,9 @@ from tests.controlplane.proxy import Ending, cut, delayed, hung, lost, page, ref
 def ask(proxy):
     with urllib3.PoolManager(retries=False) as pool:
 
-        def asking(method="GET", path="/api/v1/namespaces", body=None, timeout=2.0):
+        def asking(method="GET", path="/api/v1/namespaces", body=None, timeout=2.0, **more):
             headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
-            return pool.request(method, proxy.url + path, json=body, headers=headers, timeout=timeout)
+            return pool.request(method, proxy.url + path, json=body, headers=headers, timeout=timeout, **more)
 
         yield asking
 
@@ -80,3 +80,11 @@ def test_a_response_can_be_delayed(ask, proxy):
     begun = time.monotonic()
     assert ask().status == 200
     assert time.monotonic() - begun >= 0.3
+
+
+def test_injected_lines_reach_the_open_watches_of_a_collection(ask, proxy, namespace):
+    path = namespace.path("configmaps")
+    assert proxy.inject(path, b"{}") == 0
+    watch = ask(path=f"{path}?watch=true&timeoutSeconds=2", timeout=5.0, preload_content=False)
+    assert proxy.inject(path, b'{"a": 1}', b'{"b": 2}') == 1
+    assert b'{"a": 1}\n{"b": 2}\n' in watch.read()

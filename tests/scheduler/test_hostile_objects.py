@@ -235,32 +235,31 @@ MANIFESTS = {
     "StatefulSet": owner("StatefulSet", replicas=3, podManagementPolicy="Parallel"),
 }
 PLAIN = {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}, "value": 5}
-NASTY: st.SearchStrategy[Any] = st.sampled_from(
-    [
-        None,
-        True,
-        -1,
-        2**31,
-        2**63,
-        10**30,
-        1.5,
-        1e308,
-        "",
-        "9" * 5000,
-        "-9223372036854775809",
-        "9e18",
-        "1e999",
-        "²",
-        "\x00",
-        "0001-01-01T00:00:00+23:59",
-        [],
-        {},
-        [None],
-        {"": None},
-        [[[]]],
-        {"a": {"b": [1]}},
-    ]
-)
+NASTY_VALUES: list[Any] = [
+    None,
+    True,
+    -1,
+    2**31,
+    2**63,
+    10**30,
+    1.5,
+    1e308,
+    "",
+    "9" * 5000,
+    "-9223372036854775809",
+    "9e18",
+    "1e999",
+    "²",
+    "\x00",
+    "0001-01-01T00:00:00+23:59",
+    [],
+    {},
+    [None],
+    {"": None},
+    [[[]]],
+    {"a": {"b": [1]}},
+]
+NASTY: st.SearchStrategy[Any] = st.sampled_from(NASTY_VALUES)
 SCALARS = NASTY | st.text(max_size=8) | st.integers()
 FLAT = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=8), SCALARS, max_size=3)
 JSON = FLAT | st.lists(FLAT, max_size=2) | st.dictionaries(st.text(max_size=8), FLAT, max_size=2)

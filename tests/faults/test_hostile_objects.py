@@ -1,0 +1,240 @@
+"""Mutated objects of all watched kinds reach a running scheduler, and cost only themselves."""
+
+import os
+import random
+import re
+import string
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.controlplane.fixtures import Namespace, eventually
+from tests.controlplane.plane import ApiFault
+from tests.controlplane.proxy import Proxy
+from tests.e2e.owners import install
+from tests.faults.conftest import ProxiedScheduler
+from tests.faults.replicas import Replica, running
+from tests.podgrouper.owners import job, reference
+from tests.scheduler.test_hostile_objects import (
+    MANIFESTS,
+    NASTY_VALUES,
+    PLAIN,
+    Service,
+    changed,
+    named,
+    owning_itself,
+    places,
+)
+
+OBJECTS = int(os.environ.get("BATCHSCHED_HOSTILE_OBJECTS", "1000"))
+"""`make soak` sends 20,000."""
+BATCH = 50
+PERIOD = 0.5
+"""Seconds between two pods of another namespace."""
+STALL = 1.0
+"""Seconds within which these pods must be bound, except on a busy machine."""
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class Fuzzer:
+    """Draws mutated objects.
+
+    Args:
+      namespace: of the objects.
+      draw: what is drawn.
+    """
+
+    namespace: str
+    draw: random.Random
+    count: int = field(default=0, init=False)
+
+    def manifest(self, kind: str, api_version: str) -> dict[str, Any]:
+        """Return an object with one or two foreign values."""
+        self.count += 1
+        name = f"evil-{self.count}"
+        base = {**MANIFESTS.get(kind, PLAIN), "kind": kind, "apiVersion": api_version}
+        manifest: dict[str, Any] = named(base, name, namespace=self.namespace)
+        manifest["metadata"]["annotations"] = {**manifest["metadata"].get("annotations", {}), "note": "y"}
+        owners = [[], [reference(job(4))], [reference(owning_itself(named(job(4), name)))]]
+        manifest["metadata"]["ownerReferences"] = self.draw.choice(owners)
+        for _ in range(self.draw.randint(1, 2)):
+            path = self.draw.choice(list(places(manifest)))
+            if path != ("kind",):
+                manifest = changed(manifest, path, self._value())
+        return manifest
+
+    def encode(self, manifest: dict[str, Any]) -> bytes:
+        """Return an object as JSON, sometimes with a byte that is not UTF-8."""
+        raw = msgspec.json.encode(manifest)
+        return raw.replace(b'"note":"y"', b'"note":"\xff"') if self.draw.random() < 0.3 else raw
+
+    def _value(self, depth: int = 0) -> Any:
+        shape = self.draw.random()
+        if shape < 0.6 or depth == 2:
+            text = "".join(self.draw.choices(string.printable, k=self.draw.randint(0, 8)))
+            return self.draw.choice([*NASTY_VALUES, text, self.draw.randint(-(2**40), 2**70)])
+        parts = [self._value(depth + 1) for _ in range(self.draw.randint(0, 3))]
+        if shape < 0.8:
+            return parts
+        return {"".join(self.draw.choices(string.ascii_letters, k=3)): part for part in parts}
+
+
+@dataclass
+class Others:
+    """Pods of another namespace, and the seconds until each was bound."""
+
+    namespace: Namespace
+    seconds: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def arriving(self) -> Iterator["Others"]:
+        over = threading.Event()
+
+        def run() -> None:
+            while not over.wait(PERIOD):
+                name, began = f"other-{len(self.seconds)}", time.monotonic()
+                self.namespace.pod(name, cpu="1m")
+                eventually(partial(self._is_bound, name), 60)
+                self.seconds.append(time.monotonic() - began)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield self
+        finally:
+            over.set()
+            thread.join()
+
+    def _is_bound(self, name: str) -> bool:
+        return "nodeName" in self.namespace.get(name)["spec"]
+
+
+def create(namespace: Namespace, path: str, manifest: dict[str, Any]) -> bool:
+    """Create an object in the API server; return False if it refuses."""
+    try:
+        namespace.api.create(path, manifest)
+    except (ApiFault, UnicodeEncodeError):
+        return False
+    return True
+
+
+@dataclass
+class Attack:
+    """Sends mutated objects: through the API server if it accepts them, otherwise as watch events.
+
+    Args:
+      namespace: of the objects.
+      scheduler: receives the watch events.
+      fuzzer: draws the objects.
+    """
+
+    namespace: Namespace
+    scheduler: ProxiedScheduler
+    fuzzer: Fuzzer
+    created: int = field(default=0, init=False)
+    injected: int = field(default=0, init=False)
+    rejected: set[str] = field(default_factory=set, init=False)
+    """Names of the injected objects that must be set aside."""
+
+    def __post_init__(self) -> None:
+        resources = {reflector.resource for reflector in Service().app.reflectors}
+        watched = (resource for resource in resources if self.scheduler.proxy.inject(resource.path()))
+        self._kinds = sorted(watched, key=str)
+
+    def send(self, count: int) -> None:
+        """Send objects, and delete them afterwards."""
+        service, cleanup = Service(), []
+        for _ in range(count):
+            kind = self.fuzzer.draw.choice(self._kinds)
+            manifest = self.fuzzer.manifest(kind.kind, kind.api_version)
+            collection = kind.path(self.namespace.name if kind.namespaced else "")
+            name = manifest["metadata"]["name"]
+            if create(self.namespace, collection, manifest):
+                self.created += 1
+                cleanup.append((f"{collection}/{name}", b""))
+                continue
+            raw = self.fuzzer.encode(manifest)
+            for change in (b"ADDED", b"MODIFIED"):
+                line = b'{"type":"%s","object":%s}' % (change, raw)
+                for reflector in service.app.reflectors:
+                    if reflector.resource.path() == kind.path():
+                        reflector._take_line(line)
+                assert self.scheduler.proxy.inject(kind.path(), line)
+            self.injected += 1
+            cleanup.append((kind.path(), b'{"type":"DELETED","object":%s}' % raw))
+        self.rejected |= {entry.rpartition("/")[2].rpartition(" ")[2] for entry in service.set_aside}
+        for path, line in cleanup:
+            if line:
+                self.scheduler.proxy.inject(path, line)
+            else:
+                delete(self.namespace, path)
+
+
+def delete(namespace: Namespace, path: str) -> None:
+    with suppress(ApiFault):  # another object's deletion may have deleted it
+        namespace.api.merge(path, {"metadata": {"finalizers": None}})
+        namespace.api.delete(path)
+
+
+EXTERNAL_KINDS = [
+    ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
+    ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
+    ("kubeflow.org", "v1", "PyTorchJob"),
+    ("kubeflow.org", "v1", "TFJob"),
+    ("kubeflow.org", "v2beta1", "MPIJob"),
+    ("ray.io", "v1", "RayCluster"),
+    ("ray.io", "v1", "RayJob"),
+    ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
+    ("scheduling.run.ai", "v2alpha2", "PodGroup"),
+    ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
+]
+
+
+@pytest.fixture
+def attack(own_plane) -> Iterator[Attack]:
+    """A scheduler behind a proxy that watches every kind, and objects to send."""
+    own_plane.install_definitions()
+    for group, version, kind in EXTERNAL_KINDS:
+        install(own_plane.admin, group, version, kind)
+    own_plane.admin.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    with Proxy(own_plane.server, own_plane.certificate) as proxy:
+        process = Replica(own_plane, name="hostile", server=proxy.url)
+        with running(process):
+            scheduler = ProxiedScheduler(process, proxy)
+            resources = {reflector.resource for reflector in Service().app.reflectors}
+            kinds = {resource.kind for resource in resources}
+            eventually(lambda: {one.kind for one in resources if proxy.inject(one.path())} == kinds)
+            yield Attack(Namespace(own_plane.admin, "team"), scheduler, Fuzzer("team", random.Random(31)))
+
+
+def test_hostile_objects_cost_only_themselves_and_are_named(attack):
+    others = Namespace(attack.namespace.api, "default")
+    others.nodes(1, pods=10_000)
+    process = attack.scheduler.process
+    with Others(others).arriving() as arriving:
+        while attack.fuzzer.count < OBJECTS:
+            attack.send(BATCH)
+            assert process.runs
+        eventually(lambda: attack.rejected <= set_aside(process.log.read_text(errors="replace")), 30)
+    seconds = sorted(arriving.seconds)
+    median, worst = seconds[len(seconds) // 2], seconds[-1]
+    print(
+        f"{attack.created} objects created, {attack.injected} injected, {len(attack.rejected)} of these set aside; "
+        f"{len(seconds)} other pods bound after {median:.2f} s (median) and {worst:.2f} s (worst)"
+    )
+    assert process.starts == 1
+    assert median < STALL
+
+
+def set_aside(log: str) -> set[str]:
+    """The names of the objects that a log says are set aside."""
+    return set(re.findall(r"(evil-\d+) is set aside", log))
