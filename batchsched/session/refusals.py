@@ -213,6 +213,8 @@ MAX_GANGS_TO_RESOLVE: Final = 8
 """Maximum number of refused gangs for which proposed changes are tested by solving the session again."""
 MAX_PAIRS_TO_RESOLVE: Final = 400
 """Maximum pairs of a class and a node for the same."""
+MAX_EFFORT_TO_RESOLVE: Final = 0.2
+"""Maximum deterministic units of CP-SAT for one of these solves."""
 
 ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, RefusalCause.TOPOLOGY})
 """Causes that mean too little room in a domain; a rule between pods may restrict the gang to that domain."""
@@ -286,7 +288,11 @@ def explain_formulation(context: SessionContext, formulation: Formulation, solut
     Relaxations are tested with the greedy solver.
     """
     explainer = RefusalExplainer(
-        formulation.problem, solution, resolve=solve_greedy, wider=context.levels.wider
+        formulation.problem,
+        solution,
+        resolve=solve_greedy,
+        wider=context.levels.wider,
+        budget=context.explanations,
     )
     return _explain_safely(formulation.gangs[0].key, lambda: _refusal(context, formulation, explainer, 0))
 
@@ -332,13 +338,19 @@ def explain_refused_gangs(
     )
 
     def solve_again(changed_problem: Problem) -> Solution:
-        return solve(changed_problem, solver_budget(settings), seed)
+        budget = solver_budget(settings)
+        return solve(
+            changed_problem,
+            replace(budget, deterministic=min(budget.deterministic, MAX_EFFORT_TO_RESOLVE)),
+            seed,
+        )
 
     explainer = RefusalExplainer(
         problem,
         _without_rejected(formulation, outcome),
         resolve=solve_again if is_small else None,
         wider=context.levels.wider,
+        budget=context.explanations,
     )
     return [
         # The statement's verdict is the true reason: the solver had found a place.

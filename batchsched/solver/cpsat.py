@@ -146,11 +146,13 @@ class CpSatBudget:
 
     Attributes:
       remaining: deterministic units that may still be spent.
+      spent: deterministic units that were spent.
       guard: whether the wall-clock guard ended a call.
     """
 
     def __init__(self, deterministic: float, guard_seconds: float, seed: int) -> None:
         self.remaining = deterministic
+        self.spent = 0.0
         self.guard = False
         self._guard_seconds, self._seed = guard_seconds, seed
 
@@ -168,6 +170,7 @@ class CpSatBudget:
             model, objective, SolveLimits(most, self._guard_seconds, gap, self._seed), hint=hint
         )
         self.remaining -= answer.deterministic_used
+        self.spent += answer.deterministic_used
         self.guard |= answer.guard
         return answer
 

@@ -149,6 +149,7 @@ def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:
         stage="exact",
         rounds=1,
         guard=climb.budget.guard,
+        effort=climb.budget.spent,
     )
 
 

@@ -439,6 +439,7 @@ class Solution:
       stage: the step that found it: "greedy", "quotas", "aggregated" or "exact".
       rounds: rounds of solving, rounding and cutting.
       guard: whether the wall-clock guard ended a search.
+      effort: CP-SAT's deterministic units that were spent.
     """
 
     classes: IndexArray
@@ -450,6 +451,7 @@ class Solution:
     stage: str = "greedy"
     rounds: int = 0
     guard: bool = False
+    effort: float = 0.0
 
     @property
     def gap(self) -> float:

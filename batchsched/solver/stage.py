@@ -54,7 +54,8 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
-        return replace(solve_greedy(without_cut_gangs(admissible)), guard=answer.guard)
+        floor = solve_greedy(without_cut_gangs(admissible))
+        return replace(floor, guard=answer.guard, effort=answer.effort)
     return answer
 
 

@@ -34,6 +34,7 @@ from batchsched.solver.problem import (
     Row,
     UsedDomains,
 )
+from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +184,7 @@ class SessionContext:
       levels: topology levels and their domains.
       quotas: what the queues still allow.
       feasibility: the pipeline's answers by class.
+      explanations: the work that explanations of refusals may still cost in this session.
     """
 
     tables: SessionTables
@@ -190,6 +192,7 @@ class SessionContext:
     levels: Levels
     quotas: QueueLimits
     feasibility: FeasibilityByClass
+    explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
         """Return the session's state after the given placements, which count against the limits of their queues."""

@@ -1,7 +1,7 @@
 """State of one selection: what the proposers share while they fill the statement and the decision."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
+from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
 class Proposer(Protocol):
@@ -55,6 +56,7 @@ class SelectionRun:
       seed: seed of all random draws.
       telemetry: receives stages and timings.
       builder: the decision so far.
+      explanations: the work that explanations of refusals may still cost.
     """
 
     tables: SessionTables
@@ -69,12 +71,18 @@ class SelectionRun:
     seed: int
     telemetry: Telemetry
     builder: DecisionBuilder
+    explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def context(self) -> SessionContext:
         """Return the session's present state for the solver; gangs placed so far count against their queues' limits."""
         free_quotas = measure_limits(self.tables, self.profile.scheduler_name)
         context = SessionContext(
-            self.tables, self.profile, self.admission.levels, free_quotas, FeasibilityByClass(self.tables)
+            self.tables,
+            self.profile,
+            self.admission.levels,
+            free_quotas,
+            FeasibilityByClass(self.tables),
+            self.explanations,
         )
         return context.after_placements(self.builder.placements)
 

@@ -26,6 +26,7 @@ from batchsched.solver.problem import (
     UsedDomains,
     group_positions,
 )
+from batchsched.solver.relaxation.budget import ExplanationBudget
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
     LevelChange,
@@ -205,6 +206,12 @@ _MAX_QUICK_PROBES: Final = 200
 """Maximum questions about one gang alone."""
 _MAX_THOROUGH_PROBES: Final = 40
 """Maximum whole sessions that are solved again for one gang."""
+_PROBE_WORK: Final = 200
+"""Work of one question about one gang, in addition to what the nodes cost."""
+_NODES_PER_UNIT: Final = 16
+"""Nodes that one class is compared with in one unit of work; a row examines them one by one."""
+_THOROUGH_WORK: Final = 10_000
+"""Work of solving the whole session again, in addition to that of CP-SAT."""
 _MAX_NODE_TYPES: Final = 12
 """Node types that are proposed as more nodes, the most frequent ones."""
 
@@ -252,6 +259,7 @@ class RefusalExplainer:
         solution: Solution,
         wider: Sequence[int],
         resolve: Callable[[Problem], Solution] | None = None,
+        budget: ExplanationBudget | None = None,
     ) -> None:
         """Take a solved problem.
 
@@ -260,11 +268,13 @@ class RefusalExplainer:
           solution: its solution.
           wider: [L] the next wider level of each level, NONE for the widest.
           resolve: solves a changed problem, for thorough explanations; None for quick ones.
+          budget: the work that explanations may cost; None for that of a whole session.
         """
         self._problem = problem
         self._solution = solution
         self._resolve = resolve
         self._wider = wider
+        self._budget = budget or ExplanationBudget()
 
     # Most sessions refuse no gang. What all explanations share is computed for the first of them.
 
@@ -283,12 +293,19 @@ class RefusalExplainer:
     def explain_gang(self, gang: int) -> RefusalEvidence:
         """Explain why a gang was refused, and find the smallest change that admits the gang."""
         isolated = self._after.isolate(gang)
-        residual = ResidualProblem(isolated.problem)
+        residual = ResidualProblem(isolated.problem, self._budget)
         if not self._problem.gangs.allowed[gang]:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
-        quick = AdmissionProbe(residual.fits_with, _MAX_QUICK_PROBES)
+        work = _probe_work(isolated.problem)
+        self._budget.spend(work)
+        if self._budget.is_spent():
+            return self._evidence(isolated, residual, _plain_cause(residual), None)
+        quick = AdmissionProbe(residual.fits_with, _MAX_QUICK_PROBES, self._budget, work)
         thorough = AdmissionProbe(
-            lambda change: self._admits(isolated.to_whole_problem(change), gang), _MAX_THOROUGH_PROBES
+            lambda change: self._admits(isolated.to_whole_problem(change), gang),
+            _MAX_THOROUGH_PROBES,
+            self._budget,
+            _THOROUGH_WORK,
         )
         first_cause: RefusalCause | None = None
         for family in propose_change_families(
@@ -301,17 +318,22 @@ class RefusalExplainer:
                 change = self._confirm(family, change, thorough)
             if change is not None:
                 return self._evidence(isolated, residual, first_cause or family.cause, change)
+            if self._budget.is_spent():
+                first_cause = first_cause or _plain_cause(residual)
+                break
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
     def fits_unconstrained(self, gang: int) -> bool:
         """Tell whether a refused gang would fit without plugin constraints and without its required topology level."""
         problem = self._after.isolate(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
-        return ResidualProblem(replace(problem, gangs=gangs, rows=())).fits()
+        return ResidualProblem(replace(problem, gangs=gangs, rows=()), self._budget).fits()
 
     def _admits(self, change: Relaxation, gang: int) -> bool:
         assert self._resolve is not None
-        return bool(self._resolve(apply_change(self._problem, change)).taken[gang])
+        solution = self._resolve(apply_change(self._problem, change))
+        self._budget.spend_effort(solution.effort)
+        return bool(solution.taken[gang])
 
     def _confirm(
         self, family: ChangeFamily, quick: Relaxation | None, thorough: AdmissionProbe
@@ -345,7 +367,7 @@ class RefusalExplainer:
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED
-            and residual.fitted_in(ResidualProblem(self._problem_before(isolated))),
+            and residual.fitted_in(ResidualProblem(self._problem_before(isolated), self._budget)),
             need=residual.pods_needed,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),
@@ -373,6 +395,23 @@ class RefusalExplainer:
 
 _DECISIVE_CAUSES: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
 """Causes that are reported whatever else is also missing."""
+
+
+def _probe_work(problem: Problem) -> float:
+    """The work of one question about one gang."""
+    nodes = len(problem.nodes.free)
+    return _PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / _NODES_PER_UNIT)
+
+
+def _plain_cause(residual: ResidualProblem) -> RefusalCause:
+    """The cause as far as counting tells it, without a question about changes."""
+    if residual.missing_pods.any():
+        return RefusalCause.TOO_FEW_PODS
+    if residual.quota_gaps:
+        return RefusalCause.QUOTA
+    if residual.fit_counts.fits:
+        return RefusalCause.ROW
+    return RefusalCause.CAPACITY if residual.problem.gangs.required[0] == NONE else RefusalCause.TOPOLOGY
 
 
 def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCause:

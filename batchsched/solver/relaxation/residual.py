@@ -24,6 +24,7 @@ from batchsched.solver.problem import (
     Problem,
     pods_that_fit,
 )
+from batchsched.solver.relaxation.budget import ExplanationBudget
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
     NodeChange,
@@ -38,7 +39,7 @@ _MAX_EXACT_NODES: Final = 100
 """Up to this many nodes the exact model decides; beyond, the packing."""
 _MAX_EXACT_PAIRS: Final = 300
 """The exact model also requires at most this many pairs of a class and a node."""
-_BUDGET: Final = Budget(deterministic=0.5)
+_BUDGET: Final = Budget(deterministic=0.2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,9 +94,10 @@ class ResidualProblem:
     problem is another `ResidualProblem`.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, budget: ExplanationBudget | None = None) -> None:
         """Take the problem of a single gang (`IsolatedGang.problem`)."""
         self.problem = problem
+        self._budget = budget or ExplanationBudget()
 
     @cached_property
     def pods_needed(self) -> int:
@@ -220,7 +222,9 @@ class ResidualProblem:
 
     def with_changes(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
         """Return the residual problem after these relaxations; without relaxations, return this object."""
-        return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts)))) if parts else self
+        if not parts:
+            return self
+        return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts))), self._budget)
 
     # ------------------------------------------------------------------------------------ admission
 
@@ -311,7 +315,9 @@ class ResidualProblem:
         return len(pods) > 1 and self.pods_needed < int(pods.sum()) and self._is_small()
 
     def _fits_exactly(self) -> bool:
-        return bool(solve_exact(self.problem, _BUDGET, seed=0).taken[0])
+        solution = solve_exact(self.problem, _BUDGET, seed=0)
+        self._budget.spend_effort(solution.effort)
+        return bool(solution.taken[0])
 
     # ------------------------------------------------------------------------------------ what is missing
 

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.problem import NONE, IntArray, Problem
+from batchsched.solver.relaxation.budget import ExplanationBudget
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
     LevelChange,
@@ -80,21 +81,30 @@ class ChangeFamily:
 
 
 class AdmissionProbe:
-    """Answers whether a change admits a refused gang; it remembers answers and limits the number of computed ones."""
+    """Answers whether a change admits the gang, and remembers the answers; each new answer costs a computation."""
 
-    def __init__(self, admits: Callable[[Relaxation], bool], most: int) -> None:
-        """Compute at most `most` answers with `admits`."""
+    def __init__(
+        self,
+        admits: Callable[[Relaxation], bool],
+        most: int,
+        budget: ExplanationBudget | None = None,
+        work: float = 0,
+    ) -> None:
+        """Compute at most `most` answers with `admits`, each of which costs `work` of the budget."""
         self._admits = admits
         self._answers: dict[Relaxation, bool] = {}
+        self._budget = budget or ExplanationBudget()
+        self._work = work
         self.remaining = most
         """How many more answers may be computed."""
 
     def __call__(self, relaxation: Relaxation) -> bool:
         """Return whether the change admits the gang; False once no more answers may be computed."""
         if relaxation not in self._answers:
-            if self.remaining <= 0:
+            if self.remaining <= 0 or self._budget.is_spent():
                 return False
             self.remaining -= 1
+            self._budget.spend(self._work)
             self._answers[relaxation] = self._admits(relaxation)
         return self._answers[relaxation]
 

@@ -300,7 +300,10 @@ class TieredRounds:
         if self.best.gap > self._budget.gap and self._narrow:
             with self._telemetry.measure_stage("bound"):
                 self._tighten_bound()
-        return replace(self.best, stage="aggregated", rounds=done, guard=self._spending.guard)
+        spending = self._spending
+        return replace(
+            self.best, stage="aggregated", rounds=done, guard=spending.guard, effort=spending.spent
+        )
 
     def _bound_best(self) -> None:
         with self._telemetry.measure_stage("bound"):

@@ -1,0 +1,34 @@
+"""The work that the explanations of one session may cost."""
+
+from typing import Final
+
+MAX_EXPLANATION_WORK: Final = 1e6
+"""Work of all explanations of a session, in units of about a microsecond."""
+WORK_PER_EFFORT: Final = 5e6
+"""Work of one deterministic unit of CP-SAT."""
+
+
+class ExplanationBudget:
+    """The work that the explanations of one session may still cost.
+
+    Work is counted, not timed, so that equal sessions have equal explanations. Once the budget is spent, refusals keep
+    their cause and name no change that would admit the gang.
+
+    Args:
+      units: units of about a microsecond.
+    """
+
+    def __init__(self, units: float = MAX_EXPLANATION_WORK) -> None:
+        self._remaining = units
+
+    def is_spent(self) -> bool:
+        """True if no more answers may be computed."""
+        return self._remaining <= 0
+
+    def spend(self, units: float) -> None:
+        """Subtract work that was done."""
+        self._remaining -= units
+
+    def spend_effort(self, deterministic: float) -> None:
+        """Subtract the work of CP-SAT, which is given in its deterministic units."""
+        self._remaining -= deterministic * WORK_PER_EFFORT
