@@ -494,6 +494,12 @@ class SwapNeighbourhood:
         self._placed.refresh()
 
 
+MAX_MOVES: Final = 100_000
+"""Maximum moves that one search tries. With hundreds of different requests there are so many pairs of groups to
+exchange that trying all of them for each pod takes minutes.
+"""
+
+
 class LocalSearch:
     """The local search: it places pods by moving other pods of the session, which are not bound yet.
 
@@ -503,6 +509,7 @@ class LocalSearch:
     def __init__(self, packing: Packing) -> None:
         """Start from a packing; it may hold pods already."""
         self._packing = packing
+        self._remaining_moves = MAX_MOVES
         placed = PlacedPods(packing)
         self._neighbourhoods: tuple[Neighbourhood[Any], ...] = (
             RelocationNeighbourhood(packing, placed),
@@ -531,13 +538,17 @@ class LocalSearch:
 
     def _try_moves(self, neighbourhood: Neighbourhood[Any], request: RoomRequest) -> None:
         room = self._packing.room
+        # Before the first move is drawn: a generator computes it at once.
+        if self._remaining_moves <= 0:
+            return
         for move in neighbourhood.propose(request):
+            self._remaining_moves -= 1
             mark = room.mark()
             placed = neighbourhood.apply(request, move)
             if placed is None:
                 room.rollback(mark)
-                continue
-            request.missing_pods -= placed
+            else:
+                request.missing_pods -= placed
             # Return before the next move is drawn: a generator computes it at once, and it would not be used.
-            if request.missing_pods <= 0:
+            if request.missing_pods <= 0 or self._remaining_moves <= 0:
                 return

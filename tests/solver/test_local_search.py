@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from batchsched.solver import local_search
 from batchsched.solver.local_search import LocalSearch
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.tiered.rounding import GangEjection
@@ -27,6 +28,36 @@ def test_a_small_pod_is_moved_to_make_room_for_a_large_one():
     assert packing.room.place(1, 1) == 0
     assert LocalSearch(packing).place_by_moving(1, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
+
+
+def test_search_without_moves_left_places_nothing_and_changes_nothing(monkeypatch):
+    monkeypatch.setattr(local_search, "MAX_MOVES", 0)
+    packing = split_small()
+    before = packing.room.free.copy()
+    assert LocalSearch(packing).place_by_moving(1, 1, None) == 0
+    assert np.array_equal(packing.room.free, before)
+
+
+class EndlessMoves:
+    """A neighbourhood that proposes without end and never makes room."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    def propose(self, request):
+        while True:
+            yield None
+
+    def apply(self, request, move):
+        self.tried += 1
+
+
+def test_search_tries_a_bounded_number_of_moves_over_all_pods(monkeypatch):
+    monkeypatch.setattr(local_search, "MAX_MOVES", 50)
+    search, moves = LocalSearch(split_small()), EndlessMoves()
+    monkeypatch.setattr(search, "_neighbourhoods", (moves, moves))
+    assert [search.place_by_moving(1, 1, None) for _ in range(3)] == [0, 0, 0]
+    assert moves.tried == 50
 
 
 def test_no_pod_moves_to_a_node_that_its_mask_forbids():
