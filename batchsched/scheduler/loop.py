@@ -161,6 +161,11 @@ class SchedulerLoop:
             # Later sessions take fewer gangs until the gang that causes the failure is found.
             planner.abandon_session(self._clock.now())
             raise
+        if self.is_outdated():  # since the session began
+            _LOG.warning("a session is abandoned: its cluster is from before a restore of the API server")
+            planner.abandon_session(self._clock.now())
+            self._alarm.signal()
+            return
         now, seconds = self._clock.now(), self._clock.monotonic() - begun
         await self._cycles.start(planner, planner.apply_decision(decision, now, seconds))
         # More gangs are active, beyond the session's budget or moved by events: do not wait for the next event.

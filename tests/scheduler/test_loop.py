@@ -52,6 +52,16 @@ async def test_sessions_and_periodic_tasks_wait_until_the_objects_of_a_restored_
     assert set(town.bound) == {"solo-0"}
 
 
+async def test_session_that_was_running_when_the_server_was_restored_binds_nothing():
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    answers = [False, True]
+    town.loop.is_outdated = lambda: answers.pop(0) if answers else False
+    await town.turn(1)
+    assert town.bound == {}
+    await town.turn(30)
+    assert set(town.bound) == {"solo-0"}
+
+
 async def test_nothing_is_touched_while_a_session_is_decided():
     """What fails in the background meanwhile is taken back by the next turn."""
     town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)))
