@@ -25,6 +25,10 @@ ENTITLING: Final = frozenset({"guarantee", "weight", "priority", "policy"})
 """Fields of a Queue that divide capacity. If no queue sets one of them, queues have no entitlements."""
 
 
+NO_USER: Final = "(none)"
+"""Stands for the pods without a user, which count together as one user; no value of a label contains a bracket."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
     """A limit that one queue imposes on its subtree, on one user, or on all queues outside its subtree.
@@ -33,7 +37,7 @@ class QueueLimit:
       name: name of the queue.
       resources: limits in base units; a resource that is absent is unlimited.
       pod_groups: maximum number of running PodGroups, or None.
-      user: the user that the limit applies to, "" for all users together.
+      user: the user that the limit applies to, NO_USER for all pods without a user, "" for all pods together.
       kept: names of the queues with unlent guarantees that the limit protects; it then applies to all queues outside
         their subtrees. Empty for a limit on the queue itself.
     """
@@ -124,7 +128,8 @@ class QueueTree:
     def _of_users(self, users: Iterable[tuple[str, str]]) -> Iterable[QueueLimit]:
         if not any(queue.spec.user_limits for queue in self._queues.values()):
             return
-        above = {(name, user) for queue, user in users if user for name in self.queue_and_ancestors(queue)}
+        # Without a limit of their own, pods without the label would evade the limit.
+        above = {(name, user or NO_USER) for queue, user in users for name in self.queue_and_ancestors(queue)}
         for name, user in sorted(above):
             queue = self._queues.get(name)
             if queue is not None and queue.spec.user_limits:

@@ -12,6 +12,7 @@ from batchsched.api.decision import Refusal
 from batchsched.config.schema import SolverSettings
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
+from batchsched.queues.tree import NO_USER
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointOutcome, solver_budget
 from batchsched.session.reservations import RESERVATION
@@ -93,7 +94,8 @@ class RefusalMessages:
 
     def _quota(self, evidence: RefusalEvidence) -> str:
         limit = self._formulation.quotas.limits[evidence.quota]
-        name = f"{limit.name} for user {limit.user}" if limit.user else limit.name
+        user = "pods without a user" if limit.user == NO_USER else f"user {limit.user}"
+        name = f"{limit.name} for {user}" if limit.user else limit.name
         # A kept guarantee is no limit of the gang's own queue: it reserves room for another one.
         if limit.kept:
             amounts = self._amounts(self.missing_resources(evidence))

@@ -144,7 +144,8 @@ class QueueSpec(StrictModel):
     user_limits: Resources | None = None
     """Maximum resources of each user, that is, of each value of the label `scheduling.batchsched.dev/user`.
 
-    The label of a PodGroup applies to all its pods. Otherwise all pods of a gang must have the same value.
+    Pods without the label count together as one user. The label of a PodGroup applies to all its pods. Otherwise all
+    pods of a gang must have the same value.
     """
     reclaim_min_runtime_seconds: Count = 0
     """Time in seconds after their start during which pods of the queue are not evicted for a reclaim."""

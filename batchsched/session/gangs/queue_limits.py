@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.queues.tree import QueueLimit
+from batchsched.queues.tree import NO_USER, QueueLimit
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED, IntArray
@@ -250,7 +250,10 @@ class LimitIndex:
 
     def _of_queues(self, chain: Sequence[str], user: str) -> list[int]:
         return [
-            row for name in chain for row in self._plain.get(name, ()) if self.limits[row].user in ("", user)
+            row
+            for name in chain
+            for row in self._plain.get(name, ())
+            if self.limits[row].user in ("", user or NO_USER)
         ]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.api.snapshot import Snapshot
+from batchsched.queues.tree import NO_USER
 from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.solver.problem import UNLIMITED
@@ -172,6 +173,37 @@ def test_gang_with_pods_of_several_users_is_placed_where_users_are_not_limited()
     assert len(schedule(some).assignments) == 3
 
 
+def test_gangs_without_a_user_share_the_limit_of_one_user():
+    unlabelled = tuple(gang(f"g{at}", 1, queue="a") for at in range(3))
+    decision = schedule(cluster(nodes(1, gpu=8), *unlabelled, queues=USER_LIMIT))
+    assert len(decision.assignments) == 2
+    (refusal,) = decision.refusals
+    assert refusal.reason == "QueueLimit"
+    assert "a for pods without a user" in refusal.message
+
+
+@pytest.mark.parametrize("settings", [{}, {"selection": "ordered"}, {"solver": {"enabled": False}}])
+@pytest.mark.parametrize("relabelled", ["", "v"])
+def test_member_that_is_relabelled_after_it_is_bound_starts_no_more_pods_of_its_gang(relabelled, settings):
+    """Two pods of user u are bound and use up the limit; a third one is pending."""
+    users = gang_of_users(relabelled, "u", "u")
+    bound_pods = tuple(on(one, "n0") if at < 2 else one for at, one in enumerate(users.pods))
+    snapshot = cluster(nodes(1, gpu=8), replace(users, pods=bound_pods), queues=USER_LIMIT)
+    decision = schedule(snapshot, profile(**settings))
+    assert decision.assignments == ()
+    assert [one.reason for one in decision.refusals] == ["SeveralUsers"]
+
+
+def test_relabelled_running_pods_count_for_the_user_that_they_name_and_never_for_none():
+    """Whatever a tenant names, all pods together have at most the limit of each user that is named."""
+    for user in ("u", "v", ""):
+        held = gang_of_users(user, user)
+        full = replace(held, pods=tuple(on(one, "n0") for one in held.pods))
+        wants = pod("w", gpu=1, labels={QUEUE_LABEL: "a"} | ({USER_LABEL: user} if user else {}))
+        decision = schedule(cluster(nodes(1, gpu=8), full, pods=(wants,), queues=USER_LIMIT))
+        assert [one.reason for one in decision.refusals] == ["QueueLimit"]
+
+
 def test_running_pods_count_for_their_own_users_and_their_gang_once():
     mixed = gang_of_users("", "u", "u", "v")
     running_pods = tuple(on(one, "n0") for one in mixed.pods)
@@ -179,5 +211,5 @@ def test_running_pods_count_for_their_own_users_and_their_gang_once():
     there = inside(cluster(nodes(1, gpu=8), replace(mixed, pods=running_pods), queues=limited))
     found, column = there.context.quotas, there.context.tables.node_table.column[GPU]
     free_by_user = {limit.user: int(found.free[at, column]) for at, limit in enumerate(found.limits)}
-    assert free_by_user == {"": UNLIMITED, "u": 0, "v": 1}
+    assert free_by_user == {"": UNLIMITED, NO_USER: 1, "u": 0, "v": 1}
     assert int(found.gangs_left[[limit.user for limit in found.limits].index("")]) == 1
