@@ -41,7 +41,10 @@ class Candidate:
 
 
 class CandidateSet:
-    """The pending pods that the solver may place, by gang and pod class, and the node partitions for constraints."""
+    """The pending pods that the solver may place, grouped by gang and pod class.
+
+    `partitions` has the divisions of the nodes into domains, to which linear constraints refer by number.
+    """
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)
@@ -51,7 +54,7 @@ class CandidateSet:
         self._partition_numbers: dict[bytes, int] = {}
 
     def of_gangs(self, gangs: Set[int]) -> "CandidateSet":
-        """Return only the pending pods of the given gangs, by gang and pod class.
+        """Return a set with the pending pods of the given gangs only.
 
         Both sets share the registered partitions.
         """
@@ -64,9 +67,9 @@ class CandidateSet:
         return batch
 
     def register_partition(self, domains: IndexArray) -> int:
-        """Register a partition of the nodes, given as the domain of each node [N], and return its number.
+        """Register a division of the nodes into domains, and return the number under which constraints refer to it.
 
-        -1 marks a node without a domain.
+        `domains` [N] has the domain of each node; -1 marks a node without a domain.
         """
         key = np.ascontiguousarray(domains, np.int32).tobytes()
         if key not in self._partition_numbers:
@@ -78,7 +81,7 @@ class CandidateSet:
 def counting_row(
     plugin: str, reason: str, partition: int, coefficients: Mapping[int, int], right: IntArray
 ) -> Row:
-    """Return a linear constraint that limits the number of pods, weighted by pod class, in each domain of a partition.
+    """Return a linear constraint that limits how many pods each domain may have; each pod class has a weight.
 
     Args:
       plugin: the plugin that adds the row.
@@ -106,16 +109,16 @@ def excluding_row(
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Return the sums [D+1] of per-node counts by topology domain.
+    """Add up the counts of the nodes in each topology domain, and return the sums [D+1].
 
-    The last entry is for nodes without a domain (code -1).
+    `codes` [N] has the domain of each node. The last sum is for nodes without a domain (code -1).
     """
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowDomains:
-    """The domains of a topology key, in the form that linear constraints of the solver refer to.
+    """The topology domains for which a plugin adds linear constraints, one constraint for each domain.
 
     Args:
       partition: EVERY_NODE if each domain is one node, else the number of a registered partition.
@@ -127,7 +130,7 @@ class RowDomains:
 
     @classmethod
     def of_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
-        """Create the domains of linear constraints from `codes` [N], the topology domain of each node.
+        """Create the topology domains for linear constraints from `codes` [N], the number of each node's domain.
 
         -1 stands for a node without a domain.
         """
@@ -140,6 +143,9 @@ class RowDomains:
         return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
     def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """Return the limit of each linear constraint [rows]: that of its domain, or `elsewhere` if it has none."""
+        """Return one limit for each linear constraint [rows]: the entry of `values` for the constraint's domain.
+
+        `elsewhere` is the limit of a constraint for a node without a domain.
+        """
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

@@ -59,9 +59,10 @@ class CycleState:
         return key.name in self._values or (self._below is not None and self._below.has(key))
 
     def copy_values_from(self, other: "CycleState") -> None:
-        """Copy the values of another cycle state into this one, without those of the other's fallback state.
+        """Copy the values of another cycle state into this one.
 
-        The values are shared, not cloned.
+        Values that the other state only reads from the state below it are not copied. The copied values are shared, not
+        cloned.
         """
         self._values.update(other._values)
         self.skip_filter |= other.skip_filter

@@ -97,7 +97,9 @@ def action_name(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A change of an object that happened, or the changes for which a plugin registers.
+    """A change of a cluster object, such as the addition of a Node.
+
+    It describes a change that happened, or the changes for which a plugin registers.
 
     Args:
       resource: the kind of object.
@@ -124,7 +126,7 @@ class ClusterEvent:
         return self.resource is EventResource.ANY
 
     def includes(self, event: "ClusterEvent") -> bool:
-        """Return True if this event, for which a plugin registered, covers an event that happened."""
+        """Return True if `event` is one of the changes for which a plugin registered with this `ClusterEvent`."""
         return self.wildcard or (self.resource is event.resource and bool(self.action & event.action))
 
 
@@ -193,7 +195,10 @@ def when_changed(read: Callable[[Any], object]) -> HintFunction:
 
 
 def always_queue(_pod: Pod, _old: Any, _new: Any) -> Hint:
-    """Return QUEUE for every event: the hint function for events of the refused pod itself."""
+    """Return QUEUE for every event.
+
+    Plugins register this hint function for the updates of the refused pod itself.
+    """
     return Hint.QUEUE
 
 

@@ -41,7 +41,7 @@ class FilterResult:
         return replace(self, fits=self.fits & allowed, outside=outside)
 
     def without_prefilter_exclusion(self, node: int) -> "FilterResult":
-        """Return the filter result without the exclusion of one node by PreFilter plugins.
+        """Return the filter result as it would be if no PreFilter plugin had excluded the given node.
 
         Only the Filters decide about the node.
         """

@@ -48,7 +48,7 @@ class GangCount:
         )
 
     def change_placed(self, pod: Pod, change: int) -> None:
-        """Change the number of a gang's placed pods by 1 or -1, and that of the pod's subGroup."""
+        """Add `change`, 1 or -1, to the number of placed pods of the gang and of the given pod's subGroup."""
         self.placed += change
         if self.sub_minimum:
             name = pod.labels.get(SUB_GROUP_LABEL, "")

@@ -64,7 +64,7 @@ class PodLabelKeysPlugin(Protocol):
     """
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
-        """Return the keys of the pod labels, its own or of other pods, that the selectors in this pod's spec read."""
+        """Return the pod label keys that occur in the selectors of a pod's spec, such as those of pod affinity."""
 
 
 @runtime_checkable
@@ -72,7 +72,7 @@ class SnapshotLabelsPlugin(Protocol):
     """A plugin that declares which pod labels are read by selectors of objects other than pods, such as Services."""
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the keys of the pod labels that selectors of Services and other objects in the snapshot read."""
+        """Return the pod label keys in the selectors of Services and other objects of the snapshot."""
 
 
 @runtime_checkable
@@ -109,7 +109,7 @@ class QueueSortPlugin(Protocol):
 
 @runtime_checkable
 class PreFilterPlugin(Protocol):
-    """A plugin that is called for a pod class before its Filters.
+    """A plugin that is called for a pod class before the Filter plugins.
 
     It may refuse all nodes, restrict them, or prepare the Filter.
     """
@@ -150,7 +150,7 @@ class BulkFilterPlugin(Protocol):
     """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
 
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Return True if counts[i] pods of the class may be placed on nodes[i], for all i at the same time.
+        """Return True if counts[i] pods of the pod class may be placed on nodes[i], for all i at the same time.
 
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
         ones in place, would refuse none of them. The method may be called without a PreFilter before it.
@@ -204,10 +204,10 @@ class MultiNodeDryRun(Protocol):
         """The node-table indexes of the nodes in this dry run; the other methods refer to them by position."""
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods[i] to node number rows[i] of this dry run."""
+        """Simulate adding each pod pods[i] to the node at position rows[i] of this dry run's `nodes`."""
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods[i] from node number rows[i] of this dry run."""
+        """Simulate removing each pod pods[i] from the node at position rows[i] of this dry run's `nodes`."""
 
     def run_filters(self) -> list[Status]:
         """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
@@ -250,7 +250,7 @@ class PostFilterHandle(Protocol):
         """
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
-        """Call the extenders' preempt verb for victims by node name, and return the victims by node that remain."""
+        """Call the extenders' preempt verb with the proposed victims on each node, and return the extenders' choice."""
 
 
 @runtime_checkable
@@ -340,7 +340,7 @@ class SelectiveReservePlugin(Protocol):
     """A Reserve plugin that keeps state only for pods of some pod classes."""
 
     def reserves_nothing(self, pod: PodClass) -> bool:
-        """Return True if `reserve` would keep nothing and return Success for every pod of the class on every node.
+        """Return True if `reserve` would keep no state and return Success for every pod of the class on every node.
 
         `reserve` is then not called for these pods; `unreserve` is. If the plugin also has Permit, later pods of the
         same gang may already be assumed when Permit is called for a pod.

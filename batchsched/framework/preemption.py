@@ -59,7 +59,7 @@ class DryRunNodes(Nodes):
     @property
     @override
     def nonzero(self) -> IntArray:
-        """The requested milli-CPU and bytes [n, 2] on each node in the dry run, with the defaults that scoring uses."""
+        """The milli-CPU and bytes of memory [n, 2] requested on each node after the dry run, with scoring defaults."""
         return self._nonzero
 
 
@@ -88,14 +88,14 @@ class PreemptionDryRun:
         self._nonzero = table.nonzero[self._nodes_of_rows]
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods[i] to node number rows[i] of this dry run.
+        """Simulate adding each pod pods[i] to the node at position rows[i] of this dry run's `nodes`.
 
         A number may occur several times. The pods are on nodes of the table.
         """
         self._change(rows, pods, 1)
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods[i] from node number rows[i] of this dry run."""
+        """Simulate removing each pod pods[i] from the node at position rows[i] of this dry run's `nodes`."""
         self._change(rows, pods, -1)
 
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
@@ -385,7 +385,7 @@ class PreemptionHandle:
         return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
-        """Call the extenders' preempt verb for victims by node name, and return the victims by node that remain.
+        """Call the extenders' preempt verb with the proposed victims on each node, and return the extenders' choice.
 
         Raises:
           ExtenderError: an extender failed that may not be ignored.
@@ -403,7 +403,7 @@ def filter_with_nominations(
     allowed: BoolArray | None = None,
     sampling: Sampling | None = None,
 ) -> FilterResult:
-    """Return the filter result of one pod, adjusted for nominated pods, sampling and extenders.
+    """Return the nodes that remain feasible for a pod after nominated pods, sampling and extenders, as a filter result.
 
     Nodes keep capacity for nominated pods of equal or higher priority. If the pod itself is nominated for a node and
     fits there, no other node is considered, and the sampling position for the next pod does not move.
@@ -441,7 +441,7 @@ def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTab
 
 
 def refuse_nominated_conflicts(handle: PreemptionHandle) -> FilterResult:
-    """Return the filter result with a refusal of each node where the pod does not fit with nominated pods.
+    """Refuse each node on which the pod does not fit in addition to the nominated pods; return the new filter result.
 
     For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.
 

@@ -92,14 +92,14 @@ class Memo:
         self._arrays: dict[Hashable, tuple[int, Array]] = {}
 
     def value(self, key: Hashable, build: Callable[[], Any], amend: Callable[[Any, IndexArray], Any]) -> Any:
-        """Return a value that is computed from Node objects, from the cache if it is stored there.
+        """Return a cached value that is computed from Node objects on first use, and updated for changed nodes.
 
-        `build` computes it on first use; `amend` updates it for changed nodes.
+        `build` computes the value; `amend` updates it.
         """
         return self._of(self._values, key, build, amend)
 
     def array(self, key: Hashable, ask: Callable[[IndexArray | None], Array]) -> Array:
-        """Return an array [N] that is computed from Node objects, from the cache if it is stored there.
+        """Return a cached array [N] that is computed from Node objects on first use, and updated for changed nodes.
 
         `ask` computes the entries of nodes by index, or of all nodes (None).
 

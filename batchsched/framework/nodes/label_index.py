@@ -133,14 +133,17 @@ FEW = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelGroup:
-    """Pods on nodes that have the same namespace and labels. Either all of them are terminating or none is."""
+    """The namespace and labels that a group of pods on nodes has in common.
+
+    Either all pods of the group are terminating or none is.
+    """
 
     namespace: str
     labels: dict[str, str]
     terminating: bool
 
     def contains(self, pod: Pod) -> bool:
-        """Return True if a pod has the namespace, the labels and the terminating state of this label group."""
+        """Return True if a pod belongs to this label group: namespace, labels and `terminating` are equal."""
         return (
             pod.labels == self.labels
             and pod.namespace == self.namespace
@@ -150,7 +153,7 @@ class LabelGroup:
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
-    """Pods on nodes that have the same namespace, pod affinity and pod anti-affinity.
+    """Pods with equal namespace, pod affinity and pod anti-affinity, counted by the node that they are on.
 
     Args:
       namespace, affinity: what the pods share.
@@ -261,7 +264,7 @@ class PodLabelGroups:
             self._empty += self._sizes[number] == 0
 
     def drop_empty_groups(self) -> IndexArray | None:
-        """Drop groups of equal namespace and labels that have no pods, if there are many such groups.
+        """Drop the label groups that have no pods, if there are many of them.
 
         Return the new number of each group [groups], -1 for dropped groups; or None if nothing was dropped.
         """
@@ -278,11 +281,11 @@ class PodLabelGroups:
         return numbers
 
     def matching_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
-        """Return an array [groups]: True for each label group that passes a test."""
+        """Return an array [groups]: True for each label group for which `matches` returns True."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
     def selected_groups(self, selection: Selection, *, terminating: bool) -> BoolArray:
-        """Return an array [groups]: True for each label group that namespaces and label selectors select.
+        """Return an array [groups]: True for each label group that `selection` matches by namespace and labels.
 
         Groups of terminating pods count only if `terminating`.
         """

@@ -50,9 +50,9 @@ class AssumedVolumes:
         self.node_of.update(promise.claims)
 
     def copy_reserved(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
-        """Copy from `before` the volumes and claims of the pods for which `is_reserved` returns True.
+        """Copy the volumes and claims that a pod has reserved in `before`, if `is_reserved` returns True for the pod.
 
-        It is called with the `namespace/name` of a pod.
+        `is_reserved` is called with the `namespace/name` of a pod.
         """
         for pod, promise in before._by_pod.items():
             if is_reserved(pod):
@@ -82,7 +82,7 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
-    """Return None for every pod: the look-up of gangs in a node table without gangs."""
+    """Return None for every pod. This is `NodeTable.gang_of` until a session replaces it."""
     return None
 
 
@@ -172,9 +172,7 @@ class NodeTable:
         return source
 
     def cached_value(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
-        """Return a value that is computed from Node objects, from the cache if it is stored there.
-
-        `build` computes it, and again after a Node object changed.
+        """Return a cached value that `build` computes on first use, and again after a Node object has changed.
 
         The caller owns the key, which must include all parameters of the value. `build` must not read pods on nodes.
         """
@@ -183,13 +181,11 @@ class NodeTable:
     def incremental_value(
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
-        """Return a cached value that `amend` updates for the changed nodes, instead of computing the value again."""
+        """Return a cached value that `build` computes on first use, and that `amend` updates for changed nodes."""
         return cast(T, self._memo.value(key, lambda: build(self), amend))
 
     def cached_array(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
-        """Return an array [N] that is computed node by node, from the cache if it is stored there.
-
-        `ask` computes its entries, later for changed nodes only.
+        """Return a cached array [N]: `ask` computes the entries of all nodes first, and later those of changed nodes.
 
         The caller owns the key as in `cached_value`. `ask` must not read other nodes. The array is read-only.
         """
@@ -202,16 +198,13 @@ class NodeTable:
         )
 
     def snapshot_value(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
-        """Return a value computed from snapshot objects other than nodes and pods, from the cache if stored there.
-
-        `build` computes it once.
-        """
+        """Return a cached value that `build` computes once, from snapshot objects other than nodes and pods."""
         if key not in self._snapshot_values:
             self._snapshot_values[key] = build(self.snapshot)
         return cast(T, self._snapshot_values[key])
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return the requests [R] of a pod, including the pod count, and its requests for scoring [2]."""
+        """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
         for resource, amount in pod_requests(pod).items():
@@ -224,7 +217,7 @@ class NodeTable:
 
         Args:
           placements: each pod with the index of its node.
-          requested: [R] requests of one pod, the pod count included.
+          requested: [R] requests of one pod, with 1 for the resource `pods`.
           nonzero: [2] requests of one pod for scoring.
         """
         counted = (requested, nonzero)
@@ -265,7 +258,7 @@ class NodeTable:
             nonzero_row += nonzero * count
 
     def counted_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return the requests [R], and those for scoring [2], with which a pod was added to its node.
+        """Return the requests [R] of a pod on a node, and its requests for scoring [2], as `add_pods` received them.
 
         Raises:
           KeyError: the pod is on no node.
@@ -273,7 +266,7 @@ class NodeTable:
         return self._counted[pod.key]
 
     def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return for each node [N] the index of its value of a label, and the label's values.
+        """Return each node's value of a label as an index [N], and the label values to which the indexes refer.
 
         The index is -1 if the node does not have the label.
         """
@@ -301,7 +294,7 @@ class NodeTable:
         return Nodes(self, nodes, len(nodes))
 
     def sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
-        """Return a read-only view of the nodes with distinct, ascending indexes.
+        """Return a read-only view of the given nodes, which are sorted by index and distinct.
 
         For all nodes or one node, arrays are not copied.
         """
@@ -339,7 +332,7 @@ class Nodes:
 
     @property
     def nonzero(self) -> IntArray:
-        """The requested milli-CPU and bytes [n, 2] on each node, with the defaults that scoring uses."""
+        """The milli-CPU and bytes of memory [n, 2] requested on each node, with scoring defaults for unset requests."""
         return self.table.nonzero[self.where]
 
     @property
@@ -376,7 +369,7 @@ class Nodes:
         return self.table.pods
 
     def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return for each node [n] the index of its value of a label, and the label's values.
+        """Return each node's value of a label as an index [n], and the label values to which the indexes refer.
 
         The index is -1 if the node does not have the label.
         """

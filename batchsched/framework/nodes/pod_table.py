@@ -246,15 +246,15 @@ class PodTable:
         return iter(self._pods.values())
 
     def affinity_groups(self) -> Iterable[AffinityGroup]:
-        """The groups of pods on nodes with the same namespace, pod affinity and anti-affinity."""
+        """The pods on nodes that have pod affinity or anti-affinity, in groups of equal namespace and affinity."""
         return self._affinity_groups.values()
 
     def count_matching(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
-        """Return the number [N] of pods on each node with a namespace and labels that pass a test."""
+        """Return the number of pods on each node [N] that `matches` accepts by their namespace and labels."""
         return self._count_in(self._groups.matching_groups(matches))
 
     def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
-        """Return the number [N] of pods on each node that are selected by namespace and labels.
+        """Return for each node [N] the number of its pods that `selection` matches by namespace and labels.
 
         Terminating pods count only if `terminating`.
         """

@@ -49,7 +49,7 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 
 def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
-    """Return the keys of the pod labels that selectors of the snapshot's Services and controllers read."""
+    """Return the pod label keys that occur in the selectors of all Services and controllers of the snapshot."""
     keys: set[str] = set()
     for service in snapshot.services:
         keys.update(service.spec.selector or ())

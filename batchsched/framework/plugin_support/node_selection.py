@@ -112,7 +112,7 @@ def _field(nodes: Nodes, field: Requirement) -> BoolArray:
 
 
 def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
-    """Return for each node [N] the number of its set of taints, and the distinct sets of taints.
+    """Return for each node [N] the index of its set of taints, and the distinct sets to which the indexes refer.
 
     A set may belong to no node any more.
     """
@@ -128,7 +128,7 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
 def untolerated_taint_counts(
     table: NodeTable, tolerations: tuple[Toleration, ...], effects: frozenset[str]
 ) -> IntArray:
-    """Return for each node [N] how many of its taints have one of the effects and are not tolerated."""
+    """Return for each node [N] how many of its taints have one of the given effects and are not tolerated."""
 
     def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
@@ -141,7 +141,7 @@ def untolerated_taint_counts(
 def count_untolerated_taints(
     taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
 ) -> int:
-    """Return how many of the given taints have one of the effects and are not tolerated."""
+    """Return how many of the given taints have one of the given effects and match no toleration."""
     return sum(
         taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
     )

@@ -56,7 +56,7 @@ class ClaimUse:
 
 
 def storage_objects(table: NodeTable) -> VolumeLister:
-    """Return the storage objects of the table's snapshot, such as PersistentVolumes and StorageClasses, by name."""
+    """Return the storage objects of the session's snapshot, such as PersistentVolumes and StorageClasses."""
     return table.snapshot_value("storage", _read)
 
 

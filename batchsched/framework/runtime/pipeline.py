@@ -187,7 +187,7 @@ class Pipeline:
         )
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return the signatures of all plugins for a pod, as one value.
+        """Return one hashable value that combines the signatures that all plugins declare for a pod.
 
         Pods with equal signatures belong to one class.
         """
@@ -204,7 +204,10 @@ class Pipeline:
         return self.reads_all or self.extenders.is_interested(pod)
 
     def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
-        """Return the keys of the pod labels that this pod's selectors read. Plugin errors are added to `failures`."""
+        """Return the pod label keys that occur in the selectors of a pod's spec.
+
+        Plugin errors are added to `failures`.
+        """
         keys: frozenset[str] = frozenset()
         for plugin in self._label_reading:
             try:
@@ -216,7 +219,7 @@ class Pipeline:
         return keys
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the keys of the pod labels that selectors of Services and other objects in the snapshot read."""
+        """Return the pod label keys in the selectors of Services and other objects of the snapshot."""
         keys: frozenset[str] = frozenset()
         for plugin in self._implementing(points.SnapshotLabelsPlugin):
             keys |= answers.checked_label_keys(

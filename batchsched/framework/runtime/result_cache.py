@@ -100,12 +100,12 @@ BYTES_PER_NODE: Final = 96
 
 
 def scope_generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the number of changes so far that can outdate results of plugins with a given result scope."""
+    """Return the current generation of the node changes that can outdate plugin results with the given result scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 
 def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
-    """Return the nodes [k], ascending, for which a plugin result of generation `since` may be outdated.
+    """Return the nodes [k], ascending, for which changes since generation `since` may have outdated a result.
 
     This function is the only rule of invalidation; `ResultCache` describes it.
     """
@@ -308,7 +308,7 @@ class CachedScores:
 
 
 class ClassResults:
-    """The cached results of all plugins for one pod class and the nodes of one table."""
+    """The cached results of all plugins for one pod class and the nodes of one node table."""
 
     def __init__(self) -> None:
         self._verdicts: dict[object, CachedVerdict] = {}
@@ -331,7 +331,7 @@ class ClassResults:
         self._prefilter = table.changes.generation, state
 
     def prescore_state(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
-        """Return the cached cycle state that PreScore plugins wrote for these feasible nodes; None if outdated."""
+        """Return the cached cycle state that PreScore plugins wrote for the given feasible nodes; None if outdated."""
         stored = self._prescore
         if stored is None or stored[0] != table.changes.generation or stored[1] is not feasible:
             return None
@@ -347,9 +347,9 @@ class ClassResults:
     def verdict(
         self, plugin: object, scope: ResultScope, table: NodeTable, ask: Callable[[Nodes], Verdict]
     ) -> CachedVerdict:
-        """Return a Filter's verdict about all nodes, from the cache as far as it is valid.
+        """Return a Filter's verdict about all nodes: the cached one if it is valid, else one from a new call.
 
-        The plugin is called only for nodes with an outdated result.
+        The plugin is called for the nodes with an outdated result, or for all nodes if these are more than half.
 
         Args:
           plugin: the Filter, by which its verdict is stored.
@@ -374,7 +374,7 @@ class ClassResults:
         return complete
 
     def feasible_nodes(self, fits: BoolArray) -> IndexArray:
-        """Return the indexes [n] of the nodes for which the mask `fits` [N] of feasible nodes is True.
+        """Return the indexes [n] of the feasible nodes, given as the mask `fits` [N].
 
         The array is read-only. While the feasible nodes are equal, the same array is returned, so that `total_scores`
         and `prescore_state` compare by identity instead of node by node.
@@ -401,7 +401,7 @@ class ClassResults:
 
 
 class ResultCache:
-    """A cache of plugin results for pod classes and the nodes of one table.
+    """A cache of plugin results for pod classes and the nodes of one node table.
 
     The rule of invalidation: a result about a node is valid until something in the plugin's `ResultScope` changes. The
     node table logs two kinds of changes, each with a generation number: `changes` for Node objects, and `moves` for
@@ -428,7 +428,7 @@ class ResultCache:
         self._results: dict[PodClass, ClassResults] = {}
 
     def clear(self) -> None:
-        """Drop all cached plugin results, because nodes have other indexes."""
+        """Drop all cached plugin results, because they refer to nodes by index and the indexes have changed."""
         self._results.clear()
 
     def of_class(self, pod: PodClass) -> ClassResults:

@@ -39,9 +39,9 @@ def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
 
 
 class Sampling:
-    """The search for enough feasible nodes in one session.
+    """Limits the feasible nodes of each pod to a sample, like kube-scheduler's percentageOfNodesToScore.
 
-    It starts at a node drawn from the seed; each next pod continues from there.
+    The search for nodes starts at a node drawn from the seed; for the next pod it continues where it stopped.
 
     Args:
       table: the nodes.
@@ -57,7 +57,7 @@ class Sampling:
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))
 
     def limit_to_sample(self, scan: FilterResult, allowed: BoolArray | None) -> FilterResult:
-        """Return the filter result with only those feasible nodes that the search finds before it stops.
+        """Return the filter result with only a sample of its feasible nodes: the first ones in visiting order.
 
         The search visits only nodes in `allowed` [N].
 
@@ -84,7 +84,7 @@ class Sampling:
 
 
 def visiting_order(table: NodeTable) -> IndexArray:
-    """Return the node indexes [N] in the order in which the search visits them: one node of each zone in turn.
+    """Return the node indexes [N] in the order in which sampling visits nodes: one node of each zone in turn.
 
     Source: `nodeTree.list` of kube-scheduler's cache.
     """
