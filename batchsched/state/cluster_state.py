@@ -67,7 +67,7 @@ class AssumedPod:
 
 
 class BoundPodCache:
-    """Creates copies of pods that are bound to a node.
+    """Creates copies of pods with a node in `spec.nodeName`, and caches their specs.
 
     Equal pods on one node share a spec object, and with it all cached results.
     """
@@ -76,7 +76,7 @@ class BoundPodCache:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
 
     def bound_pod(self, pod: Pod, node: str) -> Pod:
-        """Return a copy of a pod that is bound to a node."""
+        """Return a copy of a pod with the given node in `spec.nodeName`."""
         key = (id(pod.spec), node)
         specs = self._specs.get(key)
         if specs is None:
@@ -335,7 +335,7 @@ class ClusterState:
         return self._change_log.generation
 
     def changes_since(self, since: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, one for each object, or None if the log has lost some of them."""
+        """Return the changes after a generation, merged into one for each object; None if the log has dropped some."""
         return self._change_log.changes_since(since)
 
     def subscribe(self) -> "ChangeReader":

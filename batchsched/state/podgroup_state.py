@@ -68,7 +68,7 @@ class GangPods:
 
     @property
     def stated_queue(self) -> str:
-        """The queue that the PodGroup names, or without a PodGroup, the first pod by name; "" if it names none."""
+        """The queue that the PodGroup names. Without a PodGroup, the first pod by name counts; "" if none is named."""
         pods = self.bound or self.pending
         return stated_queue(self.group, pods[min(pods)] if pods and self.group is None else None)
 
@@ -277,7 +277,11 @@ class GangIndex:
             self._changed(gang)
 
     def record_whole(self, identity: str) -> None:
-        """Record that minMember pods of a gang were bound at an earlier time, as its status or finished pods show."""
+        """Record that at some time minMember pods of a gang were bound, even if fewer are bound now.
+
+        The caller knows it from the status of the PodGroup, or from pods in a list of the API server, finished ones
+        included.
+        """
         gang = self._gangs.get(identity)
         if gang is not None and not gang.was_whole:
             gang.was_whole = True
@@ -304,10 +308,10 @@ class GangIndex:
             self._changed(gang)
 
     def handle_deletion_of_finished(self, key: str) -> None:
-        """Handle the deletion of a pod that may have finished.
+        """Update the gang of a finished pod after the pod was deleted; for other pods, do nothing.
 
-        Its end stays counted while the PodGroup exists: the gang must not fall short because a Job deletes the pods
-        that are done.
+        The finished pod stays counted while the PodGroup exists: the gang must not fall short because a Job deletes the
+        pods that are done.
         """
         identity = self._gang_of_finished.pop(key, None)
         gang = self._gangs.get(identity) if identity is not None else None
@@ -316,7 +320,7 @@ class GangIndex:
             self._changed(gang)
 
     def keep_finished(self, keys: Container[str]) -> None:
-        """Handle the deletion of all finished pods that are missing in a complete list of pods."""
+        """Treat each recorded finished pod as deleted unless `keys`, a complete list of pods, contains it."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
             self.handle_deletion_of_finished(key)
 
@@ -327,7 +331,7 @@ class GangIndex:
         return gang
 
     def mark_namespace_changed(self, namespace: str) -> None:
-        """Record that the gangs of a namespace changed, since their default queue did."""
+        """Record that all gangs of a namespace changed, because the default queue of the namespace changed."""
         for gang in [gang for gang in self if gang_namespace(gang.identity) == namespace]:
             self._changed(gang)
 

@@ -14,7 +14,7 @@ MAX_UNOFFERED_RESOURCES: Final = 256
 
 
 def schedulable_requests(pod: Pod) -> Mapping[str, int]:
-    """Return the requests of a pod by resource, or {} for a pending pod that exceeds a limit and is refused.
+    """Return the requests of a pod by resource, or {} for a pending pod that is refused because it exceeds a limit.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.
@@ -54,11 +54,11 @@ class ResourceNames:
         """The names of the resources with a column."""
 
     def covers_node(self, node: Node) -> bool:
-        """Return whether the tables have a column for each resource that a node offers."""
+        """Return whether the scheduler's tables have a column for each resource that a node offers."""
         return self.with_column.issuperset(node.allocatable_quantities)
 
     def covers_pod(self, pod: Pod) -> bool:
-        """Return whether a pod can be added without a new column for a resource that it requests."""
+        """Return whether the scheduler's tables need no new column for the resources that a pod requests."""
         if self.has_too_many or id(pod.spec) in self._specs:
             return True
         return self.with_column.issuperset(self._requests_of(pod))

@@ -89,7 +89,7 @@ class Tombstones:
         return uid in self._uids
 
     def remove(self, uid: str) -> None:
-        """Remove the uid of an object that exists, as a list of the API server shows."""
+        """Remove the uid of an object, because a list of the API server shows that the object exists."""
         self._uids.pop(uid, None)
 
 
@@ -153,7 +153,7 @@ class ChangeLog:
         return self.generation
 
     def changes_since(self, generation: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, one for each object, or None if the log has lost some of them."""
+        """Return the changes after a generation, merged into one for each object; None if the log has dropped some."""
         count = self.generation - generation
         if not 0 <= count <= len(self._changes):
             return None

@@ -31,7 +31,7 @@ MAX_CHANGES_PER_POD: Final = 4
 
 
 class UpToDateScheduler:
-    """Keeps a scheduler up to date with a cluster state, and replaces the scheduler where changes do not suffice.
+    """Passes changes of the cluster state on to a scheduler, or replaces the scheduler by a new one.
 
     Args:
       cache: the cluster state.
