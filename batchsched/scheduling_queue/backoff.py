@@ -80,7 +80,10 @@ def backoff_end(entity: Entity) -> float | None:
 
 
 def is_in_backoff(entity: Entity, now: float) -> bool:
-    """Return whether an entity is still in backoff at a time. The second in which the backoff ends is included."""
+    """Return whether an entity is still in backoff at the given time.
+
+    The second in which the backoff ends is included.
+    """
     end = backoff_end(entity)
     return end is not None and end >= math.floor(now)
 
@@ -97,7 +100,12 @@ class BackoffQueue:
         self._erred = EntityHeap()
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity with its sort key of the active queue, or update the sort key."""
+        """Add an entity to the backoff queue, or update its sort key.
+
+        Args:
+          entity: the entity.
+          key: its sort key in the active queue, which orders refused entities with equal ends of backoff.
+        """
         end = backoff_end(entity) or 0.0
         if entity.refused_by:
             self._refused.put(entity, (end, key))

@@ -84,7 +84,7 @@ def check_move(start: QueueState, end: QueueState) -> None:
 
 @dataclass(slots=True, eq=False)
 class Entity:
-    """A pending gang, or pod without a PodGroup, in the scheduling queue. Only the queue changes this record.
+    """A pending gang, or a pending pod without a PodGroup, in the scheduling queue. Only the queue changes this record.
 
     Args:
       identity: `namespace/name` of the PodGroup, or `pod/namespace/name` of a single pod.
@@ -168,7 +168,7 @@ class Entity:
             del self._equal[template]
 
     def pod_by_template(self) -> dict[bytes, Pod]:
-        """Return one pod of the entity for each digest of a pod template.
+        """Return one pod of the entity for each pod template, by the digest of the template.
 
         An event that helps one pod of a template helps all of them.
         """

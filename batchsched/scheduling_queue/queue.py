@@ -115,9 +115,10 @@ class SchedulingQueue:
                 self._requeue(entity, occurrence.event.label, now)
 
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
-        """Remove a pod from the queue, because it was deleted or has a node (`placed`).
+        """Remove a pod from the queue, because the pod was deleted or now has a node.
 
-        If a deleted pod was nominated, its node becomes free for other pods, which is an event.
+        `placed` is True if the pod has a node. If a deleted pod was nominated, its node becomes free for other pods,
+        which is an event.
         """
         identity = self._identity_of.pop(key, None)
         if identity is None:
@@ -151,7 +152,7 @@ class SchedulingQueue:
             self._group_changed(key, old, None, now)
 
     def process_object_change(self, resource: EventResource, old: Any, new: Any, now: float) -> None:
-        """Move the entities that a change of a node, bound pod or other object may help.
+        """Process a change of a node, bound pod or other object: retry the refused entities that the change may help.
 
         Pending pods and PodGroups have methods of their own. None stands for an absent object.
         """
@@ -327,7 +328,7 @@ class SchedulingQueue:
         return counts
 
     def moved_pod_counts(self) -> Mapping[tuple[str, str], int]:
-        """Return how many pods were moved to each queue, by queue and label of the event that moved them."""
+        """Return how many pods moved to the active, backoff and unschedulable queue, by queue and event label."""
         return dict(self._moved)
 
     def hint_failures(self) -> Mapping[str, int]:
