@@ -49,7 +49,7 @@ class PodGang:
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A pod with an owner that may form gangs, and the gang of the pod.
+    """A pod with an owner of a kind that may form gangs, such as a Job, and the gang of the pod.
 
     Args:
       pod: the pod of the API, with labels of other schedulers translated.
@@ -111,7 +111,7 @@ class GangMemberStore:
         self._cache.replace(kind, pods)
 
     def get(self, key: str) -> Pod | None:
-        """Return a pod without added gang labels, or None if the pod has no owner that may form gangs."""
+        """Return a pod without the gang labels that the grouper adds; None if no owner of the pod may form gangs."""
         member = self._members.get(key)
         return member.pod if member else None
 
@@ -222,7 +222,7 @@ class GangMemberStore:
 
 
 def without_uid(ref: OwnerReferenceKey) -> OwnerReferenceKey:
-    """Return a copy of a reference to an owner without the uid, so that it refers to the owner by name."""
+    """Return a copy of an owner reference without its uid, so that the copy refers to the owner by name."""
     return OwnerReferenceKey(ref.group, ref.kind, ref.namespace, ref.name, "")
 
 

@@ -110,7 +110,7 @@ class PodGroupStore:
             self._groups.remove(source, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all PodGroups that this store has received by a complete list."""
+        """Replace all PodGroups of batchsched, or of the one other scheduler, by a complete list of the API server."""
         groups = tuple(listed)
         for source in self._sources:
             self._groups.replace(source, [group for group in groups if self._source_of(group) == source])

@@ -191,7 +191,7 @@ class Owners:
             seen.update(level)
 
     def put(self, owner: Owner) -> None:
-        """Add an owner of pods, or update the owner of the same uid."""
+        """Add an owner of pods, or replace the owner that has the same uid."""
         before = self._by_uid.get(owner.ref.uid)
         self._unlink(before)
         self._by_uid[owner.ref.uid] = owner
@@ -221,10 +221,12 @@ class Owners:
 
 
 class OwnerSink:
-    """Receives the owners of pods of one kind from a reflector. It implements `ports.cluster.ObjectSink`.
+    """Receives all objects of one owner kind, such as Job, from their reflector, and passes them to `Owners`.
+
+    It implements `ports.cluster.ObjectSink`.
 
     Args:
-      owners: receives them.
+      owners: receives the objects.
       changed: is called after each change.
       kind: the name of the kind, for messages.
     """
@@ -238,7 +240,7 @@ class OwnerSink:
         """The owners that could not be read or handled, by `namespace/name`."""
 
     def on_replace(self, objects: Sequence[Owner]) -> None:
-        """Replace all owners of this kind by a complete list."""
+        """Replace all known owners of one kind, such as all Jobs, by a complete list of the API server."""
         self.set_aside.clear()
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
@@ -249,21 +251,24 @@ class OwnerSink:
         self._changed()
 
     def on_change(self, item: Owner) -> None:
-        """Add an owner of this kind, or update it."""
+        """Add or update an owner of pods, such as a Job, after a watch event."""
         self._uids.add(item.ref.uid)
         self._owners.put(item)
         self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._changed()
 
     def on_delete(self, item: Owner) -> None:
-        """Remove a deleted owner of this kind."""
+        """Remove an owner of pods, such as a Job, after its deletion."""
         self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._uids.discard(item.ref.uid)
         self._owners.remove(item.ref.uid)
         self._changed()
 
     def set_object_aside(self, item: bytes | Owner, problem: str) -> None:
-        """Remove an owner that cannot be read or handled. Its pods stay pending like those of an unknown owner."""
+        """Remove an owner of pods, such as a Job, that cannot be read or handled.
+
+        Its pods stay pending like those of an unknown owner.
+        """
         meta = item.ref if isinstance(item, Owner) else read_identity(item)
         key = f"{meta.namespace}/{meta.name}"
         if key not in self.set_aside:
