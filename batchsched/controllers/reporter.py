@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
@@ -20,9 +20,11 @@ from batchsched.controllers.event_recorder import (
 )
 from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, refusal_text
 from batchsched.controllers.scheduler_names import SchedulerNameClaims
+from batchsched.controllers.set_aside_events import SetAsideEvents
 from batchsched.controllers.status_controller import StatusController
 from batchsched.kube.connection import POD_GROUP_RESOURCE, Connection
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
+from batchsched.kube.reflector import Reflector
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -64,6 +66,7 @@ class Reporter:
         self._task: asyncio.Task[None] | None = None
         self._resting = False
         self._claims: SchedulerNameClaims | None = None
+        self._set_aside: SetAsideEvents | None = None
         self._throttle = throttle = WriteThrottle(clock, busy)
         self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
@@ -79,6 +82,10 @@ class Reporter:
         """
         names, report = self._cache.scheduler_names, self.recorder.record_series
         self._claims = SchedulerNameClaims(connection, self._clock, deployment, names, report)
+
+    def report_set_aside(self, reflectors: Sequence[Reflector]) -> None:
+        """Write Events for the objects that reflectors set aside. Call it before `start`."""
+        self._set_aside = SetAsideEvents(reflectors, self._clock, self.recorder.record_series)
 
     @property
     def conflicting_deployments(self) -> Mapping[str, str]:
@@ -198,6 +205,8 @@ class Reporter:
             tasks.create_task(self.recorder.run(), name="events")
             tasks.create_task(self.status.run(), name="status")
             tasks.create_task(self._publish_periodically(), name="verdicts")
+            if self._set_aside is not None:
+                tasks.create_task(self._set_aside.run(), name="set-aside")
             if self._claims is not None:
                 tasks.create_task(self._claims.run(), name="scheduler-names")
 

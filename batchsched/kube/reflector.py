@@ -25,11 +25,10 @@ from typing import Any, Final
 
 import msgspec
 
-from batchsched.api.decision import SetAside
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import ApiResource, Connection
-from batchsched.ports.cluster import Clock, ObjectSink
+from batchsched.ports.cluster import Clock, ObjectSink, SetAsideObject
 
 PAGE: Final = 500
 _DEADLINE: Final = 60.0
@@ -213,7 +212,7 @@ class Reflector:
         self._backoff = Backoff(clock, longest=_MAX_BACKOFF_SECONDS)
 
     @property
-    def set_aside(self) -> Mapping[str, SetAside]:
+    def set_aside(self) -> Mapping[str, SetAsideObject]:
         """The invalid objects of the collection that the sink set aside, by their keys."""
         return self._sink.set_aside
 

@@ -18,6 +18,7 @@ from batchsched.podgrouper.rules import (
     PodGroupTemplate,
     derive_pod_group_template,
 )
+from batchsched.ports.cluster import SetAsideObject
 from batchsched.runner.event_handlers import read_identity
 
 _LOG: Final = logging.getLogger(__name__)
@@ -236,7 +237,7 @@ class OwnerSink:
         self._changed = changed
         self._kind = kind
         self._uids: set[str] = set()
-        self.set_aside: dict[str, SetAside] = {}
+        self.set_aside: dict[str, SetAsideObject] = {}
         """The owners that could not be read or handled, by `namespace/name`."""
 
     def on_replace(self, objects: Sequence[Owner]) -> None:
@@ -273,7 +274,8 @@ class OwnerSink:
         key = f"{meta.namespace}/{meta.name}"
         if key not in self.set_aside:
             _LOG.warning("%s %s is set aside: %s", self._kind, key, problem)
-        self.set_aside[key] = SetAside("", f"{self._kind} {key}", "", problem)
+        why = SetAside("", f"{self._kind} {key}", "", problem)
+        self.set_aside[key] = SetAsideObject(why, meta.namespace, meta.name, meta.uid)
         self._uids.discard(meta.uid)
         self._owners.remove(meta.uid)
         self._changed()

@@ -35,13 +35,28 @@ class Clock(Protocol):
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
+@dataclass(frozen=True, slots=True)
+class SetAsideObject:
+    """An object that a sink set aside.
+
+    Args:
+      why: the entry for decisions, with the name of the object, the field and the message.
+      namespace, name, uid: the object; a part that could not be read is "".
+    """
+
+    why: SetAside
+    namespace: str
+    name: str
+    uid: str
+
+
 class ObjectSink(Protocol[T_contra]):
     """Receives the objects that a reflector lists and watches, as JSON or decoded.
 
     An invalid object must not raise. If one does, the reflector calls `set_object_aside` and continues with the others.
     """
 
-    set_aside: dict[str, SetAside]
+    set_aside: dict[str, SetAsideObject]
     """The objects that were set aside, by their keys."""
 
     def on_replace(self, objects: Sequence[T_contra]) -> None:

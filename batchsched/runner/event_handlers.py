@@ -16,6 +16,7 @@ from batchsched.api.external_podgroups import ExternalPodGroup
 from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import Document, Envelope
+from batchsched.ports.cluster import SetAsideObject
 
 _LOG: Final = logging.getLogger(__name__)
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
@@ -100,7 +101,7 @@ class EventHandler:
         self._cache = cache
         self._decoder = decoder
         self._changed = changed
-        self.set_aside: dict[str, SetAside] = {}
+        self.set_aside: dict[str, SetAsideObject] = {}
         """The invalid objects by key."""
 
     def decode(self, raw: bytes) -> Any:
@@ -170,7 +171,8 @@ class EventHandler:
     def _put_aside(self, invalid: InvalidObject, already_reported: Container[str]) -> None:
         if invalid.key not in already_reported:
             _LOG.warning("%s %s is set aside: %s", self._kind.name, invalid.key, invalid.why.message)
-        self.set_aside[invalid.key] = invalid.why
+        meta = invalid.meta
+        self.set_aside[invalid.key] = SetAsideObject(invalid.why, meta.namespace, meta.name, meta.uid)
 
     def _put_back(self, key: str) -> None:
         if self.set_aside:

@@ -186,6 +186,7 @@ class SchedulerApp:
         )
         group_writing = asyncio.create_task(group_writer.run(), name="projection")
         self._reporter = reporter
+        reporter.report_set_aside(self.reflectors)
         if self.deployment:
             reporter.claim_scheduler_names(self.connection, self.deployment)
         reporter.start()

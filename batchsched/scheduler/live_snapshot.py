@@ -91,7 +91,9 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
     """Return all invalid objects that a scheduler set aside, ordered by kind and name."""
     return tuple(
-        reflector.set_aside[key] for reflector in service.reflectors for key in sorted(reflector.set_aside)
+        reflector.set_aside[key].why
+        for reflector in service.reflectors
+        for key in sorted(reflector.set_aside)
     )
 
 
@@ -165,7 +167,8 @@ class WhatIf:
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         refused = intake.set_aside.get(key)
         if refused is not None:
-            raise InvalidInput(refused.message, file=file, object=refused.object, field=refused.field)
+            why = refused.why
+            raise InvalidInput(why.message, file=file, object=why.object, field=why.field)
         if kind.type is Pod:
             self.pods.add(key)
         elif kind.type is PodGroup:

@@ -25,6 +25,7 @@ from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.kube.writer import Writer
+from batchsched.ports.cluster import SetAsideObject
 from bench.cluster.trial import install, spent, start, stop
 from bench.cluster.workload import GROUPS, NAMESPACE, NODES, Row, at_once, fill, pod
 from tests.controlplane.plane import ControlPlane
@@ -84,7 +85,7 @@ class BindWatch:
     """Resolves the futures of bound pods with the label of `LONE`; implements `ports.cluster.Sink`."""
 
     bound: dict[str, asyncio.Future[float]] = field(default_factory=dict)
-    set_aside: dict[str, SetAside] = field(default_factory=dict)
+    set_aside: dict[str, SetAsideObject] = field(default_factory=dict)
 
     def wanted(self, name: str) -> asyncio.Future[float]:
         if name not in self.bound:
@@ -105,7 +106,7 @@ class BindWatch:
         """No future waits for a deletion."""
 
     def set_object_aside(self, item: bytes, problem: str) -> None:
-        self.set_aside[problem] = SetAside("", "Pod", "", problem)
+        self.set_aside[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
 
 
 async def _populate(writer: Writer, nodes: int, row: Row) -> None:

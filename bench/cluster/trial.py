@@ -21,7 +21,7 @@ from batchsched.kube.connection import EVENTS, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
 from batchsched.kube.writer import Writer
-from batchsched.ports.cluster import Binding
+from batchsched.ports.cluster import Binding, SetAsideObject
 from bench.cluster.workload import NAMESPACE, Row, fill, submit
 from tests.controlplane.plane import ControlPlane
 
@@ -135,7 +135,7 @@ class _Watch:
     wanted: int
     bound: dict[str, float] = field(default_factory=dict)
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    set_aside: dict[str, SetAside] = field(default_factory=dict)
+    set_aside: dict[str, SetAsideObject] = field(default_factory=dict)
 
     def on_replace(self, objects: Sequence[bytes]) -> None:
         for raw in objects:
@@ -152,7 +152,7 @@ class _Watch:
         """A pod that goes was bound or was not."""
 
     def set_object_aside(self, item: bytes, problem: str) -> None:
-        self.set_aside[problem] = SetAside("", "Pod", "", problem)
+        self.set_aside[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
 
 
 def run(scheduler: str, row: Row, nodes: int, *, live: bool = False, longest: float = 600.0) -> Outcome:

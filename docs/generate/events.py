@@ -12,6 +12,8 @@ from batchsched.controllers.desired_status import (
 )
 from batchsched.controllers.event_recorder import REFRESH_SECONDS, SERIES_END_SECONDS
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, MAX_KEEP_SECONDS
+from batchsched.controllers.set_aside_events import MAX_EVENTS_PER_NAMESPACE
+from batchsched.controllers.set_aside_events import PERIOD_SECONDS as SET_ASIDE_PERIOD
 from batchsched.controllers.status_controller import MAX_WRITES_PER_PERIOD, PERIOD_SECONDS
 
 
@@ -71,6 +73,13 @@ EVENTS: Final = {
         "Warning",
         "Scheduling",
         "the gang is pending: the reason, the missing amounts, and a change that would help",
+    ),
+    "SetAside": EventDescription(
+        "any kind",
+        "Warning",
+        "Validating",
+        "the object is invalid, and batchsched ignores it until it is corrected; the message names the field. "
+        f"At most {MAX_EVENTS_PER_NAMESPACE} Events of a namespace in {SET_ASIDE_PERIOD / 60:g} minutes",
     ),
     "SchedulerNameConflict": EventDescription(
         "Lease in `kube-public`",

@@ -127,3 +127,12 @@ def test_no_event_is_lost_when_the_scheduler_ends(scheduler: Scheduler, namespac
     assert bound == {f"bert-{at}" for at in range(200)}
     assert status(namespace, "bert")["placed"] == 200
     scheduler.start()
+
+
+def test_object_that_is_set_aside_has_an_event_with_its_problem(namespace):
+    made = namespace.pod("huge", cpu="9000000000000000")
+    event = eventually(lambda: events(namespace, "huge").get("SetAside"), SOON)
+    assert event["type"] == "Warning"
+    assert event["regarding"]["uid"] == made["metadata"]["uid"]
+    assert event["note"].startswith("batchsched ignores this object until it is corrected: ")
+    assert "cpu" in event["note"]

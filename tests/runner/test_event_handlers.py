@@ -62,9 +62,10 @@ def test_object_that_becomes_invalid_is_removed_and_set_aside(kind, manifest):
     assert desk.keys == ["one"]
     desk.intake.on_change(desk.read(broken(manifest)))
     assert desk.keys == []
-    (why,) = desk.intake.set_aside.values()
-    assert why.object.startswith(kind)
-    assert why.field
+    (item,) = desk.intake.set_aside.values()
+    assert item.name == "one"
+    assert item.why.object.startswith(kind)
+    assert item.why.field
     desk.intake.on_change(desk.read(manifest))
     assert (desk.keys, desk.intake.set_aside) == (["one"], {})
     assert desk.changes >= 3
