@@ -34,7 +34,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """Collects the parts of a decision during a session.
+    """Collects what a session decides (placements, refusals, evictions, reservations), and builds the decision from it.
 
     Args:
       brief: omit refusals and other parts that only explain why gangs wait.
@@ -65,7 +65,10 @@ class DecisionBuilder:
     head: ReservedHead | None = None
 
     def add_placements(self, placements: Sequence[GangPlacement]) -> None:
-        """Add placed gangs to the decision, and count them in the reservation of the first gang that does not fit."""
+        """Add placed gangs to the decision.
+
+        Their requests also reduce the resources that stay free for the gang with a reserved start.
+        """
         self.placements += placements
         if self.head is not None:
             self.head.deduct_placements(placements)
@@ -74,7 +77,7 @@ class DecisionBuilder:
                 self.head = None
 
     def add_head_reservation(self) -> None:
-        """Add the reserved start of the first gang that does not fit.
+        """Add to the decision the reserved start of the first gang that does not fit.
 
         It is omitted if the gang's pods have nominated nodes already.
         """
@@ -85,7 +88,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the objective and bound of one solver problem to those of its tiers."""
+        """Add the result of one solver problem to the sums by tier: the weight of placed gangs, and its upper bound."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -101,7 +104,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def compute_tier_accounts(self) -> None:
-        """Set `tiers` and `gap` from the objectives and bounds of all solver problems of the session."""
+        """Set `tiers` and `gap`: the placed weight and its upper bound by tier, and the gap between both in sum."""
         self.tiers = tuple(
             TierAccount(
                 share=tier[0].share_name,
@@ -115,7 +118,7 @@ class DecisionBuilder:
         self.gap = max(0.0, 1.0 - math.fsum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimSelection) -> None:
-        """Add the evictions and nominations of preemption, and mention the evictions in the refusals of its gangs."""
+        """Add evictions and nominations; a preempting gang's refusal then states how many pods are evicted for it."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard

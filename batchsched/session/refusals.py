@@ -47,7 +47,7 @@ REASON_OF: Mapping[RefusalCause, str] = {
 
 
 class RefusalMessages:
-    """Writes refusal messages for the gangs of one solver problem, from the evidence of the solver.
+    """Writes refusal messages for the gangs of one solver problem, from the causes and amounts that the solver found.
 
     Args:
       context: for names of levels, domains and nodes.
@@ -126,7 +126,7 @@ class RefusalMessages:
         return "no node is left for some of them"
 
     def missing_resources(self, evidence: RefusalEvidence) -> dict[str, int]:
-        """Return the amounts that a refused gang is missing, by resource in base units, without the number of pods."""
+        """Return how much of each resource, except `pods`, a refused gang is missing, in base units."""
         return self._named(evidence.missing)
 
     def _named(self, amounts: IntArray) -> dict[str, int]:
@@ -239,7 +239,10 @@ def refuse_rolled_back(placement: GangPlacement, *, timed_out: bool) -> Refusal:
 
 
 def refuse_unschedulable(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
-    """Return the refusal of a gang with a pod that fits on no node: the fit error and the PostFilter message."""
+    """Return the refusal of a gang with a pod that fits on no node, with the fit error as message.
+
+    The message of the PostFilter plugins follows, if there is one.
+    """
     sentence = scan.fit_error()
     message = f"{sentence} {postfilter_message}" if postfilter_message else sentence
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
@@ -260,7 +263,7 @@ def refuse_without_domain(gang: PendingGang) -> Refusal:
 
 
 def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
-    """Return the refusal of a gang that must not delay a gang ahead of it, or that the policy holds back.
+    """Return the refusal of a gang that has to wait for its turn, so as not to delay other gangs.
 
     Args:
       members: the gang.
@@ -275,7 +278,7 @@ def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
-    """Return the refusal of one gang with its reason, found while all other gangs stay on their nodes."""
+    """Return the refusal of one gang with its reason, assuming that no other gang starts, moves or ends."""
 
     def explain() -> Refusal:
         formulation = formulate(context, [gang], gang.created)
@@ -285,7 +288,7 @@ def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
 
 
 def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
-    """Return the refusal of the only gang of a solver problem, with its reason.
+    """Return the refusal, with its reason, of the gang in a solver problem that contains no other gang.
 
     Relaxations are tested with the greedy solver.
     """

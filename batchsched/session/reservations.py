@@ -45,9 +45,9 @@ class HeadReservation:
     needs: IntArray
 
     def try_deduct(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Subtract a gang from the resources at the reserved start, if the gang with the reservation still fits.
+        """Subtract another gang's requests from the resources at the reserved start, unless the start would be delayed.
 
-        Return whether it fits.
+        Return False if the gang with the reservation would not fit any more.
         """
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
@@ -156,7 +156,7 @@ def compute_reservation(
 
 
 class PresumedPlacements:
-    """The nodes on which gangs would start now if each took, in order, the first nodes on which it fits.
+    """A forecast of the gangs that start now, and on which nodes: each in turn takes the first nodes on which it fits.
 
     Nothing is reserved.
 
@@ -288,7 +288,7 @@ class StickyReservations:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Move gangs with a kept reservation or nominated pods to the front of their tier; return the order.
+        """Return the order in which gangs with a kept start or with nominated pods come first in their tier.
 
         The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
 
@@ -337,7 +337,7 @@ RESERVATION: Final = "reservation"
 
 @dataclass(slots=True, eq=False)
 class ReservedHead:
-    """A gang with a reserved start, which the placements of the session must not delay.
+    """A gang with a reserved start, and the rules that keep gangs behind it from delaying this start.
 
     Args:
       gang: the head.
@@ -375,8 +375,6 @@ class ReservedHead:
 
         A gang with a reservation that can start now is returned, too: no gang behind it may displace it. None if no
         known end makes room for a gang, or if the profile has `backfill: none`.
-
-        None if no known end makes room for one, or if the profile has `backfill: none`.
 
         Args:
           context: the tables of the session.
@@ -439,7 +437,10 @@ class ReservedHead:
         return not self._end(gang) <= self.reservation.start
 
     def with_reservation_rows(self, formulation: Formulation) -> Formulation:
-        """Return the solver problem with constraints that keep longer-running gangs off the reserved resources."""
+        """Return the solver problem with constraints that keep the reserved resources free at the reserved start.
+
+        They apply to gangs that would still run then.
+        """
         bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts(gang)]
         problem = formulation.problem
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
@@ -481,9 +482,9 @@ class ReservedHead:
             np.add.at(self.reservation.free, nodes, sign * requests)
 
     def replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
-        """Count a gang in place of its victims, if the gang with the reservation can still start in time.
+        """Record that a gang replaces the pods evicted for it, unless this would delay the reserved start.
 
-        Return whether it can.
+        Return False if it would.
 
         Args:
           placement: the gang.
@@ -499,10 +500,7 @@ class ReservedHead:
         )
 
     def runs_beyond_start(self, identity: str) -> bool:
-        """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown.
-
-        A gang with an unknown end counts, too.
-        """
+        """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown."""
         tables = self.context.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 

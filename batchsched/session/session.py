@@ -97,7 +97,7 @@ class Session:
         self.tables.refused_evictions = frozenset(pods)
 
     def specs_of(self, pods: Iterable[Pod]) -> set[Hashable]:
-        """Return the different specs of some pods; pods that no plugin can tell apart have the same spec."""
+        """Return a set that identifies the different specs; specs are equal here if no plugin can tell them apart."""
         return {self.tables.specs.signature_of(pod) for pod in pods}
 
     def decide(

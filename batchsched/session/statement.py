@@ -29,7 +29,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedPods:
-    """The nodes to which a proposal assigns the pods of one gang part.
+    """The nodes proposed for interchangeable pods of a gang: those of one subGroup and one pod class.
 
     These are counts[i] pods on nodes[i], in the order of the pods.
     """
@@ -245,7 +245,7 @@ class Statement:
             waiting.remove_gang(identity)
 
     def apply_permit_answers(self) -> None:
-        """Release waiting gangs that Permit plugins have allowed, and roll back gangs that plugins have rejected."""
+        """Release each gang at Permit if plugins have allowed all its pods; roll it back if they have rejected it."""
         waiting = self._tables.node_table.waiting
         for placement in [placement for placement in self._placements if placement.held_by]:
             identity = placement.gang.members.identity

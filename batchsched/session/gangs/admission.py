@@ -27,7 +27,7 @@ from batchsched.session.tables.topology_levels import Levels, UnknownLevel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """Checks whether gangs may be tried at all: their references, number of pods, scheduling gates and users.
+    """Checks whether gangs may be tried at all: queue, topology level, number of pods, scheduling gates and users.
 
     Args:
       tables: the tables.
@@ -43,7 +43,7 @@ class Admission:
 
     @classmethod
     def of_tables(cls, tables: SessionTables) -> "Admission":
-        """Create an admission check for the present nodes.
+        """Create an admission check from the session's tables.
 
         It is outdated if nodes change: domains refer to node indexes.
         """

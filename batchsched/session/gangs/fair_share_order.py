@@ -43,7 +43,7 @@ class MeasuredQueues:
 
 
 class PolicyOrders:
-    """The positions of gangs in the orders of several policies, since each queue may state its own order.
+    """The positions of gangs in the order of each policy: queues may order their gangs by different policies.
 
     Args:
       columns: attributes of the G gangs, the input of policies.
@@ -62,7 +62,7 @@ class PolicyOrders:
         self._places: dict[int, FloatArray] = {}
 
     def positions(self, policy: GangOrderPolicy | None) -> FloatArray:
-        """Return the position of each gang [G] in the order of a policy, or of the profile's if the policy is None.
+        """Return the position of each gang [G] in a policy's order. If `policy` is None, the profile's policy applies.
 
         Partially bound gangs come first.
         """

@@ -137,7 +137,7 @@ def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
 
 
 class GangOrder:
-    """Sorts pending gangs by the fair shares of their queues; keeps the given order if no queue has an entitlement.
+    """Sorts pending gangs by the fair shares of their queues; without entitlements, only the profile's policy counts.
 
     Args:
       tables: the tables; their queues do not change during the life of this object.
@@ -213,7 +213,9 @@ class GangOrder:
     def iterate_gangs(
         self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
     ) -> Iterator[PendingGang]:
-        """Yield admitted gangs in fair-share order, each with its entitlement class. Partially bound gangs come first.
+        """Yield admitted gangs in fair-share order, each with its entitlement class (such as guarantee or borrowing).
+
+        Partially bound gangs come first.
 
         Args:
           line: the pending gangs in the policy's order.

@@ -90,7 +90,7 @@ class QueueLimits:
         )
 
     def after_release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
-        """Return the queue limits after pods of a (queue, user) have left.
+        """Return the queue limits after running pods of one user in one queue are evicted.
 
         That frees `freed` [R] and ends `gangs` gangs.
         """
@@ -159,7 +159,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
 
 
 def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner, dict[str, list[Pod]]]:
-    """Return the running pods that count against queues, by (queue, user) and by identity of their gang.
+    """Return the running pods that count against queues, grouped by (queue, user), then by gang identity.
 
     Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
     """

@@ -97,7 +97,7 @@ class FeasibilityByClass:
         return entry[1]
 
     def precompute(self, classes: Iterable[PodClass]) -> None:
-        """Compute the accepted nodes and scores of pod classes now, as part of the current timed stage."""
+        """Compute the accepted nodes and scores of pod classes now, so that the time counts for the current stage."""
         for pod_class in classes:
             self.feasibility_of(pod_class)
 
@@ -174,7 +174,7 @@ class Formulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionContext:
-    """The state of a session at one moment, from which problems for the solver are formulated.
+    """The state of a session after the placements so far, from which solver problems are formulated.
 
     The value is frozen: after a gang was placed, make a new one with what the queues still allow.
 
@@ -199,12 +199,14 @@ class SessionContext:
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
     def with_fresh_feasibility(self) -> Self:
-        """Return the session's state without cached answers of plugins, which placed pods have outdated."""
+        """Return the session's state without cached Filter results and scores: newly placed pods have outdated them."""
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
 
 def age_bonus(created: float, youngest: float) -> float:
-    """Return the factor by which its age raises a gang's weight: 1 + 0.5 · min(1, (age - age of the youngest) / 24 h).
+    """Return the factor by which age raises the weight of a gang: 1 for the youngest gang, 1.5 if it is a day older.
+
+    The factor is 1 + 0.5 · min(1, (age - age of the youngest) / 24 h).
 
     Source: the weight of a gang in the decision format.
     """
@@ -376,7 +378,9 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
 
 
 def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
-    """Return the solver problem of placing one gang later, with masks that remain valid if running gangs end.
+    """Return the solver problem of placing one gang at a later time, when running gangs may have ended.
+
+    Its masks contain each node that may then pass the Filters.
 
     Set `free` before use: it holds the free resources of the session in which the problem was made. The problem is
     cached with the gang if nothing else in it depends on other gangs.
@@ -449,7 +453,7 @@ def _domains_of(context: SessionContext, members: PodGroupState, level: int, sub
 
 
 def domain_of_bound_pods(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
-    """Return the topology domain with the most bound pods of a gang; NONE if no bound pod is in a domain.
+    """Return the domain of a topology level with the most bound pods of a gang; NONE if no bound pod is in a domain.
 
     Args:
       context: the levels.

@@ -51,7 +51,7 @@ def solver_budget(settings: SolverSettings) -> Budget:
 
 
 class JointProposer:
-    """Places the gangs of one solver problem in a statement, and solves again if the statement rejects placements."""
+    """Solves one problem and calls the plugins for each placement; if they reject one, forbids it and solves again."""
 
     def __init__(
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
@@ -63,7 +63,10 @@ class JointProposer:
         self._telemetry = telemetry
 
     def place_gangs(self, statement: Statement) -> JointOutcome:
-        """Solve and place the gangs in several rounds, and return the best outcome, which is not committed."""
+        """Solve and place the gangs in several rounds, and return the best outcome.
+
+        Its placements are in the statement, not yet committed.
+        """
         problem = self._formulation.problem
         best: JointOutcome | None = None
         start = statement.checkpoint()
@@ -186,7 +189,7 @@ class JointProposer:
 def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Return the outcome of a solver round with one more placed gang, which was rejected at first."""
+    """Return the outcome of a solver round with one more gang, which plugins rejected at first and accept now."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement
@@ -216,7 +219,7 @@ def _weight_of(weights: Mapping[tuple[int, int], float], number: int, placement:
 
 
 def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
-    """Return for each gang number the nodes that a solution assigns to the gang's pods.
+    """Return the nodes that a solution assigns to the pods of each gang, by the gang's index in the problem.
 
     There is one entry for each gang part.
     """

@@ -371,7 +371,10 @@ class EvictionEligibility:
             self._usage[0] += amount  # chain() ends below the root
 
     def record_eviction(self, unit: EvictionUnit) -> None:
-        """Subtract evicted pods from the usage of their queue, and of the queue's protected gangs."""
+        """Subtract evicted pods from the usage of their queue.
+
+        Pods of a protected gang are also subtracted from the queue's usage by protected gangs.
+        """
         self.add_usage(unit.members.queue, -unit.total)
         self._protected.remove(unit.members, unit.total)
 
@@ -402,7 +405,10 @@ class EvictionEligibility:
         return RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.units) else ""
 
     def may_override_protection(self, gang: PendingGang, candidate: VictimCandidate) -> bool:
-        """Return True if a pending gang may evict a protected gang, which only a reclaim for a guarantee may do."""
+        """Return True if a pending gang may evict a protected gang, which only a claim to a guarantee permits.
+
+        The pending gang has to be inside the guarantee of its own queue, and the protected gang in another queue.
+        """
         return (
             gang.entitled is EntitlementClass.GUARANTEE
             and gang.queue != candidate.queue
@@ -419,7 +425,7 @@ class EvictionEligibility:
         return unit.members.identity in self._protected
 
     def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
-        """Return True if a pending gang may evict all these groups of pods together, in any order.
+        """Return True if a pending gang may evict all these groups of pods together, not only each one by itself.
 
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
         take the queue below its entitlement.
@@ -475,10 +481,9 @@ class EvictionEligibility:
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(standing, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return by how much a queue's usage exceeds the amounts that a pending gang may not reclaim.
+        """Return how far a queue's usage exceeds the part that a pending gang may not reclaim: guarantee or fair share.
 
-        That is the queue's guarantee if the gang stays inside the guarantee of its own queue, else the queue's fair
-        share.
+        It is the guarantee if the gang stays inside the guarantee of its own queue, else the fair share.
 
         Returns: by index of each resource that the gang requests, the amount; negative below the entitlement.
         """

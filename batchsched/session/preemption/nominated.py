@@ -86,7 +86,7 @@ class NominatedCapacity:
         return gang.members.identity in self._nominated
 
     def split_at_nominations(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Split gangs after each tier's nominated gangs, so that the caller can add nominated pods in between.
+        """Split gangs after those with nominated pods in each tier, where the caller reserves the nominated nodes.
 
         A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.
 

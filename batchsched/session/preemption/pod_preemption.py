@@ -93,7 +93,7 @@ class PodPreemption:
         return priority
 
     def class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
-        """Return the pod class with this pod as its example, nominated for the node that this session chose."""
+        """Return the pod class with this pod as its example, with the node that this session nominated for it."""
         return pod_class.with_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:
@@ -108,7 +108,7 @@ class PodPreemption:
     def run_postfilters(
         self, gang: PendingGang, pod_class: PodClass, pod: Pod, scan: FilterResult, allowed: BoolArray | None
     ) -> PostFilterAnswer:
-        """Call the PostFilter plugins for a pod that fits on no node, and carry out the nomination and evictions.
+        """Call the PostFilter plugins for a pod that fits on no node, and record their nomination and victims.
 
         Args:
           gang: the pod's gang.

@@ -98,7 +98,7 @@ class ProtectedGangs:
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
     def remove(self, members: PodGroupState, amount: IntArray) -> None:
-        """Stop counting pods of a protected gang that this session evicts, with the requests `amount` [R]."""
+        """Subtract the requests `amount` [R] of evicted pods from their queue's usage by protected gangs."""
         if members.identity in self:
             self._add(self._usage, members.queue, -amount)
 

@@ -478,7 +478,7 @@ def list_move_options(gang: PendingGang, candidates: Iterable[VictimCandidate]) 
 
 
 def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
-    """Return True if all gangs to be moved fit on other nodes at the same time, with the pods in the tables.
+    """Return True if all gangs to be moved fit together on the free resources of the node table.
 
     Args:
       context: the session; its node table is without the units.

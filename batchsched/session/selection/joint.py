@@ -18,7 +18,7 @@ from batchsched.session.tables.pending import OrderedGangs
 
 
 class JointWindowProposer:
-    """Selects gangs by weight with the solver, in batches of `sessionWindow` gangs; a `Proposer`."""
+    """Lets the solver choose the gangs of most total weight, in batches of `sessionWindow` gangs; a `Proposer`."""
 
     def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
         self._run = run
@@ -27,7 +27,7 @@ class JointWindowProposer:
         """`namespace/name` of the admitted gangs, by identity."""
 
     def propose(self, pending: OrderedGangs) -> list[PendingGang]:
-        """Place the gangs in batches of `sessionWindow` gangs, and return the gangs without a place.
+        """Place the gangs in batches of `sessionWindow` gangs, and return the gangs that could not be placed.
 
         Gangs behind an unplaced gang of a strict queue are not returned.
         """

@@ -52,7 +52,7 @@ class DomainFence:
 
     @classmethod
     def of_gang(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
-        """Return the domains that a gang may use at first: all of them, unless running pods determine one."""
+        """Return the domains that a gang may use at first: those of its bound pods, or all if it has none."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(context.levels.domains, {}, {})
@@ -82,7 +82,10 @@ class DomainFence:
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def list_alternatives(self) -> "Iterator[DomainFence]":
-        """Yield a restricted copy for each domain of the gang's first required level without a determined domain."""
+        """Yield one fence for each domain of a required level that the gang may still choose.
+
+        Each fence allows only its domain. The level is the first one without a chosen domain.
+        """
         index = next((index for index in sorted(self._levels) if self._pins[index] == NONE), None)
         if index is None:
             return
@@ -120,7 +123,7 @@ class GangTrial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StuckPod:
-    """A pod that fits on no node, with its gang part and the results of the Filters.
+    """A pod of a gang that fits on no node, with the results of the Filters.
 
     `allowed` are the nodes inside the gang's fence (None: all).
     """

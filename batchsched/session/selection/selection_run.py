@@ -41,7 +41,7 @@ class Proposer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SelectionRun:
-    """The state of a session that is being decided, shared by its proposers.
+    """What a session has decided so far, with its inputs; the components that select gangs share this object.
 
     Args:
       tables: nodes, gangs and classes.

@@ -21,7 +21,7 @@ from batchsched.solver.problem import Problem
 
 
 class EntitlementClass(IntEnum):
-    """Whether a gang falls under its queue's guarantee, under its fair share, or borrows; ALL without entitlements.
+    """Whether a gang is inside its queue's guarantee, inside its fair share, or borrows; ALL if queues have neither.
 
     The members are in order of precedence.
     """
@@ -114,7 +114,7 @@ class PodGroupState:
         return next(map(self.queue_of_pod, self._pods), self.default_queue)
 
     def queue_of_pod(self, pod: Pod) -> str:
-        """Return the queue for which a pod of the gang counts: without a PodGroup, each pod names its own."""
+        """Return the queue for which a pod of the gang counts: the PodGroup's queue, or else the pod's own."""
         return stated_queue(self.group, pod) or self.default_queue
 
     @property
@@ -300,7 +300,7 @@ class GangPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingGang:
-    """A gang with pending pods, as one session sees it: its pods by class, its priority and what it needs.
+    """A gang with pending pods, as one session sees it: pods by class, priority, and what it must have to start.
 
     Args:
       members: the record of the gang.
@@ -358,7 +358,7 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet; False for elastic pods that follow their gang."""
+        """True if no pod of the gang is bound yet; False for elastic pods, which are placed after their gang."""
         return not self.members.bound and not self.follows
 
 

@@ -118,7 +118,10 @@ def has_own_volume(pod: Pod) -> bool:
 
 
 def spec_key(pod: Pod) -> Hashable:
-    """Return a hashable key for all that plugins read of a pod except labels: spec, controller, sometimes its name."""
+    """Return a hashable key: pods of equal keys and labels look alike to plugins.
+
+    It contains the spec, the controller and, for a pod with an ephemeral volume, its name.
+    """
     controller = controller_of(pod)
     own_name = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
     if controller is None and own_name is None:
@@ -206,7 +209,7 @@ class PodClassTable:
         return True
 
     def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return a pod's requests [R], with the pod count in column 0, and its requests for scoring [2]."""
+        """Return a pod's requests [R], with 1 for `pods` in column 0, and the milli-CPU and bytes [2] for scores."""
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
         if cached is not None and not may_be_resized(pod):

@@ -124,7 +124,7 @@ class SessionTables:
             return None
 
     def requests_without_column(self, requests: Iterable[str]) -> list[str]:
-        """Return the requested resources that no node offers and that have no column, except those of extenders."""
+        """Return the requested resources without a column: no node offers them, and no extender accounts for them."""
         column = self.node_table.column
         return [name for name in requests if name not in column and not self.pipeline.ignores_resource(name)]
 
@@ -151,7 +151,7 @@ class SessionTables:
             self.remove_group(key)
 
     def replace_nodes(self, nodes: Sequence[Node]) -> None:
-        """Replace the nodes in the session's tables; the caller renumbers topology levels.
+        """Replace the nodes in the session's tables; the caller has to rebuild the topology levels.
 
         Args:
           nodes: all nodes, in the order of a fresh Snapshot. Their resources must have a column already.

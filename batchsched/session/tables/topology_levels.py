@@ -97,7 +97,7 @@ class Levels:
         return tuple(choices)
 
     def add_label_level(self, key: str, table: NodeTable) -> int:
-        """Add a topology level with the values of a node label as domains, if it is new, and return its number."""
+        """Return the index of the topology level that a node label defines; add the level if it does not exist."""
         if ("", key) not in self._index:
             domains, values = table.label_values(key)
             self._index["", key] = len(self.names)
