@@ -79,9 +79,9 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
 
 def balance_scores(resources: ScoredResources, nodes: Nodes) -> IntArray:
-    """Return the balance of each node's used fractions of resources without the pod and with it [2, n].
+    """Return how balanced the use of each node's resources is, without the pod and with it [2, n].
 
-    It is 100 less their standard deviation in percent.
+    The balance is 100 less the standard deviation of the used fractions in percent.
 
     The result is rounded down. Sums follow the order of the resources, so that they round like those of kube-
     scheduler.

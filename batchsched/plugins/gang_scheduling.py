@@ -62,7 +62,7 @@ class GangScheduling:
         return True
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Do nothing: the session updates the counts, so that waiting pods of the gang are no longer allowed."""
+        """Do nothing: the session itself reduces the number of placed pods, on which Permit decides."""
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
         """Make a pod wait until enough pods of its gang are placed, then allow all waiting pods of the gang."""

@@ -42,7 +42,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 @dataclass(slots=True, eq=False)
 class AffinityRowContext:
-    """The pending pods with an index of their labels, and the nodes, from which affinity constraints are created."""
+    """Finds pending pods by label and nodes by topology domain, to create constraints for pod affinity."""
 
     batch: CandidateSet
     table: NodeTable
@@ -53,7 +53,7 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select(self, selection: Selection) -> list[Candidate]:
-        """Return the pending pods, by gang and pod class, that namespaces and label selectors select."""
+        """Return the selected pending pods, one element for each gang and pod class."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:

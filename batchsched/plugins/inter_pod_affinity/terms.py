@@ -121,7 +121,7 @@ class TermCounts:
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
     def counts_of(self, key: str) -> IntArray:
-        """Return the counts of one topology key by domain [D+1]; they are created on first use."""
+        """Return the counts [D+1] of the D domains of a topology key; the last is 0, for nodes without the label."""
         counts = self.by_key.get(key)
         if counts is None:
             counts = self.by_key[key] = np.zeros(len(self.table.label_values(key)[1]) + 1, np.int64)
@@ -190,7 +190,10 @@ class RequiredTermState:
     itself: bool
 
     def allows_first_pod(self) -> bool:
-        """Return True if a class matches its own affinity and no pod does yet: its first pod may go to any domain."""
+        """Return True if pods of the class match their own affinity, and no existing pod does.
+
+        Any topology domain may then take the first pod.
+        """
         return self.itself and not self.affinity_matches.has_nonzero_count()
 
     def clone(self) -> "RequiredTermState":
@@ -230,7 +233,9 @@ def no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
 
 
 def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
-    """Return the required affinity terms of a pending pod, with the numbers of existing pods that matter for them.
+    """Return the required affinity and anti-affinity terms of a pending pod, with matching existing pods by domain.
+
+    Existing pods with anti-affinity to the pending pod are counted, too.
 
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
@@ -265,7 +270,7 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
 
 
 def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
-    """Return the namespaces and label selectors that select exactly the pods that match every affinity term."""
+    """Combine affinity terms into one selection by namespaces and labels, which selects pods that match every term."""
     if any(term.selection.selectors is None for term in terms):
         return Selection(None)
     namespaces: frozenset[str] | None = None

@@ -40,7 +40,7 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 @dataclass(slots=True, eq=False)
 class ConstraintFamily:
-    """The pending pod classes that share one spread constraint: equal selection, skew and eligible nodes.
+    """Pending pod classes with the same spread constraint: equal selectors, topology key, skew and eligible nodes.
 
     Args:
       codes: [N] domain of each eligible node, else -1.
@@ -59,7 +59,9 @@ class ConstraintFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainCounts:
-    """The numbers of matching pods by topology domain at the start of a session, with bounds for its end.
+    """The numbers of matching pods by topology domain when a session begins.
+
+    The methods bound the smallest of these numbers at the end of the session.
 
     Args:
       seen: [D] domains with an eligible node.
@@ -72,7 +74,7 @@ class DomainCounts:
     landable: BoolArray
 
     def largest_global_minimum(self, pods: int) -> int:
-        """Return the largest possible minimum of matching pods per domain after `pods` more of them are placed.
+        """Return an upper bound of the matching pods in the emptiest domain after `pods` more of them are placed.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
         impossible. A domain where no pod can be placed keeps its level.
@@ -82,9 +84,9 @@ class DomainCounts:
         return min(level, int(closed.min())) if len(closed) else level
 
     def smallest_global_minimum(self, pods: int, skew: int) -> int:
-        """Return the smallest minimum m of matching pods per domain at which all new pods fit.
+        """Return the least number of matching pods in the emptiest domain at which maxSkew permits all new pods.
 
-        That is Σ_z max(0, s + m - e_z) ≥ pods.
+        That is the smallest m with Σ_z max(0, s + m - e_z) ≥ pods.
         """
         open_ = self.existing[self.seen & self.landable]
         if not len(open_):
@@ -96,7 +98,7 @@ class DomainCounts:
 
 
 def water_level(existing: IntArray, pods: int) -> int:
-    """Return the largest level to which `pods` new pods can fill all domains.
+    """Return the largest number m such that `pods` new pods suffice to bring every domain to at least m pods.
 
     That is the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED without domains.
     """

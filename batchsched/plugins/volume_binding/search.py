@@ -282,7 +282,7 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """Return the free bytes that a StorageClass reports for each node [n]; NO_ROOM if `size` bytes do not fit.
+    """Return for each node [n] the free bytes that a StorageClass's CSIStorageCapacity states; NO_ROOM below `size`.
 
     Of several reports for a node, the first in the snapshot with enough capacity counts.
     """
