@@ -56,7 +56,7 @@ QUEUE_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The numbers of a gang's pods by state, with its queue position and the facts that a later leader must know.
+    """The numbers of a gang's pods by state, its position in its queue, and whether it has ever been complete.
 
     Args:
       pending: Pods without a node.

@@ -31,7 +31,7 @@ Evicted = Callable[[Pod, str, str], None]
 
 
 def ignore_evicted_pod(pod: Pod, reason: str, message: str) -> None:
-    """Ignore an evicted pod. This function is the default receiver of evicted pods."""
+    """Do nothing with an evicted pod. This function is the evictor's default callback."""
 
 
 class Evictor:

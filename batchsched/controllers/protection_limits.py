@@ -15,7 +15,7 @@ from batchsched.state.queue_usage import POD_COUNT
 
 
 def limited_protections(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
-    """Return the running PodGroups with limited protection from eviction, each with the reason and a message.
+    """Return the running PodGroups that may be evicted in spite of their protection, with the reason and a message.
 
     Args:
       state: The cluster.

@@ -196,7 +196,7 @@ def _fair_shares(
 
 
 def measure_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
-    """Return the names of the resources that nodes offer, and the queue table with usage and demand in them."""
+    """Return the names of the resources that nodes offer, and a table of each queue's usage and demand of them."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
     def row(amounts: Mapping[str, int]) -> IntArray:

@@ -58,7 +58,7 @@ class AssumedPodExpiry:
         self._reads: dict[str, asyncio.Task[None]] = {}
 
     def run_once(self, now: float) -> None:
-        """Start to read the assumed pods with an overdue confirmation from the API server."""
+        """Start to read from the API server each assumed pod for which the confirming watch event is overdue."""
         for assumed in self._cache.overdue_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))

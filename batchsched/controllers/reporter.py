@@ -72,7 +72,7 @@ class Reporter:
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
-        """Use a new first profile after the configuration was reloaded."""
+        """Use another profile as the first profile of the configuration, after the configuration was reloaded."""
         self.status.profile = profile
 
     def claim_scheduler_names(self, connection: Connection, deployment: str) -> None:

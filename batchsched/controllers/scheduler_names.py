@@ -42,7 +42,7 @@ def claim_name(scheduler_name: str) -> str:
 
 
 class SchedulerNameClaims:
-    """Renews the Leases of the scheduler names of a deployment, and reports other deployments that hold one.
+    """Renews the Leases of this deployment's scheduler names, and reports other deployments that hold such a Lease.
 
     Args:
       connection: The connection to the API server.

@@ -121,12 +121,15 @@ class StatusController:
                 return
 
     def is_complete(self, identity: str) -> bool:
-        """Return whether a gang has placed pods and is not pending, so that further pods are elastic."""
+        """Return True if minMember pods of a gang are bound or assumed, so that further pods are elastic.
+
+        Fewer are enough if none of its pods is pending.
+        """
         gang = self._cache.gangs.get(identity)
         return gang is not None and bool(gang.placed_pods()) and not gang.is_pending
 
     async def run_once(self) -> None:
-        """Queue changed PodGroups and Queues, and write the status of the first queued objects."""
+        """Queue changed PodGroups and Queues, and write the status of up to 100 queued objects."""
         async with self._turn:
             self._queue_changes()
             slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
@@ -331,7 +334,7 @@ class StatusController:
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """A status that is to be written to an object, with the status before.
+    """A status that is to be written to an object, with the status that the object has now.
 
     Args:
       place: The object with its uid.
