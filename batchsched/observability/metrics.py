@@ -24,7 +24,7 @@ M = TypeVar("M", bound=MetricWrapperBase)
 
 
 def exponential_buckets(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return the upper bounds of `count` histogram buckets. Each bound is `factor` times the bound before."""
+    """Return the upper bounds of `count` histogram buckets, each `factor` times the one before, from `first` on."""
     return tuple(first * factor**power for power in range(count))
 
 

@@ -149,7 +149,7 @@ class Observer:
         self._set_aside_by_session = 0
 
     def telemetry(self, profile: Profile) -> MetricsTelemetry:
-        """Return the telemetry that measures the stages of the sessions of a profile."""
+        """Return the object that measures how long the stages of a profile's sessions take."""
         name = profile.scheduler_name
         return self._timed.setdefault(name, MetricsTelemetry(self.metrics, name))
 

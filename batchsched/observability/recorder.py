@@ -80,7 +80,7 @@ class MetricsTelemetry(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def flush(self) -> None:
-        """Add the total duration of the plugins at the last extension point to its histogram."""
+        """Record in the histogram of extension points how long all plugin calls at the last extension point took."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)

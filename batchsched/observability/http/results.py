@@ -23,13 +23,13 @@ _RUNS: Final = {
 
 
 class ResultSource(Protocol):
-    """Provides the report, the list of runs and the result files of the lab.
+    """Provides the results of the lab, batchsched's simulator: the report, the list of runs and the result files.
 
     A method may take seconds. Without results it raises InvalidInput.
     """
 
     def report_html(self) -> str:
-        """Return the report of the lab as HTML."""
+        """Return the report on the simulated runs of the lab as HTML."""
 
     def runs_html(self) -> str:
         """Return the list of the lab's runs as HTML."""
@@ -39,7 +39,7 @@ class ResultSource(Protocol):
 
 
 class ResultHandlers:
-    """HTTP handlers for the results of the lab.
+    """HTTP handlers for the results of simulations (the lab): report, list of runs and result files.
 
     Args:
       exhibit: The results. They are read in a thread, one request at a time.
