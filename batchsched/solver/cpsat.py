@@ -25,7 +25,7 @@ from batchsched.solver.problem import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CpSatAnswer:
-    """The result of one call of the CP-SAT solver: the best assignment found, and an upper bound.
+    """The result of one CP-SAT call: the best values found for the variables, and a bound of the objective.
 
     Args:
       values: [V] the best assignment, or None if none was found.
@@ -48,7 +48,7 @@ class CpSatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SolveLimits:
-    """Limits of one call of the CP-SAT solver: deterministic time, wall-clock time and gap.
+    """Limits of one CP-SAT call: deterministic time, wall-clock time, and the relative gap at which it may stop.
 
     Args:
       deterministic: units of deterministic time; repeats across machines.
@@ -142,7 +142,7 @@ def _parameters(effort: SolveLimits) -> cp_sat.SatParameters:
 
 
 class CpSatBudget:
-    """The deterministic time that remains for one solve. Each call of CP-SAT reduces it.
+    """The CP-SAT time (deterministic, machine-independent) that remains for one solve. Each call of CP-SAT reduces it.
 
     Attributes:
       remaining: deterministic units that may still be spent.
@@ -165,7 +165,10 @@ class CpSatBudget:
         gap: float = 0.0,
         hint: NDArray[np.integer] | None = None,
     ) -> CpSatAnswer:
-        """Maximise an objective by CP-SAT in at most `most` deterministic units, and deduct the units that it used."""
+        """Maximise an objective by one CP-SAT call, and deduct its deterministic time from the budget.
+
+        The call may use at most `most` units of deterministic time.
+        """
         answer = maximise(
             model, objective, SolveLimits(most, self._guard_seconds, gap, self._seed), hint=hint
         )
@@ -176,7 +179,7 @@ class CpSatBudget:
 
 
 def relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
-    """Return an upper bound of Σ objective·x over all solutions of a model, from its linear relaxation.
+    """Return an upper bound of Σ objective·x over all solutions of a model, computed as if x could be fractional.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
     Σ_j max over x_j's range of (c - Aᵀy)_j·x_j + Σ_i max over row i's range of y_i·a_i.
@@ -300,7 +303,7 @@ class LpOptimum:
 
 
 class LinearProgram:
-    """A linear program that the GLOP solver keeps, so that it can be solved repeatedly with other bounds.
+    """A linear program that stays loaded in the GLOP solver, so that it can be solved again after bounds change.
 
     `set_rows` and the duals count only rows with a limit: OR-Tools drops the others when it loads the model.
     Each solve starts from the basis of the previous one: equal sequences of solves give equal answers.

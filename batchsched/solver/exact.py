@@ -35,11 +35,11 @@ class _Incumbent:
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
     def allowance(self, share: float, most: float = float("inf")) -> float:
-        """Return the deterministic time that the next step may spend: a share of what remains, at most `most`."""
+        """Return the CP-SAT time budget of the next step: a share of the time that remains, but at most `most`."""
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
     def improve(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
-        """Search for an assignment with a larger objective than the best one so far; return a proved upper bound.
+        """Search for a better solution than the best one so far; return a proved upper bound of the objective.
 
         The result is None if no time is left for the search.
         """
@@ -55,7 +55,7 @@ class _Incumbent:
         return max(now, answer.bound)
 
     def fix_objective(self, objective: IntArray, slack: int) -> None:
-        """Require every later assignment to reach the objective of the best one so far, less `slack`."""
+        """Require every later solution to reach the objective of the best solution so far, minus `slack`."""
         used = np.flatnonzero(objective)
         if len(used):
             now = int(objective @ self.values)
@@ -63,7 +63,7 @@ class _Incumbent:
 
 
 def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | None = None) -> Solution:
-    """Place the gangs of a problem on single nodes by CP-SAT: optimally if the budget suffices.
+    """Place gangs on nodes by CP-SAT, with one variable per pod class and node; optimal if the budget suffices.
 
     Otherwise the bound of the solution is valid. If the hint violates no constraint, the search starts from it, and the
     solution is lexicographically no worse than the hint.
@@ -117,7 +117,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
 
 
 def polish(climb: _Incumbent) -> None:
-    """Improve the best solution found so far without lowering the objective of any tier.
+    """Improve gang count, preferred topology levels and packing of the best solution, without lowering its objective.
 
     Compared are the number of gangs, then preferred topology levels, then packing and node scores.
     """
@@ -160,7 +160,7 @@ _EMPTINESS_PRICE: Final = 100
 
 
 def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Add an objective to the model: the most gangs, then the fewest domains of preferred topology levels.
+    """Add variables for an objective that prefers more gangs, then fewer domains of their preferred topology level.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).
@@ -201,7 +201,7 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
 
 
 def add_packing_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Add an objective to the model: pack pods onto few nodes, or spread them; node scores break ties.
+    """Add variables for an objective that packs pods onto few nodes, or spreads them; node scores break ties.
 
     Pods are packed onto full nodes, or spread over empty ones. Returns the values and the objective over all V
     variables, old and new.

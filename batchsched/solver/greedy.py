@@ -14,7 +14,7 @@ from batchsched.solver.problem import NONE, Problem, Solution
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Place gangs greedily, tier by tier in the order of the policy; elastic pods come last in each tier."""
+    """Place gangs one by one, the highest priority tier first; in each tier, minMember pods precede elastic pods."""
     return pack_greedily(problem).to_solution("greedy")
 
 
@@ -39,7 +39,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
 
 
 def fill_packing(packing: Packing) -> None:
-    """Add to a packing every gang and elastic pod that still fits, tier by tier, in the order of the policy.
+    """Place every gang and elastic pod that still fits on partly filled nodes, the highest priority tier first.
 
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
@@ -66,7 +66,7 @@ def fill_packing(packing: Packing) -> None:
 
 
 def group_equal_gangs(room: FreeCapacity) -> list[int]:
-    """Return a number for each gang [G]; equal gangs of one pod, which can be placed together, share a number.
+    """Number the gangs [G] so that interchangeable gangs of one pod share a number; all other gangs get -1.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which
     no level, row, cut or quota concerns. Placing them one by one or together gives the same result.

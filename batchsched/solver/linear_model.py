@@ -65,7 +65,10 @@ class LinearModel:
         return self.add_variables(np.zeros(count, np.int64), np.ones(count, np.int64))
 
     def add_sum(self, columns: NDArray[np.integer], lower: int = -HIGHEST, upper: int = HIGHEST) -> int:
-        """Add the constraint lower <= Σ x[columns] <= upper over variables x; return its row index."""
+        """Add a constraint on the sum of the variables `columns`: lower <= Σ x[columns] <= upper.
+
+        Returns the row index of the constraint.
+        """
         return self.add_row(columns, np.ones(len(columns), np.int64), lower, upper)
 
     def add_switched_sum(
@@ -76,7 +79,10 @@ class LinearModel:
         lower: int = -HIGHEST,
         upper: int = HIGHEST,
     ) -> int:
-        """Add the constraint lower <= Σ x[columns] - factor·x[switch] <= upper; return its row index."""
+        """Add a constraint on a sum that one variable shifts: lower <= Σ x[columns] - factor·x[switch] <= upper.
+
+        Returns the row index of the constraint.
+        """
         coefficients = np.append(np.ones(len(columns), np.int64), -factor)
         return self.add_row(np.append(columns, switch), coefficients, lower, upper)
 
@@ -89,7 +95,9 @@ class LinearModel:
         *,
         when: int | None = None,
     ) -> int:
-        """Add the constraint lower <= Σ coefficients·x[columns] <= upper; return its row index.
+        """Add a constraint on the variables `columns`: lower <= Σ coefficients·x[columns] <= upper.
+
+        Returns the row index of the constraint.
 
         With `when` the row only holds if that 0/1 variable is 1 (~v: if variable v is 0).
         """
@@ -109,7 +117,9 @@ class LinearModel:
         lower: NDArray[np.integer],
         upper: NDArray[np.integer],
     ) -> None:
-        """Add n constraints: number i has the terms starts[i]..starts[i+1] of `columns` and `coefficients` [Z].
+        """Add n constraints in compressed sparse row format: `starts` says where the terms of each one begin.
+
+        Constraint i has the terms starts[i]..starts[i+1] of `columns` and `coefficients` [Z].
 
         Shapes: starts [n + 1], lower and upper [n]. A column may not repeat inside a row.
         """
@@ -160,7 +170,10 @@ class LinearModel:
         return starts, self._columns[0], self._coefficients[0]
 
     def row_bounds(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return the lower and upper limits [M] of the constraints, and which of them hold unconditionally [M]."""
+        """Return for each constraint its lower limit, its upper limit, and whether it always holds, [M] each.
+
+        A constraint with a `when` variable holds only under its condition.
+        """
         always = np.ones(self.row_count, np.bool_)
         always[list(self.when)] = False
         return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
@@ -200,7 +213,7 @@ class LinearModel:
 def scale_weights(
     weights: FloatArray, counts: NDArray[np.integer], largest: int = SCALED_TOTAL
 ) -> tuple[IntArray, float, int]:
-    """Scale the float weights [C] of pod classes with these pod counts [C] to integers, as CP-SAT requires.
+    """Convert the float weights [C] of pod classes to proportional integers, because CP-SAT accepts only integers.
 
     Returns the integers W [C], the scale (W ≈ scale · weights) and the slack. Equal weights stay equal.
     When all weights are multiples of the smallest ÷ k for a small k, the integers are exact and the slack

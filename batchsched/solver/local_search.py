@@ -104,7 +104,7 @@ class PlacedPods:
         room.cut_back_listeners.append(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
-        """Mark the table as outdated if it contains changes of the packing that were undone.
+        """Mark the table as outdated if it includes placements that were undone: those after the first `length`.
 
         The first `length` changes were not undone.
         """
@@ -175,7 +175,7 @@ class RelocationNeighbourhood:
         self._small_first = _small_first(packing)
 
     def propose(self, request: RoomRequest) -> Iterator[RelocationMove]:
-        """Yield relocations of 1, 2 and 3 pods per node for every other pod class that may be moved."""
+        """Yield moves that relocate 1, 2 or 3 pods of another pod class from each of several nodes."""
         for pods_per_node in range(1, MAX_PODS_PER_MOVE + 1):
             for other in self._movable(request.class_index)[:MAX_CLASSES]:
                 yield RelocationMove(other, pods_per_node)
@@ -251,7 +251,7 @@ class ClearingMove(NamedTuple):
 
 
 class ClearingNeighbourhood:
-    """Moves of the local search that clear a node of all pods of this session for a pod with devices."""
+    """Moves of the local search that free a node of all pods of this session, to place a pod with devices there."""
 
     def __init__(self, packing: Packing, placed: PlacedPods) -> None:
         self._packing, self._placed = packing, placed
@@ -259,7 +259,10 @@ class ClearingNeighbourhood:
         self._small_first = _small_first(packing)
 
     def propose(self, request: RoomRequest) -> Iterator[ClearingMove]:
-        """Yield nodes on which the requested pod would fit without the pods of this session, fewest pods first."""
+        """Yield nodes to clear: those where the requested pod would fit without this session's pods.
+
+        The nodes with the fewest pods of this session come first.
+        """
         room, problem, class_index = self._packing.room, self._packing.problem, request.class_index
         device = room.slots.device_of[class_index]
         if device < 0:
@@ -359,7 +362,7 @@ class SwapNeighbourhood:
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
     def propose(self, request: RoomRequest) -> Iterator[SwapMove]:
-        """Yield exchanges for every pair of groups of equal pod classes, pass by pass, until a pass changes nothing."""
+        """Yield exchanges of nodes between pods with different requests, in several passes over all such pairs."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
         usable = room.usable_nodes(class_index)

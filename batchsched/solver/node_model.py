@@ -61,7 +61,7 @@ class DomainChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoGoodCut:
-    """The 0/1 variables of a constraint that excludes one placement that the pipeline refused.
+    """A constraint against repeating one placement that the plugins refused, described by its 0/1 variables.
 
     For each count of the cut, one variable says that the count is below the refused value, and one that it is above; -1
     means that there is no such variable.
@@ -127,7 +127,7 @@ class NodeModel(LinearModel):
     def add_at_most(
         self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
     ) -> None:
-        """Add a constraint: the pod counts in `which` sum up to at most `limit`, and to 0 if x[switch] is 0.
+        """Limit the sum of the pod counts in `which` to `limit` if the 0/1 variable `switch` is 1, otherwise to 0.
 
         It is Σ counts[which] <= limit · x[switch], or = with `exactly`. If switch is -1, it is Σ counts[which] <=
         limit.

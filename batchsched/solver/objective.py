@@ -29,12 +29,12 @@ TIER_TOLERANCE: Final = 1e-9
 
 
 def count_tiers(problem: Problem) -> int:
-    """Return the number T of tiers of a problem; tiers are numbered from 0, the highest."""
+    """Return the number T of tiers (gangs of equal entitlement class and priority); tier 0 is the highest."""
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
 def required_pods(problem: Problem) -> IntArray:
-    """Return for each gang [G] how many pods must still be placed for its minimum and those of its subgroups.
+    """Return how many pods must still be placed to reach the minimum of each gang [G] and of its subgroups.
 
     A gang with 0 is taken already.
     """
@@ -100,7 +100,7 @@ def find_unplaceable_classes(problem: Problem) -> BoolArray:
 
 
 def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArray:
-    """Return which gangs [G] cannot reach their minimum number of pods without the unplaceable pod classes [C]."""
+    """Return which gangs [G] cannot reach their minimum number of pods if pods that fit on no node are left out."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
     beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < required_pods(problem)
@@ -112,7 +112,7 @@ def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArr
 
 
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
-    """Return the objective [T] of each tier: the sum of the weights of its placed pods.
+    """Return the sum of the weights of the placed pods in each tier [T], which is the objective of that tier.
 
     Args:
       problem: the problem.
@@ -126,7 +126,7 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
 
 
 def compare_tiers(first: FloatArray, second: FloatArray) -> int:
-    """Compare two solutions by their objectives [T], the highest tier first.
+    """Compare the objectives [T] of two solutions tier by tier; the highest tier that differs decides.
 
     Returns 1 if the first solution is better, 0 if both are equal, -1 if the first is worse.
     """
@@ -175,7 +175,7 @@ def list_preferred_levels(problem: Problem) -> list[tuple[int, int, int, float, 
 
 
 def preferred_level_cost(problem: Problem, solution: Solution) -> float:
-    """Return what a solution costs at preferred topology levels: Σ weight × (domains used - 1).
+    """Return the penalty for gangs spread over domains of their preferred level: Σ weight × (domains used - 1).
 
     The sum is over gangs and subgroups that prefer a level. A domain counts if a member already runs there or a pod
     is placed there. Nodes without the label count together as one more domain. Without any used domain the cost is 0.
@@ -191,7 +191,7 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
 
 
 def max_tier_values(problem: Problem) -> FloatArray:
-    """Return the objective [T] of each tier if all pods of allowed gangs were placed: a crude upper bound."""
+    """Return an upper bound of each tier's objective [T]: its value if all pods that may be placed were placed."""
     allowed = problem.gangs.allowed[problem.classes.gang]
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 
@@ -204,5 +204,5 @@ def count_placed_pods(problem: Problem, classes: IndexArray, counts: IndexArray)
 
 
 def compare_solutions(a: Solution, b: Solution) -> int:
-    """Compare two solutions by objective, then by number of gangs: 1 if `a` is better, -1 if `b` is, 0 if equal."""
+    """Compare two solutions by objective, then by number of placed gangs; 1 if `a` is better, -1 if `b` is, else 0."""
     return compare_tiers(a.objective, b.objective) or int(np.sign(int(a.taken.sum()) - int(b.taken.sum())))

@@ -48,7 +48,7 @@ class Sense(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A linear constraint on placed pods that holds in each domain of a partition of the nodes.
+    """A plugin's linear constraint on numbers of placed pods, applied to each node, each domain, or the whole cluster.
 
     For every domain d: Σ_i coefficients[i] · x[classes[i], nodes of d]
                         + Σ_j gang_coefficients[d, j] · y[gangs[j]]   (sense)   right[d]
@@ -76,7 +76,7 @@ class Row:
         return coefficients
 
     def domain_of_nodes(self, nodes: "ProblemNodes") -> IndexArray:
-        """Return the domain of each node [N] in the partition of this constraint; -1 for nodes outside every domain."""
+        """Return for each node [N] the domain in which this constraint counts its pods; -1 if it counts none."""
         if self.partition == EVERY_NODE:
             return np.arange(len(nodes.free), dtype=np.int32)
         if self.partition == ALL_NODES:
@@ -100,7 +100,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemTable:
-    """A table of a `Problem`: columns as arrays, in which entry i describes item i, such as gang i."""
+    """Base of the tables of a `Problem`: each field is an array with one value per item, such as one per gang."""
 
     def take(self, rows: Positions) -> Self:
         """Return the table with only the items at these positions, in this order."""
@@ -285,7 +285,7 @@ class ProblemQuotas(ProblemTable):
     gangs: IntArray = field(default_factory=_amounts)
 
     def take_gangs(self, gangs: Positions) -> "ProblemQuotas":
-        """Return all quotas, restricted to these gangs."""
+        """Return all quotas, with the gangs that they cover restricted to the given ones."""
         # Without quotas `covers` may be 0 x 0, which has no columns to take.
         return replace(self, covers=self.covers[:, gangs]) if len(self.gangs) else self
 
@@ -341,7 +341,7 @@ class Problem:
         )
 
     def take_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
-        """Return the problem restricted to some gangs: all nodes and quotas, no plugin constraints, no cuts.
+        """Return the problem of some gangs only; it keeps all nodes and quotas, but no plugin constraints or cuts.
 
         Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
 
@@ -376,7 +376,7 @@ class Problem:
 
 
 def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
-    """Return, for each label 0..groups-1, the ascending positions in `labels` that have this label.
+    """Group array positions by label: for each label below `groups`, return its positions in ascending order.
 
     Negative labels belong to no group.
     """
@@ -386,7 +386,7 @@ def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
 
 
 def pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
-    """Return how many pods with this request fit into each row of free amounts [n], at most `most` each.
+    """Return how many pods with this request fit into each set of free amounts [n], at most `most` each.
 
     Args:
       request: [R] request of one pod.
@@ -410,7 +410,7 @@ def _renumbered(kept: IntArray, size: int) -> IndexArray:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of the solver for one session: deterministic time, rounds, gap, and size of exact models.
+    """Limits of the solver for one session: deterministic time, solve rounds, accepted gap, and size of exact models.
 
     Args:
       deterministic: CP-SAT's deterministic time over all calls; it repeats across machines and processes.
@@ -429,7 +429,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The pods that the solver places, as counts by pod class and node, with objective and bound of each tier.
+    """The pods that the solver places, as counts by pod class and node, with the objective and its bound for each tier.
 
     Args:
       classes, nodes, counts: [P] triples, counts > 0, sorted by class then node; one triple per (class, node).

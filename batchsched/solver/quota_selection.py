@@ -56,7 +56,7 @@ class GangSubset:
     whole: Problem
 
     def pad_to_all_tiers(self, values: FloatArray) -> FloatArray:
-        """Return values by tier [T'] of the restricted problem, padded with zeros to all tiers [T] of the whole one."""
+        """Pad values [T'] of the restricted problem's tiers with zeros to cover all tiers [T] of the whole problem."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
@@ -92,7 +92,7 @@ BUDGET_SHARE: Final = 0.1
 
 
 def is_limited_by_quotas_only(packing: Packing) -> bool:
-    """Tell whether only quotas kept the greedy solver from placing more pods: none lacked room on the nodes."""
+    """Tell whether quotas, not node capacity, are why the greedy solver left out each pod that it did not place."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])
@@ -107,7 +107,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
 
 
 def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
-    """Select gangs by quotas alone, as if all nodes were one, and place the selected gangs on the nodes.
+    """Select gangs as if only quotas and the total capacity mattered, then place the selected gangs on nodes.
 
     Args:
       packing: the greedy's packing of the session. Gangs that are kept are withdrawn from it.
@@ -163,7 +163,7 @@ def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Pack
 
 
 def merge_nodes(problem: Problem) -> Problem:
-    """Return a relaxed problem with all nodes merged into one, without levels, filters, constraints and scores."""
+    """Return a simpler problem: all nodes merged into one, without filters, scores, levels and plugin constraints."""
     kinds = len(problem.kinds.mask)
     gangs, subgroups = problem.gangs, problem.subgroups
     return replace(

@@ -60,7 +60,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
 
 
 def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
-    """Return a problem with the same solutions that excludes gangs, pod classes and resources that no solution uses.
+    """Return the problem with unplaceable gangs and pod classes barred, and without resources that no node offers.
 
     A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
     each resource that no node offers: ten pods with 500 such resources each took minutes to solve.
@@ -125,7 +125,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
-    """Tell whether the greedy solution places every allowed pod and no further solve can improve it."""
+    """Tell whether the greedy solution places every pod that may be placed, and no further solve can improve it."""
     placed = count_placed_pods(problem, floor.classes, floor.counts)
     pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < pending).any()):
@@ -136,7 +136,7 @@ def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
 
 
 def without_cut_gangs(problem: Problem) -> Problem:
-    """Return the problem without gangs that the pipeline refused more than once. Only the exact model handles these."""
+    """Return the problem without gangs that the plugins refused more than once. Only the exact model handles these."""
     refused = np.bincount(
         np.array([cut.gang for cut in problem.cuts], np.int64), minlength=len(problem.gangs.need)
     )

@@ -14,7 +14,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class TrailEntry(NamedTuple):
-    """One recorded change of a packing: pods placed on nodes, or, with class -1, a gang counted as placed."""
+    """One recorded step, kept for undo: pods placed on nodes, or (class index -1) a gang counted as placed."""
 
     class_index: int
     gang: int
@@ -24,7 +24,7 @@ class TrailEntry(NamedTuple):
 
 
 class FreeCapacity:
-    """The free capacity of nodes, quotas and plugin constraints while pods are placed, with undo.
+    """Tracks the free capacity of nodes, quotas and plugin constraints while pods are placed; changes can be undone.
 
     `mark` and `rollback` bracket an attempt. Minimums and domains are the subject of `Packing`.
     """
@@ -208,11 +208,11 @@ class FreeCapacity:
         self.apply_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
     def take_gang(self, gang: int) -> None:
-        """Count a gang as placed, against limits on the number of gangs and in plugin constraints."""
+        """Count a gang as placed, both in queue limits on the number of gangs and in plugin constraints."""
         self.apply_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply_entry(self, entry: TrailEntry, sign: int = 1) -> None:
-        """Repeat a recorded change of the packing and append it to the trail; with sign -1, undo the change.
+        """Make a recorded change (`entry`) and append it to the list of changes; with sign -1, undo it instead.
 
         A caller that undoes an entry has removed it from the trail.
         """

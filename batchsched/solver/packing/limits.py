@@ -16,7 +16,7 @@ from batchsched.solver.problem import (
 
 
 def limits_every_node(row: Row) -> bool:
-    """Tell whether a plugin's constraint limits each node by itself, like one more resource of the nodes."""
+    """Tell whether a plugin's constraint sets an upper limit for each node separately, as a node resource does."""
     return (
         row.partition == EVERY_NODE
         and row.sense is Sense.AT_MOST
@@ -57,7 +57,10 @@ class QuotaLedger:
         return want
 
     def add_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], pods: int) -> None:
-        """Subtract the requests of a gang's pods from its quotas; a negative number of pods undoes that."""
+        """Subtract the requests of a gang's pods from what remains of its quotas.
+
+        A negative number of pods undoes the subtraction.
+        """
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
             for r, amount in pod_request:
@@ -65,14 +68,16 @@ class QuotaLedger:
                     remaining[r] -= amount * pods
 
     def admits_gang(self, gang: int) -> bool:
-        """Tell whether the queues' limits on the number of gangs admit one more gang.
+        """Tell whether the limits on running gangs of a gang's queue and its ancestors admit the gang.
 
         A gang with running members is counted already.
         """
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def admits_minimum(self, gang: int) -> bool:
-        """Tell whether the quotas may have room for the minimum number of pods of a gang without placed pods.
+        """Tell whether the quotas could admit a gang's minimum number of pods; True is a guess, False is certain.
+
+        None of the gang's pods may be placed already.
 
         The quotas are compared with the smallest possible requests of this number of pods. False is always right.
         """
@@ -83,7 +88,7 @@ class QuotaLedger:
         )
 
     def add_gang(self, gang: int, sign: int) -> None:
-        """Count a gang against limits on the number of gangs (sign 1), or undo that (sign -1)."""
+        """Count a gang against queue limits on the number of gangs (sign 1), or undo that (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
                 if self.gangs_left[q] < UNLIMITED:
@@ -111,7 +116,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
 
 
 class RowLedger:
-    """The present left sides of the linear constraints (rows) of plugins while pods are placed.
+    """The current left-side values of the linear constraints (rows) of plugins while pods are placed.
 
     Rows that limit every node by itself are left out.
     """
@@ -167,7 +172,7 @@ class RowLedger:
         return caps
 
     def unmet_minimums(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
-        """Return how many pods of a pod class each domain still lacks for plugin constraints with a lower limit.
+        """Return how many pods of a pod class each domain still needs to meet plugin constraints with a lower limit.
 
         For each such row, the result has the domains of the nodes, and the missing pods of each domain.
         """

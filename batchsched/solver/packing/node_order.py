@@ -80,7 +80,7 @@ class NodeOrder:
         return result
 
     def is_filled_in_phases(self, class_index: int) -> bool:
-        """Tell whether nodes are filled in several phases, so that blocks of free devices stay whole.
+        """Tell whether nodes are filled in phases that keep sets of free devices, such as 4 GPUs, whole if possible.
 
         Otherwise all pods that fit are placed at once.
         """
@@ -89,7 +89,7 @@ class NodeOrder:
     def phase_limits(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield for each phase how many pods each node may take; later phases may break blocks of free devices.
+        """Yield, phase by phase, how many pods each node may take; only later phases break up sets of free devices.
 
         Args:
           class_index: the class.
@@ -142,7 +142,7 @@ class NodeOrder:
         return spare
 
     def order_nodes(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
-        """Return the order in which nodes are filled, as positions in `nodes`: the first `most` of them.
+        """Return the `most` nodes to fill first, in this order, as positions in `nodes`.
 
         Args:
           class_index: the class.
@@ -222,7 +222,7 @@ class NodeOrder:
 
 
 def augmented_demand(problem: Problem) -> IntArray:
-    """Return the requests [C, R + E] of one pod of each class for R resources and E per-node plugin constraints.
+    """Return the requests [C, R + E] of one pod of each class: R resources, and E plugin limits treated as resources.
 
     Each of the E rows limits every node by itself, so that it is treated as one more resource.
     """
@@ -233,7 +233,7 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return the free amounts [R + E, N] of each node for R resources and E per-node plugin constraints.
+    """Return the free amounts [R + E, N] of each node: R resources, and E plugin limits treated as resources.
 
     They are the columns of `augmented_demand`.
     """

@@ -14,7 +14,7 @@ from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_p
 
 @dataclass(frozen=True, slots=True)
 class SubgroupMembers:
-    """The pods of one subgroup of a gang, or, with index -1, the pods of a gang outside any subgroup."""
+    """The pods of one subgroup of a gang; index -1 stands for the pods of the gang that belong to no subgroup."""
 
     index: int
     need: int
@@ -121,7 +121,7 @@ class Packing:
         self.room.rollback(mark)
 
     def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
-        """Remove all pods of some gangs from the packing; `reinstate` undoes this as long as their room is free."""
+        """Remove all pods of some gangs from their nodes; `reinstate` puts them back if the room is still free."""
         # The domains must be read before `_forget` drops them.
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {part.index for g in gangs for part in self.members(g).parts}
@@ -131,7 +131,7 @@ class Packing:
         return WithdrawnGangs(self.room.withdraw(gangs), domains, inner)
 
     def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
-        """Put gangs that `withdraw` removed back on their nodes."""
+        """Put the gangs that `withdraw` has removed back on the same nodes."""
         for entry in withdrawn.entries:
             self.room.apply_entry(entry)
             if entry.class_index < 0:
@@ -229,7 +229,7 @@ class Packing:
         return nodes, True
 
     def allowed_nodes(self, class_index: int) -> IntArray | None:
-        """Return the nodes that a pod class may use in the domains chosen for its gang and subgroup; None for all."""
+        """Return the nodes in the topology domains chosen for the gang of a pod class; None if all are allowed."""
         gang = int(self.problem.classes.gang[class_index])
         part = next(part for part in self.members(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
@@ -492,7 +492,7 @@ class Packing:
         return self._members[gang]
 
     def to_solution(self, stage: str) -> Solution:
-        """Return the packing as a solution of the problem, with a crude upper bound of each tier's objective.
+        """Return the placed pods as a solution of the problem, with a simple upper bound of each tier's objective.
 
         `stage` is the step that found it, and the bound that of `max_tier_values`.
         """

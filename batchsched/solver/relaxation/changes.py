@@ -22,7 +22,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """A relaxation: a gang, or one of its subgroups, requires another topology level or, with NONE, no level."""
+    """A change that may admit a refused gang: the gang or a subgroup requires another topology level, or none."""
 
     gang: int
     level: int
@@ -31,7 +31,7 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A relaxation: the cluster gets more empty nodes.
+    """A change that may admit a refused gang: the cluster gets more empty nodes.
 
     Args:
       count: how many nodes.
@@ -53,7 +53,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """A relaxation: one quota is raised by amounts [R] of resources and by a number of gangs."""
+    """A change that may admit a refused gang: a quota is raised, by amounts [R] of resources and a number of gangs."""
 
     quota: int
     amounts: tuple[int, ...]
@@ -62,7 +62,7 @@ class QuotaChange:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A relaxation: a plugin's constraint is loosened by an amount in each of its domains."""
+    """A change that may admit a refused gang: a plugin's constraint is loosened by the same amount in every domain."""
 
     row: int
     by: int
@@ -70,7 +70,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """A relaxation: a pod class has more pods."""
+    """A change that may admit a refused gang: a pod class gets more pods."""
 
     pod_class: int
     count: int
@@ -78,7 +78,7 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True)
 class CombinedChange:
-    """A relaxation that makes several changes at once."""
+    """Several changes that together may admit a refused gang."""
 
     parts: "tuple[Relaxation, ...]"
 
@@ -87,7 +87,7 @@ Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | PodChange | Co
 
 
 def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
-    """Return the problem changed by a relaxation, such as more nodes or a raised quota.
+    """Return the problem after a change that may admit a refused gang, such as more nodes or a raised quota.
 
     Added nodes come last, so that all numbers keep their meaning.
     """
@@ -109,7 +109,7 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
 
 
 def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
-    """Return the relaxation with each amount replaced by `resized(amount)`; None if no amount above 0 remains.
+    """Return a change with each amount (nodes, pods, resources) replaced by `resized(amount)`; None if all become 0.
 
     A change of level has no amount, so the result is None.
     """
@@ -133,7 +133,7 @@ def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxati
 
 
 def halve_change(change: Relaxation) -> Relaxation | None:
-    """Return the relaxation with half of its amounts, rounded down; None if no amount above 0 remains."""
+    """Return a change with half of each amount (nodes, pods, resources), rounded down; None if all become 0."""
     return resize_change(change, lambda amount: amount // 2)
 
 
@@ -155,7 +155,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
 
 
 def problem_of_added_nodes(problem: Problem, change: NodeChange) -> Problem:
-    """Return the problem with only the nodes that a relaxation adds, and without plugin constraints."""
+    """Return the problem with only the nodes that a change adds to the cluster, and without plugin constraints."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (saturate(change.extra) if change.extra else 0)
     mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)
@@ -201,7 +201,7 @@ def _grown(row: Row, like: int, count: int) -> Row:
 
 
 def saturate(amounts: Sequence[int]) -> IntArray:
-    """Return amounts [R] as an array in which every amount above UNLIMITED is replaced by UNLIMITED.
+    """Return amounts [R] as an array, with UNLIMITED instead of larger amounts, which could overflow 64 bits.
 
     64 bits do not hold every sum.
     """

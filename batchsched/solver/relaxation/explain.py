@@ -103,7 +103,7 @@ def _remaining_row(problem: Problem, solution: Solution, row: Row) -> Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedGang:
-    """The problem of one gang by itself, with the numbers of its classes, quotas and constraints in the whole problem.
+    """A problem that contains only one gang, with the indexes that its parts have in the whole problem.
 
     In its own problem, the gang has number 0.
 
@@ -121,7 +121,7 @@ class IsolatedGang:
     rows: IntArray
 
     def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
-        """Return a relaxation of the one-gang problem in the numbering of the whole problem."""
+        """Translate the indexes in a change, such as the quota to raise, from the one-gang to the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
                 number = NONE if subgroup == NONE else int(self.subgroups[subgroup])
@@ -251,7 +251,7 @@ class RefusalEvidence:
 
 
 class RefusalExplainer:
-    """Explains why one solution of the solver does not place certain gangs."""
+    """Explains why a solution of the solver does not place certain gangs."""
 
     def __init__(
         self,

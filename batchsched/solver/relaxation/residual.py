@@ -44,7 +44,7 @@ _BUDGET: Final = Budget(deterministic=0.2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """How many pods of a gang's minimum fit in each topology domain.
+    """How many of the pods that a gang needs at least fit in each topology domain.
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
@@ -58,7 +58,7 @@ class FitCounts:
 
     @property
     def shortfall(self) -> IntArray:
-        """The number of pods [D, C] of the gang's minimum that do not fit, by topology domain and pod class."""
+        """The number of pods [D, C] of the gang's minimum for which a topology domain has no room, by pod class."""
         return self.minimum - self.placed
 
     @property
@@ -68,7 +68,7 @@ class FitCounts:
 
     @property
     def best_domain_position(self) -> int:
-        """The position in `domains` of the topology domain in which the fewest pods of the minimum do not fit."""
+        """The position in `domains` of the topology domain that has room for the most pods of the minimum."""
         return int(np.argmin(self.shortfall.sum(axis=1)))
 
 
@@ -88,7 +88,7 @@ class _Cells:
 
 
 class ResidualProblem:
-    """The problem of one refused gang on the capacity that other gangs leave, with cached answers.
+    """The placement problem of one refused gang on the capacity that other gangs leave; its results are cached.
 
     Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
     problem is another `ResidualProblem`.
@@ -101,12 +101,12 @@ class ResidualProblem:
 
     @cached_property
     def pods_needed(self) -> int:
-        """The number of pods that must still be placed for the gang's minimum."""
+        """The number of pods that must still be placed so that the gang reaches its minimum."""
         return int(required_pods(self.problem)[0])
 
     @cached_property
     def minimum(self) -> IntArray:
-        """The number of pods of each pod class [C] that make the gang's minimum, chosen from the smallest pods."""
+        """How many pods of each pod class [C] make up the gang's minimum if the smallest pods are chosen."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         chosen = np.zeros(len(classes.count), np.int64)
         if self.pods_needed >= int(classes.count.sum()):
@@ -151,7 +151,7 @@ class ResidualProblem:
         return FitCounts(cells.domains, placed, self.minimum)
 
     def fits_with_nodes(self, added: Problem) -> bool:
-        """Whether the gang's minimum fits once nodes are added that are all in one topology domain.
+        """Tell whether the gang's minimum fits after new nodes, all in one topology domain, are added.
 
         The new nodes are filled last, with the pods that the other nodes of their domain do not take.
 
@@ -172,7 +172,7 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Whether some domain has room for each pod class by itself and enough of each resource for the minimum.
+        """Tell whether some domain has enough capacity for each pod class by itself and for the minimum in total.
 
         If not, the gang does not fit however it is packed, provided that it needs all of its pods.
         """
@@ -221,7 +221,7 @@ class ResidualProblem:
         return usable
 
     def with_changes(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
-        """Return the residual problem after these relaxations; without relaxations, return this object."""
+        """Return the residual problem after changes such as added nodes; without any change, return this object."""
         if not parts:
             return self
         return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts))), self._budget)
@@ -242,7 +242,7 @@ class ResidualProblem:
         return self._is_placeable
 
     def fits_with(self, change: Relaxation) -> bool:
-        """Tell whether the gang's minimum fits once the problem is relaxed by a change.
+        """Tell whether the gang's minimum fits after a change such as a raised quota or more nodes.
 
         Quotas come first. If the packing need not count against them, the nodes are not examined again for a change
         of quotas alone.
@@ -263,7 +263,7 @@ class ResidualProblem:
         return self.with_changes(other_parts)._is_placeable
 
     def fitted_in(self, before: "ResidualProblem") -> bool:
-        """Tell whether the gang would have fitted before other gangs of the session were placed.
+        """Tell whether the gang would have fitted on what was free before the session placed other gangs.
 
         `before` is its problem at that time. What the nodes take now they took then, so `before` is examined only if
         the gang does not fit now.
@@ -276,7 +276,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether counting pods decides if the gang fits: no plugin constraint or subgroup level applies."""
+        """Whether counting pods decides if the gang fits: no plugin constraint or subgroup's level applies."""
         return not self.problem.rows and all(
             level == NONE for level in self.problem.subgroups.required.tolist()
         )
@@ -323,7 +323,7 @@ class ResidualProblem:
 
     @cached_property
     def missing_pods(self) -> IntArray:
-        """The number of pods of each pod class [C] that must still be created for the gang's minimum."""
+        """The number of pods of each pod class [C] that do not exist yet and that the gang's minimum needs."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         missing = np.zeros(len(classes.count), np.int64)
         for subgroup, need in enumerate(subgroups.need.tolist()):
@@ -338,7 +338,7 @@ class ResidualProblem:
 
     @cached_property
     def quota_gaps(self) -> tuple[QuotaChange, ...]:
-        """The amounts that quotas lack for the gang's minimum, as one change for each quota that lacks something."""
+        """The amounts by which quotas must be raised for the gang's minimum: one change for each exceeded quota."""
         return self._quota_gaps_of(self)
 
     def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[QuotaChange, ...]:
@@ -363,7 +363,7 @@ class ResidualProblem:
         return tuple(gaps)
 
     def passing_nodes(self) -> BoolArray:
-        """Return which nodes [C, N] pass the filters of each pod class in the gang's minimum.
+        """Return for each pod class in the gang's minimum which nodes [C, N] pass its filters.
 
         Classes that the minimum does not need pass no node.
         """
@@ -382,7 +382,7 @@ class ResidualProblem:
         return np.where(request > 0, np.maximum(request - total, 0), 0)
 
     def node_size_shortage(self) -> IntArray:
-        """Return the amounts [R] by which a pod of the gang exceeds the largest node that passes the filters."""
+        """Return the amounts [R] by which a pod of the gang exceeds even the largest node that passes its filters."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
         for class_index, passes in enumerate(self.passing_nodes()):
@@ -395,7 +395,7 @@ class ResidualProblem:
         return short
 
     def resource_shortage(self) -> IntArray:
-        """Return the amounts [R] that are missing for the pods that do not fit in the best topology domain.
+        """Return the amounts [R] that are missing in the domain with room for the most pods of the minimum.
 
         A resource counts for a class if more of its pods would fit without requesting it.
         """

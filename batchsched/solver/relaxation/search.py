@@ -47,7 +47,7 @@ class RefusalCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFamily:
-    """Changes that loosen the same constraint of a refused gang and differ only in size.
+    """Changes of different size that loosen one constraint of a refused gang, such as 1, 2 or 3 more nodes.
 
     Args:
       cause: the constraint that the changes loosen.
@@ -66,7 +66,7 @@ class ChangeFamily:
     fixed: int = 0
 
     def change_of_size(self, size: int) -> Relaxation:
-        """Return the change of this family that has the given size."""
+        """Return the change of a given size, such as 3 more nodes for size 3."""
         if size == self.steps:
             return combine_changes(*self.parts)
         return combine_changes(
@@ -81,7 +81,7 @@ class ChangeFamily:
 
 
 class AdmissionProbe:
-    """Answers whether a change admits the gang, and remembers the answers; each new answer costs a computation."""
+    """Tests whether a change admits a refused gang; it caches answers and limits the number of tests."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class AdmissionProbe:
 
 
 def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxation | None:
-    """Return the smallest change of a family that admits the refused gang; None if the largest does not.
+    """Return the smallest change of a family that admits the refused gang; None if even the largest does not.
 
     Doubles the size from the start, then bisects. If a larger change does not always admit more, the result is
     halved as long as its half admits too: at least half of the result then does not.
@@ -156,7 +156,7 @@ def propose_change_families(
     wider: Sequence[int],
     others_use_more: bool = True,
 ) -> Iterator[ChangeFamily]:
-    """Yield families of changes that may admit a refused gang, the least disruptive family first.
+    """Yield kinds of changes that may admit a refused gang, such as more quota or nodes, least disruptive first.
 
     Args:
       residual: the gang's own problem on what is left.
@@ -190,7 +190,7 @@ def propose_change_families(
 
 
 def combine_changes(*parts: Relaxation) -> Relaxation:
-    """Return one change that makes all given changes; a single change is returned as it is."""
+    """Merge changes, such as more nodes and a raised quota, into one change; a single one is returned as it is."""
     return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
 

@@ -49,7 +49,7 @@ class DomainCell:
 
 
 class CandidateDomains:
-    """The topology domains that the tiered model considers for gangs and subgroups with a required level."""
+    """The topology domains that the solver of large problems considers for gangs with a required topology level."""
 
     def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
         """Compute containments of levels and the incumbent's domains; `complete`: all domains are candidates."""
@@ -66,7 +66,7 @@ class CandidateDomains:
         }
 
     def enclosing_domains(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
-        """Return a topology domain and every domain of another level that contains all its nodes."""
+        """Return a topology domain, and the domains of other levels that contain all its nodes."""
         result = [(level, domain)]
         for other in range(len(self._problem.nodes.levels)):
             if other != level:
@@ -76,7 +76,7 @@ class CandidateDomains:
         return tuple(result)
 
     def cells_of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
-        """Return the nodes (a cell) of each topology domain in which the model may place a gang.
+        """Return the topology domains in which the model may place a gang, each as a set of nodes (a cell).
 
         With `every`, there is a single cell of all domains that may hold the gang.
         """
@@ -88,7 +88,7 @@ class CandidateDomains:
     def cells_of_part(
         self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
-        """Return the nodes (a cell) of each topology domain in which the model may place a subgroup.
+        """Return the topology domains in which the model may place a subgroup, each as a set of nodes (a cell).
 
         The cells are inside `outer`. `every` is as in `cells_of_gang`.
         """
@@ -186,7 +186,7 @@ Load = tuple[int, int, int, int, int]
 
 
 class TieredModel(LinearModel):
-    """The integer model that chooses gangs, pod counts and topology domains, without placing pods on nodes.
+    """The CP-SAT model of a large problem: it chooses gangs, pod counts and domains, but assigns no pods to nodes.
 
     Cuts only tighten it. Attributes `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads;
     `cell` points into `cells`; `y` [G] are the gangs' variables.
@@ -309,7 +309,9 @@ class TieredModel(LinearModel):
     def add_pod_count_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
-        """Add a linear constraint on pod counts: lower <= Σ factors · pods (+ Σ gangs [G] · y) <= upper.
+        """Add a linear constraint on pod counts and, with `gangs` [G], on which gangs are placed (y).
+
+        It is lower <= Σ factors · pods (+ Σ gangs · y) <= upper.
 
         The pods are those of `loads`. The integers are not scaled.
         """
@@ -392,7 +394,7 @@ class TieredModel(LinearModel):
         return result
 
     def objective_coefficients(self, weights: IntArray) -> IntArray:
-        """Return the weights [C] of placed pods as objective coefficients of the model's variables [V]."""
+        """Convert the weights [C] of placed pods to objective coefficients of the model's variables [V]."""
         total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total

@@ -109,7 +109,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotRow:
-    """A linear constraint Σ factors·x <= right on pod counts x, for the capacity of a set of nodes.
+    """A capacity limit of a set of nodes as a linear constraint on pod counts x: Σ factors·x <= right.
 
     `size` is the resource and the request size of a simple row.
     """
@@ -157,7 +157,7 @@ class SlotSupply:
         return max(common, int(sizes.mean()) // 4096, 1)
 
     def slot_sizes(self, resource: int, classes: IntArray) -> IntArray:
-        """Return the request sizes of a resource for which capacity constraints (slot rows) are formed.
+        """Return the request sizes of a resource, such as 1, 2 and 4 GPUs, for which capacity constraints are formed.
 
         They are the distinct requests of the pod classes, and their common unit.
         """
@@ -174,7 +174,7 @@ class SlotSupply:
         return held
 
     def nonredundant_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
-        """Yield the capacity constraints of a set of nodes that some possible pod counts violate.
+        """Yield the capacity constraints of a set of nodes, except those that no possible pod counts can violate.
 
         Args:
           classes: [J] the classes of the counts in the row, repeats allowed.

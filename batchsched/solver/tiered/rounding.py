@@ -25,13 +25,13 @@ MAX_EJECTED_GANGS: Final = 16
 
 
 class GangEjection:
-    """Places gangs by removing (ejecting) gangs of lower tiers that the same session has placed."""
+    """Makes room for a gang by removing gangs of lower priority tiers that this session placed and has not bound."""
 
     def __init__(self, packing: Packing, search: LocalSearch) -> None:
         self._packing, self._search = packing, search
 
     def place_gang(self, gang: int, nodes: IntArray | None) -> list[int] | None:
-        """Place a gang in free room, by local search, or in the room of ejected gangs of lower tiers.
+        """Place a gang in free capacity, by moving other pods, or by removing (ejecting) unbound gangs of lower tiers.
 
         The lowest tier is ejected first.
 
@@ -178,7 +178,7 @@ MAX_RESETTLED_GANGS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class PodShortage:
-    """The number of pods of a pod class that are in the tiered plan but did not fit on the nodes."""
+    """The number of pods of a pod class that the solver planned to place but that did not fit on the nodes."""
 
     gang: int
     class_index: int
@@ -187,7 +187,7 @@ class PodShortage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundedSolution:
-    """The packing that results from rounding a tiered plan, and the pods of the plan that did not fit at first.
+    """The nodes with the planned pods that were placed on them, and the planned pods that did not fit at first.
 
     Room may have been found for these pods later.
     """
@@ -209,7 +209,7 @@ class _Order:
 def round_to_nodes(
     aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool
 ) -> RoundedSolution:
-    """Place the pods of a tiered plan on nodes, then all other gangs and elastic pods that fit.
+    """Place the pods that the tiered solve has chosen on nodes, then every other gang and elastic pod that fits.
 
     Args:
       aggregate: the model.

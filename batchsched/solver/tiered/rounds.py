@@ -45,7 +45,7 @@ MAX_TIE_EFFORT: float = 0.02
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TieredSolution:
-    """Result of solving a tiered model: variable values, pods by node pool, and an upper bound of each tier [T]."""
+    """The result of solving a tiered model: variable values, pods by node pool, and bounds of the objectives [T]."""
 
     values: IntArray
     split: PoolSplit
@@ -53,7 +53,7 @@ class TieredSolution:
 
 
 class TierSolver:
-    """Solves a tiered model tier by tier: higher tiers keep their objectives while lower tiers are maximised.
+    """Maximises the objective of one priority tier after the other; higher tiers keep the values they have reached.
 
     Its cuts remain for the next solve, the fixed tiers do not.
     """
@@ -92,7 +92,7 @@ class TierSolver:
         return self._ascend(hint, floors, ceiling, None)
 
     def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
-        """Return an upper bound [T] of each tier's objective, with higher tiers fixed to the pods in `placed` [C].
+        """Return upper bounds of the tiers' objectives [T], given that higher tiers place the pods `placed` [C].
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """
@@ -225,7 +225,7 @@ MAX_FREE_VARIABLES: Final = 1500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaselineSolutions:
-    """Solutions that the result of the tiered solve must not be worse than, and the best of them."""
+    """Earlier solutions that the tiered solve must match or improve on, and the best of them."""
 
     best: Solution
     placed: tuple[IntArray, ...]

@@ -39,7 +39,7 @@ _CUT_SCALE = 2.0**34
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSplit:
-    """The number of pods of each pod class that a plan assigns to each node pool [C, P], not rounded.
+    """The fractional number of pods of each pod class that is assigned to each pool of similar nodes [C, P].
 
     `short` is the weighted shortage.
     """
@@ -49,7 +49,7 @@ class PoolSplit:
 
 
 class PoolTransport:
-    """The linear program that divides the chosen pods of a tiered model among the node pools.
+    """The linear program that divides the pods that the tiered model has chosen among pools of similar nodes.
 
     It is kept in the LP solver between choices.
     """
@@ -204,11 +204,11 @@ class PoolTransport:
 
     @property
     def has_tightened_rows(self) -> bool:
-        """Whether any capacity constraint is tighter than in the problem. New cuts are then not valid for bounds."""
+        """Whether `tighten` has made any capacity constraint stricter. New cuts are then not valid for bounds."""
         return bool((self._right < self._original_right).any())
 
     def tighten(self, class_index: int, pods: FloatArray) -> None:
-        """Reduce the capacity of node pools by the pods [P] of a pod class that did not fit on their nodes.
+        """Reduce the capacity of each node pool by the pods [P] that were planned there but did not fit.
 
         The pods are subtracted from the slot rows of their size and of smaller sizes.
         """
@@ -236,7 +236,7 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ asking
 
     def split_over_pools(self, values: IntArray) -> tuple[PoolSplit, bool]:
-        """Divide the pods of a chosen plan, `values` [V], among the node pools.
+        """Divide the pods of a plan, the variable values [V], among node pools, and tell whether they fit.
 
         Returns:
           the division, and False if the pods do not fit and a cut that excludes the plan was added to the model.

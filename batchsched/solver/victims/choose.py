@@ -19,7 +19,7 @@ Greedy = Callable[[VictimTerms], VictimState | None]
 
 
 def choose_by_unit(terms: VictimTerms) -> VictimState | None:
-    """Evict gangs and elastic pods one by one, those with the lowest cost per freed resource first.
+    """Evict gangs and elastic pods one by one until the pending gang fits, lowest cost per freed resource first.
 
     Only resources that the pending gang requests count.
     """
@@ -37,7 +37,7 @@ def choose_by_unit(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_price(terms: VictimTerms) -> VictimState | None:
-    """Empty one node after the other of evictable pods, the cheapest node first, until the pending gang fits.
+    """Clear nodes of evictable pods until the pending gang fits; their order by cost is computed once, at the start.
 
     The cost of a unit is divided among the nodes on which it blocks pods.
     """
@@ -50,7 +50,7 @@ def choose_by_price(terms: VictimTerms) -> VictimState | None:
 
 
 def choose_by_node(terms: VictimTerms) -> VictimState | None:
-    """Empty one node after the other of evictable pods, always the node that is cheapest at that moment.
+    """Clear nodes of evictable pods until the pending gang fits; the cheapest node is determined again each time.
 
     Units that are evicted already cost nothing.
     """
@@ -73,7 +73,7 @@ GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_by_unit)
 
 
 def restore_unneeded(ground: VictimState) -> None:
-    """Undo the evictions without which the pending gang still fits, the most costly first.
+    """Undo evictions, the most costly first, that the pending gang does not need in order to fit.
 
     In the end, every evicted unit is needed.
     """
@@ -99,7 +99,7 @@ def _units_on(terms: VictimTerms, site: int) -> list[int]:
 
 
 def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
-    """Return for each node [S] the least cost of evictions that make room for one more pod of a pod class.
+    """Return for each node [S] a lower bound of the eviction cost that makes room for one more pod of a pod class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -115,7 +115,7 @@ def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
 
 
 def cost_lower_bound(terms: VictimTerms) -> float:
-    """Return a lower bound of what any evictions that make room for the gang cost; 0 if no bound is known."""
+    """Return a lower bound of the cost of the evictions that the pending gang needs; 0 if no bound is known."""
     if not terms.rigid:
         return 0.0
     return max((_bound_class_cost(terms, c) for c in range(len(terms.count))), default=0.0)
@@ -135,7 +135,7 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
 
 
 def closure_cost(terms: VictimTerms) -> IntArray:
-    """Return the eviction cost [U] of each gang or elastic pod, including victims that must be evicted with it."""
+    """Return for each gang or elastic pod [U] the cost of evicting it and all victims that must be evicted with it."""
     problem = terms.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])
@@ -288,7 +288,7 @@ class _Search:
             self.best = ground
 
     def search_exactly(self, terms: VictimTerms, least: float) -> int:
-        """Search for a cheaper set of victims by CP-SAT; return a lower bound of the cost of any set.
+        """Search for a cheaper set of victims by CP-SAT; return a lower bound of the cost of any sufficient set.
 
         The bound is at most the cost of the best set.
         """

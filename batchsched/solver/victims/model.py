@@ -21,7 +21,7 @@ from batchsched.solver.victims.victim_state import VictimState, VictimTerms
 
 
 class VictimModel(LinearModel):
-    """The CP-SAT model that chooses the victims for one pending gang; cuts may be added between two solves."""
+    """The CP-SAT model that chooses the victims for one pending gang; insufficient sets can be excluded later."""
 
     def __init__(self, terms: VictimTerms) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class VictimModel(LinearModel):
         return budget.maximise(self, objective, budget.remaining, gap=gap, hint=values)
 
     def add_cut(self, evicted: BoolArray) -> None:
-        """Forbid a set of victims [U] and all its subsets: at least one other victim has to be evicted."""
+        """Exclude a set of victims [U] that did not make enough room, together with all its subsets."""
         self.add_sum(self._leave[np.flatnonzero(~evicted)], lower=1)
 
     def _pairwise(self) -> None:

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimTerms:
-    """The data of a victim problem that stay constant while victims are evicted and restored.
+    """The data of a search for victims that stay constant while victims are evicted and restored.
 
     Args:
       problem: the problem.
@@ -58,7 +58,7 @@ class VictimTerms:
 
     @classmethod
     def from_problem(cls, problem: VictimProblem) -> "VictimTerms":
-        """Compute the data of a victim problem that stay constant while victims are evicted and restored."""
+        """Compute the data of a search for victims that stay constant while victims are evicted and restored."""
         pending = problem.pending
         evictable = np.zeros_like(problem.free)
         np.add.at(evictable, problem.node, problem.freed)
@@ -101,7 +101,7 @@ class VictimTerms:
         )
 
     def may_suffice(self, fit: IntArray) -> bool:
-        """Tell whether the pending gang may fit if `fit` [C, S] pods of each class fit on each node by themselves."""
+        """Tell whether the pending gang may fit, given how many pods of each class fit on each node, `fit` [C, S]."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
@@ -152,7 +152,7 @@ class VictimState:
         return int(self.problem.cost[self.evicted].sum())
 
     def with_required_units(self, units: Iterable[int]) -> list[int]:
-        """Return these victims and all that must be evicted with them, without those that are evicted already.
+        """Return these victims and all others that must be evicted with them, except those already evicted.
 
         They are in no particular order.
         """
@@ -166,7 +166,7 @@ class VictimState:
         return list(closure)
 
     def evict_units(self, units: Iterable[int]) -> bool:
-        """Evict these victims and all that must be evicted with them, unless a limit forbids it.
+        """Evict these victims and all that must go with them, unless a disruption budget or entitlement forbids it.
 
         Returns:
           True, or False if a limit forbids it. Then nothing has changed.
@@ -187,7 +187,7 @@ class VictimState:
         self._move(unit, -1)
 
     def is_required(self, unit: int) -> bool:
-        """Tell whether another evicted gang or pod may be evicted only if this gang or pod is evicted, too."""
+        """Tell whether this victim must stay evicted because another one may be evicted only together with it."""
         return any(self.evicted[other] for other in self._upon[unit])
 
     def _move(self, unit: int, sign: int) -> None:
@@ -203,7 +203,7 @@ class VictimState:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the evicted victims are known not to make enough room, from an earlier attempt (a cut)."""
+        """Whether an earlier attempt has shown that the victims evicted so far do not make enough room."""
         return any(not np.delete(self.evicted, cut).any() for cut in self.problem.cuts)
 
     def gang_fits(self) -> bool:
@@ -228,7 +228,7 @@ class VictimState:
 
 
 def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing | None:
-    """Place the pending gang's minimum on what is free after evictions [U]; None if no placement is found."""
+    """Place the pending gang's minimum on the capacity free after evictions [U]; None if no placement is found."""
     free = problem.free.copy()
     leaving = evicted[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
