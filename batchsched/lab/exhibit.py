@@ -33,7 +33,7 @@ class ResultPages:
         self._report: tuple[Any, str] = (None, "")
 
     def report_html(self) -> str:
-        """Return the HTML report over the finished runs of the result folder.
+        """Return the HTML report on the finished runs of the result folder.
 
         Raises:
           InvalidInput: The folder has no finished run, or a file in it is not a result file.

@@ -66,7 +66,7 @@ class Fairness:
 
 
 def measure_fairness(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
-    """Compare what each queue held in a run with its fair share at that moment.
+    """Compare, over the time of a run, the resources that each queue used with its fair share.
 
     Args:
       result: The run.

@@ -89,7 +89,7 @@ class GeneratedSource(StrictModel):
 
 
 class ManifestSource(StrictModel):
-    """A workload from a cluster that is read from manifests.
+    """The settings of a workload that is read from manifests: the nodes, pods and queues of a cluster.
 
     Its gangs run until all of them have finished.
     """

@@ -58,7 +58,7 @@ NO_ANSWERS: Final = ExternalAnswers()
 
 
 class Transcript(Extenders):
-    """A port to extenders that records all requests with their responses, and can replay an earlier recording.
+    """A client of scheduler extenders that records each request with its response, or replays an earlier recording.
 
     Args:
       recorded: The earlier recording.

@@ -100,7 +100,7 @@ class SessionRunner:
         return SessionRunner(self.profile, self.overdue, self.telemetry)
 
     def run(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
-        """Run a session of a scheduler that follows the cluster, and return the decision.
+        """Decide a session with a scheduler that the watches keep up to date, and return the decision.
 
         If a plugin hangs, the session is decided again from its Snapshot.
 
