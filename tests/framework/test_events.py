@@ -145,3 +145,7 @@ def test_any_other_object_is_added_updated_or_deleted():
     assert labels(EventResource.QUEUE, object(), object()) == ["Update"]
     with pytest.raises(ValueError, match="before, after, or both"):
         events_of_change(EventResource.QUEUE, None, None)
+
+
+def test_all_actions_include_adding_deleting_and_every_update():
+    assert all(action in Action.ALL for action in Action)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from batchsched.config.extenders import Extender
@@ -155,3 +156,21 @@ def test_chain_without_extenders_is_interested_in_no_pod():
     assert not ExtenderChain()
     assert not ExtenderChain().is_interested(pod())
     assert len(chain({})[0]) == 1
+
+
+def test_an_extender_without_a_filter_verb_is_skipped_and_the_next_one_filters():
+    said = Said({"NodeNames": ["n1"]})
+    silent = {"urlPrefix": "http://silent", "preemptVerb": "preempt"}
+    asked = {"urlPrefix": "http://asked", "filterVerb": "filter", "nodeCacheCapable": True}
+    extenders = ExtenderChain([Extender.model_validate(one) for one in (silent, asked)], said)
+    ((prefix, verdict),) = extenders.filter(pod(), np.ones(2, np.bool_), table([a_node("n0"), a_node("n1")]))
+    assert prefix == "http://asked"
+    assert verdict.refused.any(axis=0).tolist() == [True, False]
+
+
+def test_an_extender_that_failed_three_times_in_a_row_is_no_longer_called():
+    asked, said = chain("no node list", filterVerb="filter", ignorable=True)
+    made = table([a_node("n0")])
+    for _ in range(5):
+        assert asked.filter(pod(), np.ones(1, np.bool_), made) == []
+    assert len(said.asked) == 3

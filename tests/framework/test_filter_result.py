@@ -77,3 +77,18 @@ def test_preemption_may_help_on_nodes_refused_as_unschedulable(status, outside):
     assert found.nodes_where_preemption_may_help() == [
         at for at in range(4) if found.code_at(at) is Code.UNSCHEDULABLE
     ]
+
+
+def test_a_node_excluded_by_one_of_two_restrictions_stays_excluded():
+    found = scan([-1, -1, -1]).restricted_to(np.array([False, True, True]))
+    found = found.restricted_to(np.array([True, False, True]))
+    assert found.fits.tolist() == [False, False, True]
+    assert [found.code_at(at) for at in range(3)] == [Code.UNRESOLVABLE, Code.UNRESOLVABLE, Code.SUCCESS]
+
+
+def test_a_node_without_its_exclusion_is_feasible_unless_a_filter_refuses_it():
+    first, second = verdict(("no cpu", [True, False, False])), verdict(("no port", [False, True, False]))
+    found = scan([-1, -1, -1], first, second, outside=[True, True, True])
+    open_again = [found.without_prefilter_exclusion(at) for at in range(3)]
+    assert [bool(one.fits[at]) for at, one in enumerate(open_again)] == [False, False, True]
+    assert [one.reasons_at(at) for at, one in enumerate(open_again)] == [("no cpu",), ("no port",), ()]

@@ -30,6 +30,12 @@ def test_a_pod_that_does_not_change_the_balance_has_the_middle_score():
     ]
 
 
+def test_pods_without_requests_do_not_change_the_balance_of_a_node():
+    made = table([node("n"), node("empty")], {"n": [pod(f"p{at}") for at in range(20)]})
+    on_used, on_empty = scores(BalancedAllocation(), pod(requests={"cpu": "2"}), made)
+    assert on_used == on_empty
+
+
 def test_three_resources_are_measured_by_their_deviation():
     made = table([node("n", {GPU: "2"})])
     wish = pod(requests={"cpu": "8", "memory": "32Gi", GPU: "1"})

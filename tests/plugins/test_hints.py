@@ -186,6 +186,24 @@ HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
         LABELLED,
         (EventResource.ASSIGNED_POD, None, nb.pod("b", {"app": "b"})),
     ),
+    "a neighbour that matched before its labels changed": (
+        InterPodAffinity(),
+        LABELLED,
+        (
+            EventResource.ASSIGNED_POD,
+            nb.pod("b", {"app": "a"}),
+            nb.pod("b", {"app": "a", "version": "2"}),
+        ),
+    ),
+    "a pod that still repels after its labels changed": (
+        InterPodAffinity(),
+        nb.pod("p", {"app": "a"}, affinity=nb.required(apart=[nb.near(nb.ZONE, app="a")])),
+        (
+            EventResource.ASSIGNED_POD,
+            nb.pod("b", {"app": "a"}),
+            nb.pod("b", {"app": "a", "version": "2"}),
+        ),
+    ),
     "a neighbour in another namespace": (
         InterPodAffinity(),
         LABELLED,

@@ -1,4 +1,4 @@
-"""The labels of gangs are written to pods only if batchsched may do so."""
+"""Derived PodGroups and the labels of gangs are written when they are due, to pods only if batchsched may do so."""
 
 import logging
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from batchsched.errors import ApiError
+from batchsched.podgrouper.groups import DERIVED
 from batchsched.podgrouper.projection import LABEL_DELAY_SECONDS, RETRY_SECONDS, PodGroupWriter
 from tests.podgrouper.owners import job
 from tests.podgrouper.test_grouper import World
@@ -59,3 +60,50 @@ async def test_no_pod_is_patched_if_the_configuration_forbids_it():
     writer = Forbidding()
     await run_for(group_writer(world_with_pods(5), writer, patch_pods=False), LABEL_DELAY_SECONDS + 5)
     assert writer.patched == []
+
+
+class Failing:
+    """A writer whose requests fail with a status, or succeed if it is 0."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status = status
+        self.created: list[str] = []
+        self.patched: list[str] = []
+
+    async def create(self, resource: Any, namespace: str, body: Any) -> None:
+        self.created.append(body["metadata"]["name"])
+        self.fail()
+
+    async def patch(self, resource: Any, namespace: str, name: str, change: Any) -> None:
+        self.patched.append(name)
+        self.fail()
+
+    def fail(self) -> None:
+        if self.status:
+            raise ApiError(self.status, "Failed", "the test refuses the write")
+
+
+async def test_a_derived_pod_group_is_written_once_and_again_only_after_a_failure():
+    world, writer = world_with_pods(4), Failing(status=500)
+    written = group_writer(world, writer, patch_pods=False)
+    (name,) = (key.partition("/")[2] for key in world.grouper.groups.groups_of(DERIVED))
+    await written.run_once(0.0)
+    await written.run_once(RETRY_SECONDS - 1)
+    assert writer.created == [name]
+    writer.status = 0
+    for _ in range(2):
+        await written.run_once(RETRY_SECONDS)
+    assert writer.created == [name, name]
+
+
+@pytest.mark.parametrize("status, warned", [(500, True), (404, False), (409, False)])
+async def test_a_failed_write_of_labels_is_logged_unless_the_pod_has_gone(caplog, status, warned):
+    caplog.set_level(logging.WARNING)
+    writer = Failing()
+    written = group_writer(world_with_pods(2), writer)
+    await written.run_once(0.0)
+    assert writer.patched == []
+    writer.status = status
+    await written.run_once(LABEL_DELAY_SECONDS)
+    assert set(writer.patched) == {"train-0", "train-1"}
+    assert ("labels of team/train-0 were not written" in caplog.text) is warned

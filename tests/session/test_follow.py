@@ -8,7 +8,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.session.session import Session
 from tests.session.clusters import clusters
-from tests.session.scenario import NOW, alone, bound, cluster, gang, nodes, placed, profile, schedule
+from tests.session.scenario import NOW, alone, bound, cluster, gang, nodes, placed, profile, reasons, schedule
 from tests.session.test_properties import WAYS
 
 SETTINGS = WAYS | {
@@ -42,3 +42,5 @@ def test_session_follows_the_events_of_the_cluster():
     assert placed(follower.decide(NOW, 0)) == {}
     follower.apply_changes(ClusterChanges(removed_pods=snapshot.pods[:2], removed_pod_groups=("team/bert",)))
     assert set(placed(follower.decide(NOW, 0))) == {"solo-0"}
+    follower.apply_changes(ClusterChanges(added_pods=snapshot.pods[:2]))
+    assert reasons(follower.decide(NOW, 0))["team/bert"] == "PodGroupNotFound"

@@ -400,3 +400,10 @@ def test_held_gangs_count_against_their_queues():
     decision, _ = decide_with(Recorder(wait), held_on(snapshot, "bert", ("bert-0", "n0")))
     assert reasons(decision) == {"team/late": "QueueLimit"}
     assert [one.pod_group for one in decision.waiting] == ["team/bert"]
+
+
+def test_held_gang_that_rests_too_is_not_scheduled_a_second_time():
+    snapshot = replace(held(cluster(nodes(4, gpu=1), gang("bert", 2)), NOW + 10), resting=("team/bert",))
+    decision, _ = decide_with(Recorder(wait), snapshot)
+    assert [one.pod_group for one in decision.waiting] == ["team/bert"]
+    assert (decision.refusals, decision.assignments) == ((), ())

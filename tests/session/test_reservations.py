@@ -484,3 +484,21 @@ def test_no_gang_is_refused_for_a_reservation_of_a_gang_behind_it(
         if refusal.reason == "OutOfTurn":
             (head,) = [one.pod_group for one in decision.reservations]
             assert int(refusal.pod_group[-1]) > int(head[-1])
+
+
+def test_room_that_a_gang_ahead_of_the_head_clears_is_no_longer_spare():
+    """The head needs three nodes; it may use n2 until `ahead`, which no known end lets in, clears that node."""
+    there = (*nodes(2, gpu=1), node("n2", gpu=2), node("n3", gpu=1))
+    snapshot = cluster(
+        there,
+        running_gang("first", ["n0", "n1"], started=60, priority=10, expectedRuntimeSeconds=100),
+        running_gang("half", ["n2"], started=60, expectedRuntimeSeconds=100),
+        running_gang("other-half", ["n2"], started=60),
+        running_gang("low", ["n3"], started=60, expectedRuntimeSeconds=100),
+        wanting("head", 3, age=90),
+        wanting("ahead", 1, priority=20, age=40, requests={"gpu": 2}, expectedRuntimeSeconds=5000),
+        wanting("long", 1, age=50, expectedRuntimeSeconds=5000),
+    )
+    decision = schedule(snapshot, WEIGHT_EASY)
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+    assert {for_ for for_, _ in evicted(decision).values()} == {"team/ahead"}

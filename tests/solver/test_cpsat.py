@@ -205,3 +205,12 @@ def test_scaling_loses_less_than_a_billionth_and_keeps_equals_equal(pairs: list[
     assert abs(float(integers @ counts) / scale - total) <= 1e-9 * total
     assert slack / scale <= 1e-9 * total
     assert int(integers @ counts) <= SCALED_TOTAL + int(counts.sum())
+
+
+def test_the_first_variable_may_be_the_switch_of_a_row():
+    model = LinearModel()
+    columns = model.add_variables(np.zeros(3, np.int64), np.array([1, 9, 1]))
+    model.add_row(columns[1:2], np.ones(1, np.int64), upper=4, when=0)
+    assert model.admits(np.array([0, 5, 0]))
+    assert model.admits(np.array([1, 4, 0]))
+    assert not model.admits(np.array([1, 5, 1]))

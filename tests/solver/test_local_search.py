@@ -211,3 +211,19 @@ def test_no_gang_is_ejected_if_the_other_ejected_gangs_free_enough_room():
     for gang in range(2):
         packing.place_gang(gang)
     assert eject_for(packing, 2) == [1]
+
+
+def test_a_node_is_emptied_for_devices_that_are_not_the_first_resource():
+    gangs = [
+        {"pods": 4, "demand": [900, 1]},
+        {"pods": 1, "demand": [900, 3]},
+        {"pods": 1, "demand": [900, 8]},
+    ]
+    packing = Packing(problem_of([[9000, 8], [9000, 7]], gangs, capacity=np.array([[9000, 8]] * 2)))
+    for gang in range(3):
+        packing.room.take_gang(gang)
+        packing.taken[gang] = True
+    packing.room.place_unchecked(0, np.array([0]), np.array([4]))
+    packing.room.place_unchecked(1, np.array([0]), np.array([1]))
+    assert LocalSearch(packing).place_by_moving(2, 1, None) == 1
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.limits import QuotaLedger
+from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import EVERY_NODE, Problem, Row, Sense, group_positions
 from batchsched.solver.verify import verify_solution
@@ -303,3 +304,72 @@ def test_spreading_levels_pods_over_equal_nodes():
 def test_a_higher_score_decides_between_equal_nodes_and_then_the_lower_index():
     gangs = [{"pods": 1, "demand": [100]}]
     assert nodes_of(free=[[500]] * 3, gangs=gangs, score=np.array([[1, 5, 5]])) == [1]
+
+
+@pytest.mark.parametrize("domain", [0, 1])
+def test_elastic_pods_without_a_minimum_take_the_domain_in_which_most_of_them_fit(domain):
+    free = [[1], [0], [1], [0]]
+    free[2 * domain] = [3]
+    problem = problem_of(free, [{"pods": 4, "need": 0, "demand": [1], "required": 0}], levels=RACKS)
+    solution = solve_greedy(problem)
+    assert dict(zip(solution.nodes.tolist(), solution.counts.tolist(), strict=True)) == {2 * domain: 3}
+
+
+def test_a_preferred_level_uses_no_more_domains_than_it_needs():
+    gang = {"pods": 4, "demand": [1], "preferred": 0}
+    problem = problem_of([[1]] * 8, [gang], levels=[[0, 1, 2, 3, 0, 1, 2, 3]])
+    entries = Packing(problem).place_gang(0)
+    assert entries is not None
+    used = {int(problem.nodes.levels[0, node]) for entry in entries for node in entry.nodes}
+    assert len(used) == 2
+
+
+def test_a_dominant_share_is_a_part_of_an_average_node():
+    problem = problem_of(
+        [[4, 10], [12, 10]], [{"pods": 1, "demand": [2, 1]}], capacity=np.array([[4, 10], [12, 10]])
+    )
+    assert NodeOrder(problem).dominant_share(0) == 0.25
+
+
+def test_spreading_prefers_free_devices_to_free_cpus():
+    gangs = [{"pods": 1, "demand": [1, 100]}]
+    room = np.tile([8, 1000], (2, 1))
+    assert nodes_of(free=[[4, 1000], [8, 200]], gangs=gangs, capacity=room, spread=True) == [1]
+    assert nodes_of(free=[[8, 200], [4, 1000]], gangs=gangs, capacity=room, spread=True) == [0]
+
+
+def test_surplus_that_violates_a_lower_limit_is_taken_back():
+    row = Row(EVERY_NODE, ints(0), -np.ones(1, np.int64), np.array([-1]), Sense.AT_LEAST)
+    problem = problem_of([[9]], [{"pods": 4, "need": 1, "demand": [1]}], rows=(row,))
+    solution = solve_greedy(problem)
+    assert verify_solution(problem, solution) == ()
+    assert solution.counts.tolist() == [1]
+
+
+def test_elastic_pods_take_the_domain_in_which_most_of_them_fit_after_others_completed_the_minimum():
+    """A pod of the second subgroup completes the gang; no pod of the third is needed for that."""
+    problem = problem_of(
+        [[1], [2], [2], [1]],
+        [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [2]}, {"pods": 2, "demand": [1]}],
+        levels=[[0, 1, 2, 3]],
+        mask=np.eye(4, dtype=np.bool_)[[3, 2, 0]] | np.eye(4, dtype=np.bool_)[[3, 2, 1]],
+        score=np.zeros((3, 4), np.int64),
+        kind=ints(0, 1, 2),
+        gang=ints(0, 0, 0),
+        subgroup=ints(0, 1, 2),
+        need=ints(2),
+        tier=ints(0),
+        rank=ints(0),
+        required=ints(-1),
+        preferred=ints(-1),
+        pinned=ints(-1),
+        fresh=np.ones(1, np.bool_),
+        allowed=np.ones(1, np.bool_),
+        sub_gang=ints(0, 0, 0),
+        sub_need=ints(1, 0, 0),
+        sub_required=ints(-1, 0, 0),
+        sub_preferred=ints(-1, -1, -1),
+        sub_pinned=ints(-1, -1, -1),
+    )
+    solution = solve_greedy(problem)
+    assert sorted(np.repeat(solution.nodes, solution.counts).tolist()) == [1, 1, 2, 3]

@@ -17,6 +17,7 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
+from batchsched.solver.tiered import rounding
 from batchsched.solver.tiered.model import (
     MAX_BEST_FIT_DOMAINS,
     MAX_SCATTERED_DOMAINS,
@@ -352,3 +353,29 @@ def test_preferred_levels_are_kept_when_that_costs_no_pod():
     solution = run(replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False]))), Budget())
     assert solution.taken[0]
     assert preferred_level_cost(problem, solution) == 0.0
+
+
+def test_a_gang_without_the_minimum_of_a_subgroup_is_not_held():
+    columns = (
+        {
+            "gang": np.zeros(2, np.int32),
+            "subgroup": np.array([0, 1], np.int32),
+            "need": np.array([2], np.int32),
+            "sub_gang": np.zeros(2, np.int32),
+            "sub_need": np.ones(2, np.int32),
+            "sub_required": np.full(2, -1, np.int32),
+            "sub_preferred": np.full(2, -1, np.int32),
+            "sub_pinned": np.full(2, -1, np.int32),
+        }
+        | {
+            name: np.full(1, value, np.int32)
+            for name, value in {"tier": 0, "rank": 0, "required": -1, "preferred": -1, "pinned": -1}.items()
+        }
+        | {"fresh": np.ones(1, np.bool_), "allowed": np.ones(1, np.bool_)}
+    )
+    problem = problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 1, "demand": [1]}], **columns)
+    for classes, held in (((0, 0), False), ((0, 1), True)):
+        packing = Packing(problem)
+        for class_index in classes:
+            packing.room.place(class_index, 1, None)
+        assert rounding._holds(packing, 0) is held

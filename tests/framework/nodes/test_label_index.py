@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.selector import LabelSelector
-from batchsched.framework.nodes.label_index import LabelIndex, Selection
+from batchsched.framework.nodes.label_index import LabelIndex, PodLabelGroups, Selection
+from tests.plugins import neighbours as nb
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), max_size=3)
 EXPRESSIONS = st.one_of(
@@ -63,3 +64,9 @@ def test_selection_names_the_labels_it_looks_at():
     content = {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}
     selector = msgspec.convert(content, LabelSelector)
     assert Selection((selector, LabelSelector(match_labels={"c": "z"}))).label_keys() == {"a", "b", "c"}
+
+
+def test_groups_of_labels_keep_their_numbers_while_all_of_them_have_pods():
+    groups = PodLabelGroups()
+    groups.add_pods([nb.pod(f"p{number}", {"id": str(number)}) for number in range(1000)])
+    assert groups.drop_empty_groups() is None

@@ -120,7 +120,7 @@ def test_groups_without_pods_are_dropped_and_counts_stay_correct():
         table.remove([passing.key])
     assert len(table._groups) < 600
     again = nb.pod("again", {"app": "a", "id": "1"})
-    table.add([(again, 0)])
+    table.add([(again, 0), (nb.pod("other", {"app": "b"}), 0)])
     selection = Selection.from_selector(LabelSelector(match_labels={"app": "a"}))
     assert table.count_selected(selection).tolist() == [1, 1]
     assert table.count_selected(selection, terminating=False).tolist() == [1, 1]

@@ -127,3 +127,12 @@ def test_a_gang_that_matches_its_own_affinity_is_gathered_in_one_domain_unless_a
     batch = nb.batch_of(begun, table)
     PLUGIN.constrain(batch, table.all_nodes_view())
     assert batch.gathered == {}
+
+
+def test_a_gang_is_not_gathered_if_pods_without_its_affinity_match_it_too():
+    series = nb.Gang(((together(nb.ZONE, "a", "a"), 2),), rigid=True)
+    world = nb.World(NODES, (), (series, nb.Gang(((nb.pod("free", {"app": "a"}), 2),), rigid=False)), ())
+    table = world.table()
+    batch = nb.batch_of(world, table)
+    PLUGIN.constrain(batch, table.all_nodes_view())
+    assert batch.gathered == {}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
-from batchsched.plugins.pod_topology_spread.rows import water_level
+from batchsched.plugins.pod_topology_spread.rows import DomainCounts, water_level
 from tests.plugins import neighbours as nb
 
 PLUGIN = PodTopologySpread()
@@ -63,6 +63,13 @@ def test_rigid_gang_of_seven_pods_over_three_zones_ends_at_the_water_level():
     world = world_of(zones(1, 1, 1), gang, bound=bound)
     level = [split for split in np.ndindex(8, 8, 8) if sum(split) == 7 and admitted(world, [list(split)])]
     assert level == [(1, 3, 3)]
+
+
+def test_rigid_gang_leaves_no_zone_empty_that_its_pods_reach_at_their_level():
+    gang = nb.Gang(((spreading(nb.ZONE), 4),), rigid=True)
+    world = world_of(zones(1, 1, 1), gang)
+    assert admitted(world, [[1, 1, 2]])
+    assert not admitted(world, [[2, 2, 0]])
 
 
 def test_larger_skew_admits_every_distribution_that_some_order_reaches():
@@ -125,3 +132,13 @@ def test_empty_and_soft_constraints_make_no_rows():
     world = world_of(zones(1, 1), nb.Gang(((empty, 3), (soft, 3)), rigid=True))
     table = world.table()
     assert PLUGIN.constrain(nb.batch_of(world, table), table.all_nodes_view()) == []
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 20), st.integers(1, 3))
+def test_the_smallest_global_minimum_is_the_first_at_which_all_pods_fit(existing, pods, skew):
+    everywhere = np.ones(len(existing), np.bool_)
+    counts = DomainCounts(everywhere, np.asarray(existing), everywhere)
+    fit = lambda least: sum(max(0, least + skew - one) for one in existing)  # noqa: E731
+    least = counts.smallest_global_minimum(pods, skew)
+    assert fit(least) >= pods
+    assert pods == 0 or fit(least - 1) < pods

@@ -5,8 +5,9 @@ Source: Armada, `TestCalculateFairShares` of its scheduling context.
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from batchsched.queues.sharing.armada import demand_capped_shares
+from batchsched.queues.sharing.armada import ArmadaArgs, demand_capped_shares
 from tests.queues.sharing.trees import cluster, divided, queue, shares_of
 
 
@@ -37,3 +38,9 @@ def test_armada_caps_fair_shares_by_demand():
     queues = [queue(name) for name in "abc"]
     shares = shares_of(queues, cluster(cpu=100_000), waits={"a": [1000], "b": [40_000], "c": [1_000_000]})
     assert divided(shares, "armada") == {"a": [1000], "b": [40_000], "c": [59_000], "default": [0]}
+
+
+@pytest.mark.parametrize("least", [-0.5, 1.0])
+def test_the_part_that_may_remain_undivided_is_a_part_of_the_cluster(least):
+    with pytest.raises(ValidationError, match="least"):
+        ArmadaArgs(least=least)

@@ -152,3 +152,12 @@ def test_next_queue_has_the_smallest_share_including_the_candidate():
         zip(siblings.names, DominantShare().key(siblings, np.full_like(siblings.usage, 2000)), strict=True)
     )
     assert {name: round(keys[name], 1) for name in "abc"} == {"a": 222.2, "b": 111.1, "c": 333.3}
+
+
+def test_a_demand_of_a_resource_that_no_queue_lends_is_measured_by_its_capacity():
+    queues = [queue(name, guarantee={"cpu": "2"}, lendingLimit={"cpu": "0"}) for name in "ab"]
+    shares = shares_of(queues, cluster(cpu=4000, gpu=0), {})
+    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
+    demand = np.zeros_like(siblings.usage)
+    demand[:, 0] = 1000
+    assert set(DominantShare().demand_sizes(siblings, demand).tolist()) == {0.25}

@@ -73,3 +73,9 @@ def test_last_unit_is_given_by_largest_remainder_then_least_usage_then_position(
     assert units([1.2, 1.5, 1.3], [0, 0, 0]) == [1, 2, 1]
     assert units([4 / 3] * 3, [0.5, 0.2, 0.9]) == [1, 2, 1]
     assert units([4 / 3] * 3, [0, 0, 0]) == [2, 1, 1]
+
+
+def test_a_queue_stopped_by_one_resource_leaves_the_others_to_its_siblings():
+    demand, surplus = np.array([[10, 10], [0, 10]]), np.array([2, 10])
+    given_ = fill_to_common_level(demand, surplus, np.ones(2), np.zeros(2))
+    assert given_.tolist() == [[2, 2], [0, 8]]

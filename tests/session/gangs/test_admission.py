@@ -1,6 +1,7 @@
 """Gangs that are refused before any node is evaluated."""
 
 import msgspec
+from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.decision import SetAside
@@ -10,6 +11,7 @@ from tests.session.clusters import leaving, on
 from tests.session.scenario import alone, cluster, gang, group, nodes, placed, pod, priority_class, reasons
 from tests.session.scenario import schedule as decided
 from tests.session.scenes import inside
+from tests.session.test_permit import Recorder, decide_with
 
 GATED = {"scheduling_gates": (SchedulingGate(name="later"),)}
 
@@ -100,6 +102,17 @@ def test_members_are_placed_by_priority_then_age():
     old = pod("old", group="g", age=100, gpu=1)
     snapshot = cluster(nodes(1, gpu=1), Snapshot(pods=(young, old), pod_groups=(group("g", 1),)))
     assert set(placed(decided(snapshot))) == {"old"}
+
+
+def test_members_are_placed_in_the_order_of_the_queue_sort_plugin():
+    class YoungestFirst(Recorder):
+        @override
+        def key(self, pod, priority, created):
+            return -created
+
+    members = tuple(pod(f"p{age}", group="g", age=age, gpu=1) for age in (100, 0, 50))
+    snapshot = cluster(nodes(1, gpu=1), Snapshot(pods=members, pod_groups=(group("g", 1),)))
+    assert set(placed(decide_with(YoungestFirst(), snapshot)[0])) == {"p0"}
 
 
 def test_gang_without_a_class_has_the_highest_priority_of_its_pods():

@@ -38,3 +38,22 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     assert problem.limit_amount.tolist() == [2]
     assert EvictionConstraints(causes, []).apply_to(problem).limit.tolist() == []
     assert problem.limit_unit.dtype == np.int32
+
+
+def test_a_budget_that_allows_less_than_nothing_admits_sets_that_it_does_not_protect():
+    made = running("g", ["n0"], requests={"gpu": 1})
+    tables = SessionTables(cluster(nodes(2, gpu=8), made), standard_registry().create_pipeline(profile()))
+    tables.refresh()
+    options = [
+        EvictionOption(unit, "Preempted")
+        for one in VictimCandidates(tables, NOW, "batchsched").candidates
+        for unit in one.units
+    ]
+    overdrawn = {
+        "metadata": {"name": "b", "namespace": "team"},
+        "spec": {"selector": {"matchLabels": dict(made.pods[0].labels)}},
+        "status": {"disruptionsAllowed": -1},
+    }
+    constraints = EvictionConstraints(options, [msgspec.convert(overdrawn, PodDisruptionBudget)])
+    problem = victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [8]})])
+    assert constraints.apply_to(problem).limit.tolist() == [0]

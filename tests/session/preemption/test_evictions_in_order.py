@@ -69,6 +69,19 @@ def test_gang_behind_the_head_does_not_evict_what_ends_before_the_head_starts():
     assert decision.evictions == ()
 
 
+def test_gang_behind_the_head_evicts_what_outlasts_the_start_of_the_head():
+    there = cluster(
+        nodes(3, gpu=8),
+        running("long", ["n0", "n1"], priority=20, expectedRuntimeSeconds=7200, **WHOLE),
+        running("low", ["n2"], expectedRuntimeSeconds=10**6, **WHOLE),
+        wanting("head", 2, priority=0, age=1000, expectedRuntimeSeconds=600, **WHOLE),
+        wanting("late", 1, age=10, expectedRuntimeSeconds=10**6, **WHOLE),
+    )
+    decision = schedule(there, in_order(backfill="easy"))
+    assert [reservation.pod_group for reservation in decision.reservations] == ["team/head"]
+    assert evicted(decision) == {"low-0": ("team/late", "Preempted")}
+
+
 def test_gang_behind_a_blocking_head_evicts_nothing():
     decision = schedule(behind_a_head(ends=7200), in_order(blocking=True))
     assert (decision.evictions, reasons(decision)["team/late"]) == ((), "OutOfTurn")

@@ -430,3 +430,14 @@ def test_budgets_are_violated_only_if_no_node_can_be_cleared_otherwise(snapshot:
 def _important(one: Pod) -> Pod:
     spec = msgspec.structs.replace(one.spec, priority=9) if one.node else one.spec
     return msgspec.structs.replace(one, spec=spec)
+
+
+def test_a_pod_without_a_nomination_does_not_wait_for_pods_that_leave_the_last_node():
+    pods = (
+        lone("low", "n0", 0, **FULL),
+        leaving(lone("gone", "n1", 0, **FULL)),
+        pod("high", priority=10, gpu=1),
+    )
+    decision = schedule(holding(*pods), ALONE)
+    assert "not eligible" not in decision.refusals[0].message
+    assert kept(decision).keys() == {"high"}

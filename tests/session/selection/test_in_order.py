@@ -1,5 +1,7 @@
 """Ordered selection: blocking heads, backfill, and gangs that the policy holds back."""
 
+import pytest
+
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.status import Code, PermitAnswer, Status
 from tests.session.clusters import on
@@ -113,3 +115,19 @@ def test_gang_that_permit_refuses_does_not_block():
 def test_missing_queue_is_reported_in_ordered_selection_too():
     decision = schedule(cluster(nodes(1, gpu=1), gang("lost", 1, queue="nowhere")), ordered())
     assert reasons(decision) == {"team/lost": "QueueNotFound"}
+
+
+@pytest.mark.parametrize("settings", [ordered(), profile(solver={"enabled": False})])
+def test_a_session_without_the_solver_reports_no_expired_guard(settings):
+    decision = schedule(cluster(nodes(2, gpu=1), gang("bert", 2)), settings)
+    assert not decision.solver.guard
+
+
+def test_full_decision_has_a_refusal_for_every_gang_behind_the_head():
+    late = [gang(f"late{number}", 2, age=5 - number) for number in range(3)]
+    snapshot = cluster(nodes(2, gpu=1), running(1, 300), gang("head", 2, age=9), *late)
+    settings = ordered(backfill="easy", plugins={"disabled": ["DefaultPreemption"]})
+    decision = schedule(snapshot, settings)
+    assert [one.pod_group for one in decision.reservations] == ["team/head"]
+    behind = {f"team/late{number}": "OutOfTurn" for number in range(3)}
+    assert reasons(decision) == {"team/head": "InsufficientResources"} | behind

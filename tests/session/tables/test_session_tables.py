@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from batchsched.api.core.pod import Affinity, Pod
+from batchsched.api.core.pod import Affinity, Pod, PodStatus
 from batchsched.api.decision import to_json
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -274,3 +274,17 @@ def test_gang_needs_the_pods_that_its_subgroups_lack():
     snapshot = cluster(nodes(1), Snapshot(pods=members, pod_groups=(group("g", 1, subGroups=subs),)))
     tables = frame_of(snapshot)
     assert tables.pending_gang(tables.gangs["team/g"]).need == 1
+
+
+def test_a_pod_resized_in_place_uses_what_its_status_states():
+    """The other pod of the template has its spec and is not resized."""
+    plain = on(pod("plain", cpu="1"), "n0")
+    grown = {"name": "main", "resources": {"requests": {"cpu": "3"}}}
+    resized = msgspec.structs.replace(
+        plain,
+        metadata=msgspec.structs.replace(plain.metadata, name="grown"),
+        status=msgspec.convert({"containerStatuses": [grown]}, PodStatus),
+    )
+    tables = frame_of(cluster(nodes(1), pods=(plain, resized)))
+    column = tables.node_table.column["cpu"]
+    assert tables.free_resources()[0, column] == tables.node_table.allocatable[0, column] - 4000
