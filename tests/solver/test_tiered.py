@@ -171,6 +171,17 @@ def test_cpu_on_one_node_and_memory_on_another_hold_no_pod():
     assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
 
 
+def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_with_devices():
+    sizes = [[1000, 1000, 0], [2000, 2000, 0], [100, 100, 1]]
+    problem = problem_of(
+        [[9000, 500, 1], [500, 9000, 1]], [{"pods": 4, "demand": demand} for demand in sizes]
+    )
+    rows = SlotSupply(Packing(problem)).nonredundant_rows(
+        np.arange(3), problem.classes.count.astype(np.int64), np.arange(2)
+    )
+    assert any(row.right == 0 and (row.factors[:2] > 0).all() for row in rows)
+
+
 def test_gpus_without_enough_cpus_for_any_pod_are_not_counted():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
     supply = SlotSupply(Packing(problem))
@@ -379,3 +390,8 @@ def test_a_gang_without_the_minimum_of_a_subgroup_is_not_held():
         for class_index in classes:
             packing.room.place(class_index, 1, None)
         assert rounding._holds(packing, 0) is held
+
+
+def test_no_second_round_follows_one_that_placed_all_pods():
+    problem = problem_of([[4]], [{"pods": 2, "demand": [1]}])
+    assert run(problem, Budget(rounds=3)).rounds == 1

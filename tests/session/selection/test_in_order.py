@@ -78,6 +78,8 @@ def test_long_gang_is_held_back_until_it_leaves_headroom():
     assert "the policy holds it back" in decision.refusals[0].message
     soon = cluster(nodes(5, gpu=1), running(1, 100), long)
     assert names(schedule(soon, ordered("headroom", args=args | {"share": 0.4}))) == {"long"}
+    single = cluster(nodes(2, gpu=1), running(1, None), gang("long", 1, expectedRuntimeSeconds=1000))
+    assert reasons(schedule(single, ordered("headroom", args=args))) == {"team/long": "OutOfTurn"}
     idle = cluster(nodes(5, gpu=1), long)
     assert names(schedule(idle, ordered("headroom", args=args))) == {"long"}
 

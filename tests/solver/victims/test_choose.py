@@ -151,6 +151,20 @@ def test_a_disruption_budget_is_never_exceeded():
     assert choose_victims(three, BUDGET) is None
 
 
+def test_the_model_keeps_to_every_disruption_budget():
+    units = [(1, {0: [8]}), (1, {1: [8]}), (50, {2: [8]})]
+    budget = {
+        "limit": np.array([1, 1]),
+        "limit_row": np.array([0, 0, 1], np.int32),
+        "limit_unit": np.array([0, 1, 2], np.int32),
+        "limit_amount": np.ones(3, np.int64),
+    }
+    problem = victims_of([[0]] * 3, {"pods": 2, "demand": [8]}, units, **budget)
+    answer = VictimModel(next(split_by_domain(problem))).solve(None, 100, CpSatBudget(4.0, 30.0, 0), 0.0)
+    assert answer.values is not None
+    assert -answer.objective == 51
+
+
 def test_a_queue_at_its_limit_evicts_its_own_gangs_although_nodes_are_free():
     problem = victims_of(
         [[8], [8]], {"pods": 1, "demand": [8]}, [(2, {0: [4]}), (1, {1: [4]}), (1, {1: [4]})]
