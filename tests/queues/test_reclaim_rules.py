@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.queues.entitlements import children_of
 from batchsched.queues.gang_order import POLICIES
-from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
+from batchsched.queues.reclaim_rules import is_within_guarantee, may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import Case, case, cluster, queue, shares_of, trees
@@ -80,12 +80,27 @@ def test_victims_come_only_from_queues_above_their_entitlement(name, shares, see
             for row in shares.row_and_ancestors(wish.victim).tolist()
             if row not in shares.row_and_ancestors(wish.reclaimer)
         ]
-        for row in path:
+        assert (shares.usage[path] > found.entitled.guarantee[path]).any(axis=1).all()
+        if is_within_guarantee(shares, found.entitled, wish):
+            continue
+        for row in path[
+            :-1
+        ]:  # among its siblings at the top, the policy compares it with the queue that reclaims
             parent = int(shares.parent[row])
             siblings = children_of(shares, found.entitled, parent)
             at = row - int(np.searchsorted(shares.parent, parent))
-            over = shares.usage[row] > found.entitled.guarantee[row]
-            assert over.any() or found.policies[parent].above(siblings, at).any()
+            over = found.policies[parent].exceeded_resources(siblings, at)
+            assert (over & wish.affected_resources).any()
+
+
+def test_a_queue_reclaims_from_the_child_that_exceeds_its_fair_share_among_its_siblings():
+    queues = (queue("a"), queue("org"), queue("large", parent="org"), queue("small", parent="org"))
+    shares = shares_of(queues, cluster(gpu=12), {"large": [9], "small": [3]}, {"a": [6]})
+    found = case(shares, make_sharing_policy("drf", {}))
+    a, amount = shares.leaf_row("a"), np.array([3])
+    for name, reclaimed in (("large", True), ("small", False)):
+        wish = ReclaimRequest(a, shares.leaf_row(name), amount, amount)
+        assert may_reclaim(shares, found.entitled, found.policies, wish) is reclaimed
 
 
 @pytest.mark.parametrize("name", EVERY)

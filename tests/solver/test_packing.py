@@ -373,3 +373,9 @@ def test_elastic_pods_take_the_domain_in_which_most_of_them_fit_after_others_com
     )
     solution = solve_greedy(problem)
     assert sorted(np.repeat(solution.nodes, solution.counts).tolist()) == [1, 1, 2, 3]
+
+
+def test_elastic_pods_fill_each_domain_only_up_to_its_upper_limit():
+    row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.ones(2, np.int64))
+    problem = problem_of([[2], [1]], [{"pods": 3, "need": 0, "demand": [1]}], rows=(row,))
+    assert solve_greedy(problem).counts.tolist() == [1, 1]

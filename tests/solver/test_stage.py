@@ -15,7 +15,7 @@ from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_j
 from batchsched.solver.objective import compare_solutions, find_unplaceable_classes
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Budget, Cut, Problem, Solution
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import is_greedy_optimal, solve
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate, uncontended
 from bench.solver.problems import to_problem
@@ -177,3 +177,11 @@ def test_resources_that_no_node_offers_are_left_out_of_the_models(monkeypatch: p
     assert solve(problem, Budget()).taken.tolist() == [True, False, False, False]
     assert [part.nodes.free.shape for part in seen] == [(3, 1)]
     assert find_unplaceable_classes(problem).tolist() == [False, True, True, True]
+
+
+def test_a_greedy_solution_of_a_small_session_is_not_final_if_another_node_has_a_higher_score():
+    problem = problem_of([[1], [1]], [{"pods": 1, "demand": [1]}], score=np.array([[0, 5]]))
+    floor = solve_greedy(replace(problem, kinds=replace(problem.kinds, score=np.array([[5, 0]]))))
+    assert floor.nodes.tolist() == [0]
+    assert not is_greedy_optimal(problem, floor, small=True)
+    assert is_greedy_optimal(problem, floor, small=False)

@@ -1,6 +1,7 @@
 """Candidate domains: the tightest, some scattered, the incumbent's; rows nest only where domains do."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -367,7 +368,7 @@ def test_preferred_levels_are_kept_when_that_costs_no_pod():
 
 
 def test_a_gang_without_the_minimum_of_a_subgroup_is_not_held():
-    columns = (
+    columns: dict[str, Any] = (
         {
             "gang": np.zeros(2, np.int32),
             "subgroup": np.array([0, 1], np.int32),

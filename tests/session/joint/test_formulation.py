@@ -1,5 +1,7 @@
 """The problem of one gang that is kept for later sessions: only what follows from nodes and the gang itself."""
 
+from typing import Any
+
 import pytest
 from typing_extensions import override
 
@@ -74,7 +76,7 @@ def test_problem_of_a_gang_is_rebuilt_after_a_deletion_if_a_plugin_reads_pods(pl
 
 @pytest.mark.parametrize("rack", ["a", "b", "c"])
 def test_a_running_gang_grows_in_the_domain_that_it_prefers_and_uses(rack):
-    level = {"topology": {"preferred": "rack"}}
+    level: dict[str, Any] = {"topology": {"preferred": "rack"}}
     there = tuple(node(f"n-{name}", {"rack": name}, gpu=4) for name in "abc")
     first, second = gang("g", 2, **level).pods
     snapshot = cluster(
@@ -86,7 +88,7 @@ def test_a_running_gang_grows_in_the_domain_that_it_prefers_and_uses(rack):
 
 
 def test_a_pod_bound_to_an_unknown_node_pins_its_gang_to_no_domain():
-    level = {"topology": {"required": "rack"}}
+    level: dict[str, Any] = {"topology": {"required": "rack"}}
     there = (node("n-a", {"rack": "a"}, gpu=4), node("n-b", {"rack": "b"}))
     first, second = gang("g", 2, **level).pods
     snapshot = cluster(

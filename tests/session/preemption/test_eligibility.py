@@ -248,7 +248,9 @@ def test_pod_that_its_subgroup_needs_is_not_surplus():
 def test_cost_of_a_victim_grows_with_lost_work_and_priority():
     new, old = running("new", ["n0"], started=0, **HALF), running("old", ["n0"], started=7200, **HALF)
     high = running("high", ["n1"], started=0, priority=9, **HALF)
-    cost = {name: units[0][1] for name, units in tenants(new, old, high).items()}
+    small = running("small", ["n1"], started=7200, requests={"gpu": 2})
+    cost = {name: units[0][1] for name, units in tenants(new, old, high, small).items()}
+    assert cost["team/new"] < cost["team/small"] < cost["team/old"]
     assert cost["team/new"] < cost["team/old"]
     assert cost["team/high"] == 2 * cost["team/new"]
 
