@@ -41,7 +41,7 @@ PERIOD = 0.5
 STALL = 1.0
 """Seconds within which these pods must be bound, except on a busy machine."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @dataclass

@@ -32,7 +32,7 @@ SETTLED = 4.0
 """Seconds for which a leader must do nothing more: longer than the timeouts of the gangs and of the plugin."""
 TERMS = Terms()
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def actions(namespace: Namespace, replace_leader: Callable[[], None]) -> Actions
 
 def test_new_leader_evicts_and_binds_the_same_pods_as_a_leader_that_stays(plane, namespace, replicas):
     """A gang lost a pod, one is partially bound, one is held at Permit, and the victims of another one terminate."""
-    draw = random.Random(23)
+    draw = random.Random(ROUNDS)
     namespace.priority_class(f"{namespace.name}-high", 1000)
     with Witness(plane.admin, CPUS).watching():
         replicas.ready()
