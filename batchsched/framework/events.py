@@ -195,7 +195,7 @@ def when_changed(read: Callable[[Any], object]) -> HintFunction:
 
 
 def always_queue(_pod: Pod, _old: Any, _new: Any) -> Hint:
-    """Return QUEUE for every event.
+    """Return the queueing hint QUEUE, whatever the event is.
 
     Plugins register this hint function for the updates of the refused pod itself.
     """

@@ -232,7 +232,7 @@ class PostFilterHandle(Protocol):
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
-        """The PodDisruptionBudgets, reduced by the evictions that this session has decided so far."""
+        """The PodDisruptionBudgets as they are after the evictions that this session has decided so far."""
 
     def priority_of(self, pod: Pod) -> int:
         """Return the priority that preemption uses for a pod."""

@@ -350,7 +350,7 @@ class PreemptionHandle:
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:
-        """The PodDisruptionBudgets, reduced by the evictions that this session has decided so far."""
+        """The PodDisruptionBudgets as they are after the evictions that this session has decided so far."""
         current = self.disruption.budgets
         return self.table.snapshot.pod_disruption_budgets if current is None else current
 

@@ -45,7 +45,7 @@ class Selection:
     def from_selector(
         cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None
     ) -> "Selection":
-        """Return a condition on pods: one label selector, and the namespaces in which it selects pods.
+        """Return the selection of the pods that one label selector matches in the given namespaces.
 
         A selector of None selects nothing.
         """

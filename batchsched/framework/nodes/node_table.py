@@ -82,7 +82,7 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang(_pod: Pod) -> GangCount | None:
-    """Return None for every pod. This is `NodeTable.gang_of` until a session replaces it."""
+    """Return None for every pod; a node table uses this function until a session sets `NodeTable.gang_of`."""
     return None
 
 

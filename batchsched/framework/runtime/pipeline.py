@@ -386,7 +386,7 @@ class Pipeline:
     def constrain(
         self, batch: CandidateSet, table: NodeTable, without: frozenset[str] = frozenset()
     ) -> tuple[Row, ...]:
-        """Return the linear constraints that plugins add to the solver's problem, without the plugins in `without`.
+        """Return the linear constraints that all plugins except those in `without` add to the solver's problem.
 
         Raises:
           PluginError: a plugin failed, or its rows do not refer to the batch.

@@ -41,7 +41,7 @@ from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
 
 
 def merge_multi_point(defaults: Iterable[EnabledPlugin], changes: Plugins) -> tuple[EnabledPlugin, ...]:
-    """Return the plugins that are enabled at multiPoint: the default plugins with the changes of a profile."""
+    """Return the plugins that are enabled at multiPoint: the default plugins, as changed by a profile."""
     own = {one.name: one.weight for one in defaults}
     # The short form `plugins.enabled` changes the defaults first; multiPoint then overrides it.
     short = tuple(
