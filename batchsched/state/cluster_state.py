@@ -60,7 +60,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """An assumed pod by its `namespace/name`, with its node and times."""
+    """An assumed pod, given by its `namespace/name`, with its node and the time of the assumption."""
 
     pod: str
     assumption: Assumption

@@ -68,7 +68,10 @@ class GangPods:
 
     @property
     def stated_queue(self) -> str:
-        """The queue that the PodGroup names. Without a PodGroup, the first pod by name counts; "" if none is named."""
+        """The queue that the PodGroup names, or that the pods name if there is no PodGroup; "" if none is named.
+
+        Of several pods, the first by name counts.
+        """
         pods = self.bound or self.pending
         return stated_queue(self.group, pods[min(pods)] if pods and self.group is None else None)
 
