@@ -18,7 +18,7 @@ class ActiveQueue:
         self._heaps: dict[str, EntityHeap] = {}
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity to the active queue with its QueueSort key, or change this key."""
+        """Add an entity to the active queue with its QueueSort key, or change the key of an entity in the queue."""
         self._heaps.setdefault(entity.namespace, EntityHeap()).put(entity, key)
 
     def remove(self, entity: Entity) -> None:
