@@ -124,7 +124,7 @@ def _group(reference: OwnerReference) -> str:
 
 
 def owner_of(pod: Pod) -> OwnerReferenceKey | None:
-    """Return the reference to the controller of a pod if its kind may form gangs, otherwise None.
+    """Return the reference to a pod's controller, or None if the pods of this kind of controller form no gangs.
 
     The workers of a LeaderWorkerSet belong to a StatefulSet that their leader pod owns. A label names the
     LeaderWorkerSet.
