@@ -88,7 +88,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the result of one solver problem to the sums by tier: the weight of placed gangs, and its upper bound."""
+        """Add the weight of the gangs that the solver placed, and its upper bound, to the session's sums by tier."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],

@@ -324,7 +324,7 @@ def explain_refused_gangs(
     settings: SolverSettings,
     seed: int,
 ) -> list[Refusal]:
-    """Return a refusal with its reason for each gang of a jointly selected batch that was not placed.
+    """Return a refusal, with its reason, for each unplaced gang of a batch that the solver considered together.
 
     In a small session, each proposed change is tested by solving the whole session again. In a larger one, it is tested
     with the other gangs where they are.

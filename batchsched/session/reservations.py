@@ -466,7 +466,7 @@ class ReservedHead:
         return replace(formulation, problem=replace(problem, rows=(*problem.rows, *rows)))
 
     def deduct_placements(self, placements: Iterable[GangPlacement]) -> None:
-        """Subtract placed gangs that run beyond the reserved start from the resources free at that start."""
+        """Reduce the resources free at the reserved start by the requests of placed gangs that will still run then."""
         for placement in placements:
             # It was deducted already on the nodes on which it was presumed to start.
             presumed = self.presumed.pop(placement.gang.members.identity, None)

@@ -29,7 +29,9 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class Session:
-    """Follows the changes of one cluster and decides scheduling sessions over it; a `ports.cluster.Scheduler`.
+    """Keeps tables of one cluster up to date, and computes the decision of each scheduling session from them.
+
+    It is a `ports.cluster.Scheduler`.
 
     Args:
       snapshot: the cluster to start from.

@@ -150,7 +150,7 @@ AGE_BONUS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formulation:
-    """A solver problem, with the gangs, gang parts, tiers and queue limits to which its indexes refer.
+    """A solver problem, with lists that map its indexes to gangs, groups of equal pods, tiers and queue limits.
 
     Args:
       problem: the tables of the solver.

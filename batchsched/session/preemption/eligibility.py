@@ -470,7 +470,7 @@ class EvictionEligibility:
         return True
 
     def protected_usage_above_guarantee(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return by resource how much a queue's protected gangs use above the guarantee of the queue.
+        """Return how much of each resource a queue's protected gangs use beyond the guarantee of the queue.
 
         The resources are those of `usage_above_entitlement`.
         """

@@ -243,7 +243,7 @@ def _count_subgroup(counts: dict[str, int], pod: Pod) -> None:
 
 
 class PlacedPodCounts:
-    """The pod counts of all gangs by identity. Plugins read them, and the statement updates the placed pods.
+    """The numbers of existing and placed pods of each gang, which plugins read. The statement counts placed pods.
 
     Args:
       gangs: all gangs by identity. Their owner calls `invalidate` when a gang changes.

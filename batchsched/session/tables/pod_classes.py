@@ -118,7 +118,7 @@ def has_own_volume(pod: Pod) -> bool:
 
 
 def spec_key(pod: Pod) -> Hashable:
-    """Return a hashable key: pods of equal keys and labels look alike to plugins.
+    """Return a hashable key that is equal for pods that plugins can distinguish only by their labels.
 
     It contains the spec, the controller and, for a pod with an ephemeral volume, its name.
     """

@@ -124,7 +124,7 @@ class SessionTables:
             return None
 
     def requests_without_column(self, requests: Iterable[str]) -> list[str]:
-        """Return the requested resources without a column: no node offers them, and no extender accounts for them."""
+        """Return the requested resources that no node offers and no extender accounts for; the tables lack a column."""
         column = self.node_table.column
         return [name for name in requests if name not in column and not self.pipeline.ignores_resource(name)]
 
