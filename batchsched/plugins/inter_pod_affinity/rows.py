@@ -53,7 +53,7 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select(self, selection: Selection) -> list[Candidate]:
-        """Return the selected pending pods, one element for each gang and pod class."""
+        """Return pending pods by namespace and label selectors, one element for each gang and pod class."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:

@@ -283,7 +283,7 @@ def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
 
 
 def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
-    """Return by topology domain the sum of the weights of matching preferred affinity terms.
+    """Return the sums of the weights of matching preferred affinity terms, by topology domain.
 
     Terms of the pending pod and of existing pods count.
 
