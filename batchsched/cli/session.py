@@ -5,7 +5,7 @@ import gc
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -291,6 +291,10 @@ class Stopwatch(Telemetry):
             yield
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - begun
+
+    @override
+    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @override
     def report_progress(self, done: int, total: int, unit: str) -> None:

@@ -172,6 +172,14 @@ class Metrics:
         self.stage_duration = self._counter(
             "batchsched_session_stage_seconds", "Total seconds spent in each stage of sessions.", "stage"
         )
+        self.long_session_gang = self._gauge(
+            "batchsched_long_session_gang_seconds",
+            "Seconds spent on the gang that took the most time of the latest session of more than 5 seconds, with the "
+            "stage that took the most. The series is removed after 10 minutes.",
+            "profile",
+            "stage",
+            "pod_group",
+        )
         self.gangs = self._counter(
             "batchsched_gangs",
             "Gangs by result of the session: placed, waiting (at Permit) or refused. A single pod counts as a gang.",

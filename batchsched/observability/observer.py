@@ -8,6 +8,7 @@ import datetime as dt
 import logging
 from collections import deque
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -124,6 +125,10 @@ def _summary(session: RecordedSession) -> SessionSummary:
 _LOG: Final = logging.getLogger("batchsched.service")
 _DIGITS: Final = 6
 _MAX_REFUSALS: Final = 20_000
+LONG_SESSION_SECONDS: Final = 5.0
+"""A session that takes longer than this is reported with its longest stage and gang."""
+LONG_SESSION_SHOWN_SECONDS: Final = 600.0
+"""Time for which the metric names the gang of the latest long session."""
 
 
 class Observer:
@@ -147,6 +152,8 @@ class Observer:
         self._timed: dict[str, MetricsTelemetry] = {}
         self._number = 0
         self._set_aside_by_session = 0
+        self._long_session_time = 0.0
+        """When the latest long session ended, by the monotonic clock."""
 
     def telemetry(self, profile: Profile) -> MetricsTelemetry:
         """Return the object that measures how long the stages of a profile's sessions take."""
@@ -165,6 +172,8 @@ class Observer:
         timed = self.telemetry(profile)
         timed.flush()
         stages = {name: round(seconds, _DIGITS) for name, seconds in timed.stages.items()}
+        if took > LONG_SESSION_SECONDS:
+            self._record_long_session(profile, timed, took)
         timed.start_session()
         begun = self._clock.now() - took
         self._number += 1
@@ -179,6 +188,25 @@ class Observer:
                 RecordedSession(self._number, profile, session_input, recorded, planner.runner.answers)
             )
         _log_session(self._number, profile, decision, took)
+
+    def _record_long_session(self, profile: Profile, timed: MetricsTelemetry, took: float) -> None:
+        """Record, in the log and as the only series of a gauge, which stage and gang took the most time."""
+        stage, stage_seconds = max(timed.stages.items(), key=itemgetter(1), default=("", 0.0))
+        pod_group, gang_seconds = max(timed.gangs.items(), key=itemgetter(1), default=("", 0.0))
+        gauge = self.metrics.long_session_gang
+        gauge.clear()
+        gauge.labels(profile.scheduler_name, stage, pod_group).set(gang_seconds)
+        self._long_session_time = self._clock.monotonic()
+        log_warning(
+            _LOG,
+            "Session took long",
+            profile=profile.scheduler_name,
+            seconds=round(took, 1),
+            stage=stage,
+            stageSeconds=round(stage_seconds, 1),
+            podGroup=pod_group,
+            podGroupSeconds=round(gang_seconds, 3),
+        )
 
     def _remember(self, planner: ProfileScheduler, decision: Decision) -> None:
         for entity in planner.taking_part:
@@ -205,10 +233,17 @@ class Observer:
         """Log the eviction of a pod. The evictor calls this method."""
         log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
+    def drop_outdated_series(self, now: float) -> None:
+        """Remove the series of the latest long session from the metrics if it ended long before `now`, monotonic."""
+        if now - self._long_session_time > LONG_SESSION_SHOWN_SECONDS:
+            self.metrics.long_session_gang.clear()
+
     async def scrape_metrics(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
         """Update the gauges, and return all metrics in the text format of Prometheus."""
         self.metrics.leader.labels(self._lease).set(service.is_leading)
-        gauges.update_gauges(service.profile_schedulers, self._clock.monotonic())
+        now = self._clock.monotonic()
+        gauges.update_gauges(service.profile_schedulers, now)
+        self.drop_outdated_series(now)
         self.metrics.name_conflicts.clear()
         for name, deployment in service.conflicting_deployments.items():
             self.metrics.name_conflicts.labels(name, deployment).set(1)

@@ -41,10 +41,12 @@ class MetricsTelemetry(Telemetry):
         self._spent, self._status = 0.0, _SUCCESS
         self.stages: dict[str, float] = {}
         """Seconds by stage, of the running session or the last one."""
+        self.gangs: dict[str, float] = {}
+        """Seconds by gang (`namespace/name`), of the running session or the last one."""
 
     def start_session(self) -> None:
-        """Discard the stage durations of the previous session, because a new session starts."""
-        self.stages = {}
+        """Discard the durations of the previous session, because a new session starts."""
+        self.stages, self.gangs = {}, {}
 
     @override
     @contextmanager
@@ -58,6 +60,15 @@ class MetricsTelemetry(Telemetry):
             spent = perf_counter() - begun
             self.stages[name] = self.stages.get(name, 0.0) + spent
             self._metrics.stage_duration.labels(name).inc(spent)
+
+    @override
+    @contextmanager
+    def measure_gang(self, pod_group: str) -> Iterator[None]:
+        begun = perf_counter()
+        try:
+            yield
+        finally:
+            self.gangs[pod_group] = self.gangs.get(pod_group, 0.0) + perf_counter() - begun
 
     @override
     def report_progress(self, done: int, total: int, unit: str) -> None:

@@ -12,7 +12,7 @@ is not called again. A replay repeats the same steps.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -143,6 +143,16 @@ class Telemetry(Protocol):
         """
         ...
 
+    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        """Return a context manager that measures work of a session for one gang.
+
+        Durations of one gang are added up. Work for all gangs together, such as that of the solver, is not measured.
+
+        Args:
+          pod_group: `namespace/name` of the gang.
+        """
+        ...
+
     def report_progress(self, done: int, total: int, unit: str) -> None:
         """Report that a number of steps of a long stage are done, out of a total."""
         ...
@@ -155,6 +165,9 @@ class Telemetry(Protocol):
         ...
 
 
+_NOT_MEASURED: Final = nullcontext()
+
+
 class NoTelemetry:
     """The implementation of `Telemetry` that records nothing. It is the default."""
 
@@ -162,6 +175,10 @@ class NoTelemetry:
     def measure_stage(self, name: str) -> Iterator[None]:
         """Return a context manager that does not measure the stage."""
         yield
+
+    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        """Return a context manager that does not measure the work for a gang."""
+        return _NOT_MEASURED
 
     def report_progress(self, done: int, total: int, unit: str) -> None:
         """Ignore a report of progress."""

@@ -12,6 +12,7 @@ from batchsched.api.decision import Refusal
 from batchsched.config.schema import SolverSettings
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
+from batchsched.ports.external import Telemetry
 from batchsched.queues.tree import NO_USER
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointOutcome, solver_budget
@@ -323,6 +324,7 @@ def explain_refused_gangs(
     outcome: JointOutcome,
     settings: SolverSettings,
     seed: int,
+    telemetry: Telemetry,
 ) -> list[Refusal]:
     """Return a refusal, with its reason, for each unplaced gang of a batch that the solver considered together.
 
@@ -357,15 +359,17 @@ def explain_refused_gangs(
         wider=context.levels.wider,
         budget=context.explanations,
     )
-    return [
-        # The statement's verdict is the true reason: the solver had found a place.
-        refuse_rolled_back(rejected[number], timed_out=False)
-        if number in rejected
-        else _explain_safely(
-            formulation.gangs[number].key, partial(_refusal, context, formulation, explainer, number)
-        )
-        for number in numbers
-    ]
+    refusals = []
+    for number in numbers:
+        key = formulation.gangs[number].key
+        with telemetry.measure_gang(key):
+            refusals.append(
+                # The statement's verdict is the true reason: the solver had found a place.
+                refuse_rolled_back(rejected[number], timed_out=False)
+                if number in rejected
+                else _explain_safely(key, partial(_refusal, context, formulation, explainer, number))
+            )
+    return refusals
 
 
 def _without_rejected(formulation: Formulation, outcome: JointOutcome) -> Solution:

@@ -124,7 +124,7 @@ class Session:
         tables.pipeline.timings = SampledPluginCalls(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.
         self._order.decayed_usage(now)
-        with Statement(tables, now) as statement:
+        with Statement(tables, now, telemetry) as statement:
             resting = self._resting_gangs(taking_part)
             run = self._new_run(statement, resting, now, seed, telemetry or NoTelemetry())
             held = revisit_held_gangs(run, self._held)

@@ -23,6 +23,7 @@ from batchsched.framework.gang_counts import WaitingPod
 from batchsched.framework.interface import ReservePlugin
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status
+from batchsched.ports.external import NoTelemetry, Telemetry
 from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 
@@ -93,8 +94,9 @@ class Statement:
     tables, too, since nothing is bound yet; what their plugins reserved stays reserved for the decision.
     """
 
-    def __init__(self, tables: SessionTables, now: float) -> None:
+    def __init__(self, tables: SessionTables, now: float, telemetry: Telemetry | None = None) -> None:
         self._tables = tables
+        self._telemetry = telemetry or NoTelemetry()
         self._now = now
         self._placements: list[GangPlacement] = []
         """Gangs with a place, in the order in which they got it; rollback goes backwards through this list."""
@@ -189,10 +191,11 @@ class Statement:
             return failed
         placement = GangPlacement(gang)
         try:
-            if state is not None:
-                self.reserve_pods(placement, plans[0], state)
-            else:
-                placement.refusal = self._place_in_some_order(placement, plans)
+            with self._telemetry.measure_gang(gang.key):
+                if state is not None:
+                    self.reserve_pods(placement, plans[0], state)
+                else:
+                    placement.refusal = self._place_in_some_order(placement, plans)
         except PluginError as error:
             placement.refusal = Status(Code.UNSCHEDULABLE, (str(error),), error.plugin)
             placement.failure = placement.final = True

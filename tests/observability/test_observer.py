@@ -1,5 +1,9 @@
 """What operators see: sessions and bindings counted under kube-scheduler's names, and sessions kept that repeat."""
 
+import pytest
+
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.observer import Observer
 from batchsched.record.file import compare_decisions, read_session_file
@@ -113,3 +117,33 @@ async def test_no_session_is_recorded_if_none_is_kept():
     await one.town.turns(1)
     assert one.value("batchsched_gangs_total", result="placed", profile=PROFILE) == 1
     assert not one.seen.sessions.summaries()
+
+
+async def test_long_session_names_its_longest_stage_and_gang_for_ten_minutes(caplog):
+    one = Observed(cluster(nodes(1), alone(1)))
+    for seconds, gangs in ((4.0, {"team/short": 4.0}), (9.0, {"team/a": 1.0, "team/b": 3.0})):
+        timed = one.seen.telemetry(profile())
+        timed.stages, timed.gangs = {"walk": 1.0, "pipeline": 3.5}, gangs
+        one.seen.record_decision(one.town.planner, Decision(), seconds)
+
+    def series():
+        (family,) = one.seen.metrics.long_session_gang.collect()
+        return [(sample.labels, sample.value) for sample in family.samples]
+
+    assert series() == [({"profile": PROFILE, "stage": "pipeline", "pod_group": "team/b"}, 3.0)]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("Session took long")
+    one.seen.drop_outdated_series(one.town.clock.monotonic() + 500)
+    assert len(series()) == 1
+    one.seen.drop_outdated_series(one.town.clock.monotonic() + 700)
+    assert series() == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"selection": "ordered"}, {"solver": {"enabled": False}}])
+def test_telemetry_measures_the_work_for_each_gang_that_takes_part(settings):
+    measured = Observer(Town(Snapshot()).clock, 0).telemetry(profile())
+    snapshot = cluster(nodes(1, gpu=2), gang("placed", 2), gang("refused", 3))
+    decide(snapshot, profile(**settings), 0.0, 0, telemetry=measured)
+    assert measured.gangs.keys() == {"team/placed", "team/refused"}
+    measured.start_session()
+    assert measured.gangs == {}

@@ -315,12 +315,14 @@ class InOrderProposer:
         if gang.need == 0:
             return AttemptResult.STUCK
         if not self._brief:
-            self._refusals.append(explain_formulation(self._context, formulation, solution))
+            with self._run.telemetry.measure_gang(formulation.gangs[0].key):
+                self._refusals.append(explain_formulation(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
         if not self._brief:
-            self._refusals.append(explain_gang(self._context, gang))
+            with self._run.telemetry.measure_gang(gang.key):
+                self._refusals.append(explain_gang(self._context, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: PendingGang) -> AttemptResult:

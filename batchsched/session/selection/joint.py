@@ -103,7 +103,9 @@ class JointWindowProposer:
         run, builder = self._run, self._run.builder
         settings, telemetry = run.profile.solver, run.telemetry
         with telemetry.measure_stage("pipeline"):
-            context.feasibility.precompute(part.pod_class for gang in gangs for part in gang.parts)
+            for gang in gangs:
+                with telemetry.measure_gang(gang.key):
+                    context.feasibility.precompute(part.pod_class for part in gang.parts)
         with telemetry.measure_stage("formulate"):
             formulation = formulate(context, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
@@ -114,7 +116,9 @@ class JointWindowProposer:
         builder.add_placements(outcome.placements)
         if not builder.brief:
             with telemetry.measure_stage("explain"):
-                builder.refusals += explain_refused_gangs(context, formulation, outcome, settings, run.seed)
+                builder.refusals += explain_refused_gangs(
+                    context, formulation, outcome, settings, run.seed, telemetry
+                )
         builder.add_tier_values(formulation, outcome)
         return context.after_placements(outcome.placements).with_fresh_feasibility()
 

@@ -93,7 +93,8 @@ class SelectionRun:
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
         """Return a gang with the pods that may be placed now; None if it has no such pods or is refused."""
-        admitted = self.admission.admit_gang(members)
+        with self.telemetry.measure_gang(members.key):
+            admitted = self.admission.admit_gang(members)
         if isinstance(admitted, Refusal):
             self.builder.refusals.append(admitted)
             return None

@@ -2,10 +2,24 @@
 
 from typing import Final
 
+from batchsched.solver.problem import Problem
+
 MAX_EXPLANATION_WORK: Final = 1e6
 """Work of all explanations of a session, in units of about a microsecond."""
 WORK_PER_EFFORT: Final = 5e6
 """Work of one deterministic unit of CP-SAT."""
+PROBE_WORK: Final = 200
+"""Work of one question about one gang, in addition to what the nodes cost."""
+NODES_PER_UNIT: Final = 16
+"""Nodes that one class is compared with in one unit of work; a row examines nodes one by one."""
+THOROUGH_WORK: Final = 10_000
+"""Work of solving the whole session again, in addition to that of CP-SAT."""
+
+
+def probe_work(problem: Problem) -> float:
+    """Return the work of one question about the only gang of a problem."""
+    nodes = len(problem.nodes.free)
+    return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
 
 
 class ExplanationBudget:

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
     UsedDomains,
     group_positions,
 )
-from batchsched.solver.relaxation.budget import ExplanationBudget
+from batchsched.solver.relaxation.budget import THOROUGH_WORK, ExplanationBudget, probe_work
 from batchsched.solver.relaxation.changes import (
     CombinedChange,
     LevelChange,
@@ -206,12 +206,6 @@ _MAX_QUICK_PROBES: Final = 200
 """Maximum questions about one gang alone."""
 _MAX_THOROUGH_PROBES: Final = 40
 """Maximum whole sessions that are solved again for one gang."""
-_PROBE_WORK: Final = 200
-"""Work of one question about one gang, in addition to what the nodes cost."""
-_NODES_PER_UNIT: Final = 16
-"""Nodes that one class is compared with in one unit of work; a row examines them one by one."""
-_THOROUGH_WORK: Final = 10_000
-"""Work of solving the whole session again, in addition to that of CP-SAT."""
 _MAX_NODE_TYPES: Final = 12
 """Node types that are proposed as more nodes, the most frequent ones."""
 
@@ -296,7 +290,7 @@ class RefusalExplainer:
         residual = ResidualProblem(isolated.problem, self._budget)
         if not self._problem.gangs.allowed[gang]:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
-        work = _probe_work(isolated.problem)
+        work = probe_work(isolated.problem)
         self._budget.spend(work)
         if self._budget.is_spent():
             return self._evidence(isolated, residual, _plain_cause(residual), None)
@@ -305,7 +299,7 @@ class RefusalExplainer:
             lambda change: self._admits(isolated.to_whole_problem(change), gang),
             _MAX_THOROUGH_PROBES,
             self._budget,
-            _THOROUGH_WORK,
+            THOROUGH_WORK,
         )
         first_cause: RefusalCause | None = None
         for family in propose_change_families(
@@ -395,12 +389,6 @@ class RefusalExplainer:
 
 _DECISIVE_CAUSES: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
 """Causes that are reported whatever else is also missing."""
-
-
-def _probe_work(problem: Problem) -> float:
-    """The work of one question about one gang."""
-    nodes = len(problem.nodes.free)
-    return _PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / _NODES_PER_UNIT)
 
 
 def _plain_cause(residual: ResidualProblem) -> RefusalCause:
