@@ -16,8 +16,11 @@ from batchsched.framework.runtime.registry import standard_registry
 from bench.pipeline.clusters import BY_NAME, WORKLOADS, snapshot
 from bench.pipeline.points import WHOLE, Seconds, by_point
 from bench.pipeline.sessions import of_a_class, same, second_session, session
+from bench.pipeline.specs import distinct_cpu, distinct_mix, spec_session
 
 REFERENCE = 5000
+SPECS_MOST = 12e6
+"""CPU microseconds that a session over 2,000 different specs may take at 5,000 nodes; at 1,000 nodes it is 5e6."""
 BASIC = BY_NAME["SchedulingBasic"]
 
 
@@ -85,6 +88,25 @@ def sessions(options: argparse.Namespace) -> list[Line]:
     ]  # fmt: skip
 
 
+def specs(options: argparse.Namespace) -> list[Line]:
+    """One session over pods that all differ: CPU microseconds of its tables and of its decision."""
+    lines = []
+    for name, pod_of in (("cpu", distinct_cpu), ("mix", distinct_mix)):
+        tables, decide = [], []
+        for nodes in options.nodes:
+            runs = [
+                spec_session(pod_of, nodes, options.specs, seed)
+                for seed in range(options.seed, options.seed + options.repeats)
+            ]
+            tables.append(statistics.median(run.tables for run in runs) * 1e6)
+            decide.append(statistics.median(run.decide for run in runs) * 1e6)
+        lines += [
+            Line(f"{options.specs} by {name}: tables", tables),
+            Line(f"{options.specs} by {name}: decide", decide, SPECS_MOST),
+        ]
+    return lines
+
+
 def workloads(options: argparse.Namespace) -> list[Line]:
     """Microseconds a pod of scheduler_perf's workloads."""
     found = []
@@ -145,9 +167,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--pods", type=int, default=1000, help="equal pods that are placed; workloads: a fifth"
     )
+    found.add_argument("--specs", type=int, default=2000, help="pods of distinct specs in one session")
     found.add_argument("--repeats", type=int, default=5, help="the number of seeds; their median is shown")
     found.add_argument("--seed", type=int, default=0, help="the first seed")
-    found.add_argument("--only", choices=("points", "sessions", "workloads"), help="one of the tables")
+    found.add_argument(
+        "--only", choices=("points", "sessions", "specs", "workloads"), help="one of the tables"
+    )
     found.add_argument("-o", "--output", choices=("table", "json"), default="table")
     return found
 
@@ -159,6 +184,7 @@ def main(arguments: list[str]) -> int:
         "points: a plain pod": lambda: points(options, "SchedulingBasic"),
         "points: a pod that asks for everything": lambda: points(options, "Everything"),
         "sessions: in all": lambda: sessions(options),
+        "specs: a session over pods that all differ": lambda: specs(options),
         "workloads: a pod through decide; published: kube-scheduler elsewhere": (lambda: workloads(options)),
     }
     chosen = {title: made for title, made in tables.items() if title.startswith(options.only or "")}

@@ -20,9 +20,9 @@ def test_clusters_repeat_for_their_seed_and_differ_for_another():
     assert snapshot(WORKLOADS[0], 20, 5, 1) != snapshot(WORKLOADS[0], 20, 5, 2)
 
 
-@pytest.mark.parametrize("only", ["points", "sessions", "workloads"])
+@pytest.mark.parametrize("only", ["points", "sessions", "specs", "workloads"])
 def test_the_bench_prints_its_tables(only: str, capsys: pytest.CaptureFixture[str]):
-    options = ["--nodes", "10,20", "--pods", "5", "--repeats", "1", "--only", only]
+    options = ["--nodes", "10,20", "--pods", "5", "--specs", "5", "--repeats", "1", "--only", only]
     assert main(options) == 0
     printed = capsys.readouterr().out
     assert "differ in: no workload" in printed

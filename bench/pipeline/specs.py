@@ -1,0 +1,56 @@
+"""CPU time of one session over many single pods, each with a spec of its own."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.framework.runtime.registry import standard_registry
+from batchsched.session.session import Session
+from bench.pipeline.clusters import ZONE, ZONES, nodes, template
+
+NOW = 1_767_225_600.0
+MIB = 2**20
+
+
+def distinct_cpu(at: int) -> Pod:
+    """A plain pod; no other number gives the same CPU request."""
+    return _pod(at, {}, {}, {"cpu": f"{100 + at}m"})
+
+
+def distinct_mix(at: int) -> Pod:
+    """A pod with a CPU request, a memory request, labels and a node selector that few other numbers share."""
+    requests = {"cpu": f"{100 + at * 7 % 1999}m", "memory": str((64 + at) * MIB)}
+    return _pod(at, {"nodeSelector": {ZONE: f"zone{at % ZONES}"}}, {"app": f"app-{at}"}, requests)
+
+
+def _pod(at: int, spec: dict[str, Any], labels: dict[str, str], requests: dict[str, str]) -> Pod:
+    made = template(spec, labels, requests)
+    made["metadata"] |= {"name": f"pod-{at:05d}", "uid": f"pod-{at}"}
+    return msgspec.convert(made, Pod)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecSession:
+    """CPU seconds of one session: to build its tables from a snapshot, and to decide."""
+
+    tables: float
+    decide: float
+    placed: int
+
+
+def spec_session(pod_of: Callable[[int], Pod], count: int, pods: int, seed: int) -> SpecSession:
+    """Decide once over `count` empty nodes and `pods` pods of distinct specs, with the solver enabled."""
+    cluster = Snapshot(nodes=nodes(count, seed), pods=tuple(pod_of(at) for at in range(pods)))
+    pipeline = standard_registry().create_pipeline(Profile())
+    start = time.process_time()
+    session = Session(cluster, Profile(), pipeline)
+    session.tables.refresh()
+    built = time.process_time()
+    decision = session.decide(NOW, 0)
+    return SpecSession(built - start, time.process_time() - built, len(decision.assignments))
