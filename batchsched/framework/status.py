@@ -113,6 +113,8 @@ class Verdict:
     @property
     def feasible(self) -> BoolArray:
         """An array [n]: True for each node that the Filter does not refuse."""
+        if not self.reasons:
+            return np.ones(len(self.unresolvable), np.bool_)
         fits: BoolArray = ~np.asarray(self.refused.any(axis=0))
         return fits
 

@@ -114,6 +114,8 @@ class FeasibilityByClass:
             mask = np.ones(node_count, np.bool_) if scan.outside is None else ~scan.outside
             lasting = mask.copy()
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
+                if not verdict.reasons:
+                    continue  # it accepts every node
                 if plugin in self._lasting_filters:
                     lasting &= verdict.feasible
                 if plugin in self._steady_filters:
