@@ -1,4 +1,9 @@
-"""The work that the explanations of one session may cost."""
+"""The work that the explanations of one session may cost.
+
+An explanation names the smallest change that would admit a refused gang. To find it may take longer than to decide the
+session, and a namespace with hundreds of refused gangs would delay the pods of all others. The gangs that are explained
+first, in the order of the session, have full explanations; the others state their cause only.
+"""
 
 from typing import Final
 
@@ -40,7 +45,11 @@ class ExplanationBudget:
         return self._remaining <= 0
 
     def spend(self, units: float) -> None:
-        """Subtract work that was done."""
+        """Subtract work that was done.
+
+        Args:
+          units: units of about a microsecond.
+        """
         self._remaining -= units
 
     def spend_effort(self, deterministic: float) -> None:
