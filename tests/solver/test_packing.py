@@ -376,6 +376,7 @@ def test_elastic_pods_take_the_domain_in_which_most_of_them_fit_after_others_com
 
 
 def test_elastic_pods_fill_each_domain_only_up_to_its_upper_limit():
-    row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.ones(2, np.int64))
-    problem = problem_of([[2], [1]], [{"pods": 3, "need": 0, "demand": [1]}], rows=(row,))
+    row = Row(0, ints(0), np.ones(1, np.int64), np.ones(2, np.int64))
+    gang = {"pods": 3, "need": 0, "demand": [1]}
+    problem = problem_of([[1]] * 3, [gang], rows=(row,), partitions=(ints(0, 0, 1),))
     assert solve_greedy(problem).counts.tolist() == [1, 1]

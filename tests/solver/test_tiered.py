@@ -173,7 +173,7 @@ def test_cpu_on_one_node_and_memory_on_another_hold_no_pod():
 
 
 def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_with_devices():
-    sizes = [[1000, 1000, 0], [2000, 2000, 0], [100, 100, 1]]
+    sizes = [[1000, 1000, 0], [2000, 2000, 0], [100, 300, 1]]
     problem = problem_of(
         [[9000, 500, 1], [500, 9000, 1]], [{"pods": 4, "demand": demand} for demand in sizes]
     )
@@ -396,3 +396,15 @@ def test_a_gang_without_the_minimum_of_a_subgroup_is_not_held():
 def test_no_second_round_follows_one_that_placed_all_pods():
     problem = problem_of([[4]], [{"pods": 2, "demand": [1]}])
     assert run(problem, Budget(rounds=3)).rounds == 1
+
+
+def test_choosing_domains_leaves_the_bounds_of_the_full_model_as_they_were():
+    gangs = [{"pods": 2, "demand": [2], "required": 0}, {"pods": 2, "demand": [1]}]
+    problem = problem_of([[4], [3]], gangs, levels=[[0, 1]])
+    floor = solve_greedy(problem)
+    placed = count_placed_pods(problem, floor.classes, floor.counts)
+    rounds = TieredRounds(problem, problem, Budget(), 0, BaselineSolutions(floor, (placed,)), NoTelemetry())
+    full = rounds._full.aggregate
+    before = [side.copy() for side in full.bounds()]
+    assert rounds._choose() is not None
+    assert [side.tolist() for side in full.bounds()] == [side.tolist() for side in before]
