@@ -105,7 +105,7 @@ class SetAside(DecisionItem, frozen=True):
 
 
 class TierAccount(DecisionItem, frozen=True):
-    """The objective value that the solver reached for the gangs of one tier, and its upper bound."""
+    """The value that the solver reached for gangs of equal entitlement class and priority, and its upper bound."""
 
     share: str
     priority: int
@@ -114,7 +114,7 @@ class TierAccount(DecisionItem, frozen=True):
 
 
 class SolverAccount(DecisionItem, frozen=True):
-    """The record of the solver's work: the objective by tier, the gap, and the time spent.
+    """The record of the solver's work: objective and bound by tier, the relative gap between them, and the time spent.
 
     `seconds` and `stages` are telemetry that the caller adds.
     """

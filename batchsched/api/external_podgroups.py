@@ -331,7 +331,7 @@ _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (_upstream, _coscheduling,
 
 
 def with_gang_labels(pod: Pod) -> Pod:
-    """Return a pod with batchsched labels that repeat the gang labels or annotations of another project.
+    """Return a pod with its gang labels or annotations of another project, such as Volcano, as batchsched labels.
 
     Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.
     """

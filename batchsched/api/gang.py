@@ -113,7 +113,7 @@ def phase_after(phase: GangPhase, change: PhaseChange) -> GangPhase:
 
 @cache
 def changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChange, ...]:
-    """Return the shortest series of phase changes that moves a gang from one phase to another.
+    """Return the shortest series of phase changes that takes a gang from one phase to another.
 
     Several changes may happen between two observations.
 

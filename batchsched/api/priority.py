@@ -47,7 +47,7 @@ class PriorityTable:
         return max((self.pod_priority(pod) for pod in pods), default=self._default)
 
     def gang_priority(self, group: PodGroup | None, pods: Iterable[Pod]) -> int:
-        """Return a gang's priority: the highest of its pods, or that of its PodGroup's PriorityClass, if lower.
+        """Return a gang's priority: the highest of its pods, or the value of its PodGroup's PriorityClass if lower.
 
         Without pods, the PriorityClass of the PodGroup has no effect.
         """
@@ -56,11 +56,11 @@ class PriorityTable:
         return self.lowered_priority(group, highest) if members else highest
 
     def lowered_priority(self, group: PodGroup | None, highest: int) -> int:
-        """Return the highest priority of a gang's pods, lowered to the PodGroup's PriorityClass if that is lower."""
+        """Return the lower of two priorities: the highest of a gang's pods, and its PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 
     def explain_cap(self, group: PodGroup, pods: Iterable[Pod]) -> str:
-        """Return advice if the PriorityClass of a PodGroup is above its pods and has no effect, otherwise ""."""
+        """Return advice if a PodGroup's PriorityClass is above its pods' priority and so has no effect, else ""."""
         members = tuple(pods)
         if not members or not group.spec.priority_class_name:
             return ""

@@ -53,7 +53,10 @@ class QueueAccess:
         self._selected: dict[tuple[str, str], bool] = {}
 
     def find_selecting_queue(self, queue: str) -> Queue | None:
-        """Return the queue of which the `namespaceSelector` applies: itself or its nearest ancestor, or None."""
+        """Return the queue with the namespaceSelector that applies: the queue itself or its nearest ancestor with one.
+
+        The result is None if neither the queue nor an ancestor has a namespaceSelector.
+        """
         visited: set[str] = set()
         name: str | None = queue
         while name in self._queues and name not in visited:

@@ -81,7 +81,7 @@ def children_of(
 
 
 def effective_guarantees(shares: QueueTable) -> IntArray:
-    """Return [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the parent's."""
+    """Return the effective guarantees [Q, R]: within limits, and scaled down if children exceed their parent."""
     guarantee = np.minimum(shares.guarantee, shares.limit)
     guarantee[0] = shares.capacity
     for level in shares.rows_by_level():

@@ -62,7 +62,7 @@ class GangOrderPolicy(Protocol):
     name: ClassVar[str]
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return one key for each gang [G]; the gang with the smallest key is next.
+        """Return a number (key) for each gang [G]; the gang with the smallest key is tried first.
 
         Units are those of the columns.
         """
@@ -149,7 +149,7 @@ class PriorityOrder:
     name: ClassVar[str] = "priority"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] that order them by priority, then by creation time."""
+        """Return sort keys [G]: gangs of higher priority first, then gangs that were created earlier."""
         line = np.lexsort((gangs.created, -gangs.priority))
         priority, created = gangs.priority[line], gangs.created[line]
         places = np.zeros(len(line))
@@ -163,7 +163,7 @@ class FcfsOrder:
     name: ClassVar[str] = "fcfs"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] that order them by submission time."""
+        """Return sort keys [G]: the submission time of each gang."""
         return gangs.created
 
 
@@ -173,7 +173,7 @@ class SjfOrder:
     name: ClassVar[str] = "sjf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] that order them by expected run time."""
+        """Return sort keys [G]: the expected run time of each gang."""
         return expected_runtimes(gangs)
 
 
@@ -186,7 +186,7 @@ class SafOrder:
     name: ClassVar[str] = "saf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] that order them by area: expected run time times dominant share."""
+        """Return sort keys [G]: the expected run time of each gang, times its dominant share of the cluster."""
         return expected_runtimes(gangs) * gangs.share
 
 
@@ -201,12 +201,12 @@ class Wfp3Order:
     name: ClassVar[str] = "wfp3"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] that order them by wait relative to run time, weighted by dominant share."""
+        """Return sort keys [G]: -(wait / expected run time)³ · dominant share, so that long waits come first."""
         return -(((now - gangs.created) / expected_runtimes(gangs)) ** 3) * gangs.share
 
 
 class F1Order:
-    """F1, an order found by simulation: key = log10(estimate) · size + 870 · log10(submission).
+    """F1, found by simulation: key = log10(expected run time) · number of pods + 870 · log10(submission time).
 
     Source: Carastan-Santos and de Camargo, Obtaining dynamic scheduling policies with simulation and machine
     learning, SC 2017.
@@ -215,7 +215,7 @@ class F1Order:
     name: ClassVar[str] = "f1"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] by the formula of F1. Submission times are counted from 1 s."""
+        """Return sort keys [G] by F1: long, large and late gangs come last. Submission times are counted from 1 s."""
         submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
         return np.log10(expected_runtimes(gangs)) * gangs.size + 870.0 * submitted
 
@@ -250,7 +250,7 @@ class HeadroomArgs(StrictModel):
 
 
 class HeadroomOrder:
-    """The gang with the smallest run time · share comes first, and long gangs must leave part of the cluster free.
+    """The gang with the smallest run time · dominant share comes first; long gangs must leave some capacity free.
 
     This product, the area of a gang, shrinks with the slowdown of the gang. Short, wide gangs suffer most under other
     orders: a gang that runs for five seconds on 64 nodes and waits for a day has a slowdown of thousands. Therefore a
@@ -277,7 +277,9 @@ class HeadroomOrder:
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return keys of gangs [G] that order them by run time · share, reduced by slowdown.
+        """Return sort keys [G], smallest first: run time · dominant share of the cluster, reduced for long waits.
+
+        The product is divided by 1 + c · slowdown (`HeadroomOrder`).
 
         Gangs past the age limit come first, by arrival.
         """

@@ -97,7 +97,7 @@ class QueueTable:
         return levels
 
     def leaf_row(self, queue: str) -> int:
-        """Return the row of the table to which a queue's own PodGroups belong.
+        """Return the row of the table for the PodGroups that are submitted to a queue itself, not to its children.
 
         Raises:
           KeyError: the queue does not exist.
@@ -119,7 +119,7 @@ class QueueTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entitlements:
-    """The guarantees and fair shares of all queues, as arrays with one row for each row of the queue table.
+    """The guarantees and fair shares of all queues, as arrays with the same rows as the queue table.
 
     Args:
       guarantee: [Q, R] effective guarantees: within limits, and scaled down if the children's sum exceeds the

@@ -60,7 +60,10 @@ def may_reclaim(
 
 
 def is_within_guarantee(shares: QueueTable, entitled: Entitlements, request: ReclaimRequest) -> bool:
-    """Return whether the reclaimer stays within its guarantee, at the child of the lowest common ancestor."""
+    """Return whether the reclaiming queue stays within its guarantee even with the pending gang.
+
+    The guarantee is compared at the child of the lowest common ancestor of both queues.
+    """
     pair = _pair(shares, request.reclaimer, request.victim)
     if pair is None:
         return False

@@ -94,7 +94,7 @@ class QueueTree:
         return tuple(chain)
 
     def find_user_limits(self, name: str) -> str:
-        """Return the nearest queue that limits each user, among a queue and its ancestors; "" if there is none."""
+        """Return the name of the nearest queue with `userLimits` among a queue and its ancestors; "" if none."""
         limiting = (
             queue
             for queue in self.queue_and_ancestors(name)

@@ -244,7 +244,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.status.phase in ("Succeeded", "Failed")
 
     def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
-        """Return whether a scheduler must know the pod: it is not finished, and is bound or names the scheduler.
+        """Return whether scheduling reads the pod: it is unfinished, and is bound or has one of the scheduler names.
 
         Args:
           scheduler_names: The scheduler names of the profiles.

@@ -53,7 +53,7 @@ class Requirement(KubernetesValue, frozen=True, gc=False):
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Return the whole number in a text, or None if Go's ParseInt would reject the text (blanks, underscores)."""
+    """Return the integer in a text, or None if Go's ParseInt would reject it, for example for blanks."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None

@@ -33,7 +33,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 class TopologyRequest(StrictModel):
-    """The topology of a PodGroup: levels at which all its pods must or should be in one domain."""
+    """The topology of a PodGroup: the levels at which its pods are required or preferred to be in one domain."""
 
     name: Name = "default"
     """Name of the Topology."""
@@ -44,7 +44,7 @@ class TopologyRequest(StrictModel):
 
 
 class SubGroupTopology(StrictModel):
-    """The topology of a subgroup: levels at which its pods must or should be in one domain.
+    """The topology of a subgroup: the levels at which its pods are required or preferred to be in one domain.
 
     A missing name is inherited from the PodGroup.
     """

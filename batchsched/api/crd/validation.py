@@ -66,7 +66,7 @@ class FieldError:
 
 
 def field_errors(error: ValidationError, model: type[BaseModel]) -> tuple[FieldError, ...]:
-    """Convert a pydantic validation error of an object into one message per invalid field, in the same order."""
+    """Convert a pydantic validation error of an object into one message per invalid field."""
     details = error.errors(include_url=False)
     # pydantic counts only the valid items of a list, so a list of invalid items is also reported as "too short".
     spoilt = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
@@ -214,7 +214,7 @@ def _refuse_child(name: str, parents: Mapping[str, str | None], reasons: dict[st
 
 
 def unknown_sub_group_warnings(pods: Iterable[Pod], groups: Iterable[PodGroup]) -> list[str]:
-    """Return one warning for each PodGroup that lacks a subGroup which one of its pods names."""
+    """Return one warning for each PodGroup with pods that name a subGroup which the PodGroup does not have."""
     sub_groups_by_key = {group.key: {sub.name for sub in group.spec.sub_groups} for group in groups}
     unknown_labels: dict[str, Counter[str]] = {}
     for pod in pods:

@@ -53,7 +53,7 @@ class Armada(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus: each queue gets the fraction fair share ÷ cost of its demand, at most all of it."""
+        """Divide the surplus so that the cost of each queue's part equals its fair share, at most its whole demand."""
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -83,7 +83,7 @@ def demand_capped_shares(
     rounds: int = _ROUNDS,
     least: float = _LEAST,
 ) -> FloatArray:
-    """Return the fair share of each queue [S] by weight, at most its demand.
+    """Return the fair share of each queue [S] in proportion to its weight, but at most its demand.
 
     What exceeds a cap is divided among the others again.
 

@@ -58,7 +58,7 @@ class DominantShare(GuaranteePolicy):
 
     @override
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the largest share of its demand in the lendable amounts.
+        """Return for each sibling queue [S] the dominant share of its demand, relative to what its parent can use.
 
         If nothing of a resource is lent, the capacity is used instead.
         """

@@ -112,7 +112,7 @@ class TimeBased(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return four keys for each sibling queue [S, 4]: over fair share, over guarantee, priority, usage ÷ share."""
+        """Return sort keys [S, 4] of sibling queues: over fair share, over guarantee, priority, usage ÷ fair share."""
         after = siblings.usage + candidate
         over_fair = (siblings.usage > siblings.fair).any(axis=1)
         over_guarantee = (after > siblings.guarantee).any(axis=1)
@@ -121,7 +121,7 @@ class TimeBased(FairSharePolicy):
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the reclaiming queue stays within its fair share and is less saturated than the victim's.
+        """Return whether the reclaimer is within its fair share, with a lower usage ÷ fair share than the victim.
 
         Saturation is usage divided by fair share.
         """
@@ -194,7 +194,7 @@ class DecayedUsage(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] its recent usage plus `penalty` · its next gang, divided by its weight.
+        """Return each sibling queue's recent usage plus `penalty` · its next gang's request, divided by its weight [S].
 
         The usage is the mean over all resources, as fractions of the capacity.
         """

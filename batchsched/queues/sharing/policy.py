@@ -65,14 +65,14 @@ class SharingPolicy(Protocol):
     gangs: GangOrderPolicy | None
 
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Return the part [S, R] of a surplus [R] that each sibling queue gets in addition to its floor.
+        """Return how much of a surplus [R] each sibling queue gets [S, R] beyond the guarantee that it keeps.
 
         Each part is at least 0 and at most `siblings.surplus_demand`. It is called only if the surplus does not
         satisfy every demand.
         """
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return a key for each sibling queue [S]; the sibling with the smallest key is next.
+        """Return a sort key for each sibling queue [S]; the queue with the smallest key is served next.
 
         `candidate` [S, R] is what the next gang of each sibling requests. The sibling with the smallest key is next;
         ties are broken by `head`. A key of several parts is [S, K], most significant first. Each row must depend only
@@ -141,7 +141,7 @@ class FairSharePolicy:
         )
 
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return the size of each sibling queue's demand [S] in the quantity that the policy equalises."""
+        """Return each sibling queue's demand [S] as one number: by default, its dominant share of the cluster."""
         return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
 
     def start_levels(self, siblings: SiblingQueues) -> FloatArray:
@@ -149,7 +149,7 @@ class FairSharePolicy:
         return np.zeros(len(siblings))
 
     def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return past usage per weight of each sibling queue [S]; it decides which queue gets the last unit.
+        """Return past usage per weight [S]; of equal remainders, the queue with the least is rounded up first.
 
         Of siblings with equal remainders, the one with the smallest value gets it.
         """

@@ -62,7 +62,7 @@ class SiblingQueues:
 
     @property
     def surplus_demand(self) -> IntArray:
-        """The amount [S, R] that each sibling queue can still use in addition to its floor."""
+        """The amount [S, R] that each sibling queue can use beyond its floor, the guaranteed part that it keeps."""
         return self.ceiling - self.floor
 
     def select(self, indexes: IntArray) -> "SiblingQueues":
@@ -117,7 +117,7 @@ class ReclaimRequest:
 
 
 def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return amounts [..., R] as fractions of the cluster's capacity; resources that do not count have 0.
+    """Return amounts [..., R] as fractions of the cluster's capacity; resources that the policy ignores have 0.
 
     Any amount of a resource that the cluster does not have becomes infinite.
     """
@@ -136,7 +136,7 @@ def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
 
 
 def nonzero_dominant_shares(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return dominant shares [S] that exceed 0 for all amounts above 0.
+    """Return dominant shares [S] that are above 0 for every queue with an amount above 0.
 
     If the amounts contain no considered resource, the dominant share over all resources is returned.
     """
