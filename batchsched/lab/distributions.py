@@ -22,7 +22,7 @@ _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
 
 def size_bounds(trials: Sequence[Trial]) -> tuple[int, ...]:
-    """Return the upper bounds of the size ranges of gangs: powers of two up to the size of the largest gang.
+    """Return the upper bounds of gang size ranges: powers of two, of which the last covers the largest gang.
 
     The first bound is 0 if a gang has size 0.
     """

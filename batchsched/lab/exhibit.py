@@ -74,7 +74,7 @@ class ResultPages:
         )
 
     def result_file(self, name: str) -> Path | None:
-        """Return the path of a finished run's result file; None if the plan has no finished run of this name.
+        """Return the path of the result file with this name; None if no finished run of the folder has such a file.
 
         Raises:
           InvalidInput: The folder is not a result folder.

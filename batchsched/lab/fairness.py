@@ -31,7 +31,7 @@ _OWN: Final = "/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fairness:
-    """What Q queues held, requested and were entitled to at T times; each value holds until the next time.
+    """The usage, the requests and the fair shares of Q queues at T times; each value is valid until the next time.
 
     Args:
       resource: The resource that was measured.
@@ -49,7 +49,7 @@ class Fairness:
 
     @property
     def error(self) -> Floats:
-        """The fairness error at each time [T]: the sum of max(0, fair share - held) over the queues."""
+        """The fairness error at each time [T]: the sum over the queues of max(0, fair share - used fraction)."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing
 

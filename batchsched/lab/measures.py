@@ -112,7 +112,7 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one finished run of the simulator: its records, its fairness and its measures.
+    """The result of one finished run of the simulator: its gang records, its fairness over time, and its measures.
 
     Args:
       key: The key of the run.
@@ -141,11 +141,11 @@ class Outcome:
         return self.result.workload
 
     def with_names(self, workload: str, policy: str) -> "Outcome":
-        """Return a copy of the outcome with other names of workload and policy."""
+        """Return a copy of the outcome with this workload name and this policy name."""
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
     def without_detail(self) -> "Outcome":
-        """Return a copy of the outcome without placements and series, so that hundreds of outcomes fit in memory."""
+        """Return a copy without gang placements and usage over time, so that hundreds of outcomes fit in memory."""
         gangs = tuple(replace(gang, placements=()) for gang in self.result.gangs)
         series = Series((), {}, {}, (), ())
         return replace(self, result=replace(self.result, gangs=gangs, series=series, queues=QueueSeries()))
@@ -196,7 +196,7 @@ def _mean_row(measure: Measure, policies: Sequence[Sequence[Outcome]]) -> Summar
 
 
 def best_of(measure: Measure, values: Sequence[float]) -> float | None:
-    """Return the best value of a measure, or None if all values are equal."""
+    """Return the best of several values of a measure (the lowest or the highest), or None if all are equal."""
     if len(set(values)) < 2:
         return None
     return min(values) if measure.better == "lower" else max(values)

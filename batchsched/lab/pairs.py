@@ -134,7 +134,7 @@ def _verdict(measure: Measure, difference: MeanInterval) -> str:
 
 
 def difference_text(comparison: PairedComparison) -> str:
-    """Format the mean difference of two policies as text, such as `-3.2 min ± 40 s`, or `same`."""
+    """Format the mean difference of two policies as text, such as `-3.2 min ± 40 s`; `same` if they do not differ."""
     if comparison.verdict == "same":
         return "same"
     difference, show = comparison.difference, comparison.measure.show

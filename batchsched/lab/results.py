@@ -143,7 +143,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
-    """Write the plan of a scenario, with the file of each run, into the result folder.
+    """Write the plan into the result folder: the scenario and the list of its planned runs.
 
     Raises:
       OSError: The file cannot be written.
@@ -160,7 +160,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """Read the plan of a scenario from its result folder.
+    """Read the plan from a result folder: the scenario and the list of its planned runs.
 
     Raises:
       InvalidInput: The folder is not a result folder.
@@ -180,7 +180,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 
 def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
-    """Return the outcomes of all finished runs in a result folder, in the order and with the names of its plan.
+    """Return the outcomes of all finished runs in a result folder, in the order of the folder's plan.
 
     Raises:
       InvalidInput: The folder is not a result folder, or a file in it is not a result file.
@@ -191,7 +191,7 @@ def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
 def read_finished_runs(
     folder: Path, plan: Mapping[str, Any], read: Callable[[Path], Outcome]
 ) -> tuple[Outcome, ...]:
-    """Return the outcomes of a plan's finished runs, with the names of the plan.
+    """Return the outcomes of a plan's finished runs, with the workload and policy names that the plan states.
 
     `read` reads a result file.
     """

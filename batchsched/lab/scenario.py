@@ -40,7 +40,7 @@ class ClusterSpec(StrictModel):
 
 
 class TraceWindow(StrictModel):
-    """The part of a trace that is simulated: a number of rows from a first row on."""
+    """The part of a trace that is simulated: its first row, and its number of rows."""
 
     jobs: Count | None = Field(default=None, description="Rows in a run; None: all that follow the first.")
     start: int | None = Field(
@@ -100,7 +100,7 @@ class ManifestSource(StrictModel):
 
 
 class SessionSource(StrictModel):
-    """A workload from a cluster in the state that a recorded session saw."""
+    """The settings of a workload that is read from a recorded session: the cluster at the time of the session."""
 
     file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
@@ -128,7 +128,7 @@ SOURCES = ("swf", "philly", "generate", "manifests", "session")
 
 
 class PolicyCase(StrictModel):
-    """One policy of a scenario: the fields of the profile and of the queues that it changes."""
+    """One policy of a scenario: the profile fields and the queue fields that this policy changes."""
 
     name: Name = Field(description="How results call it.")
     profile: dict[str, Any] = Field(

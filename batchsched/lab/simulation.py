@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 def map_runs(
     function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function for each run on the workers, and yield the index and result of each run when it has finished.
+    """Let the workers call a function for each planned run, and yield the index and result of each finished call.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.
@@ -140,7 +140,7 @@ def infrequent_garbage_collection() -> Iterator[None]:
 
 
 def workload_of(run: Run) -> Workload:
-    """Create the workload of a planned run, with the queues that the run's policy changes.
+    """Create the workload of a planned run, with the changes that the run's policy makes to its queues.
 
     Raises:
       InvalidInput: A file cannot be used, or a window begins after the end of its trace.
@@ -198,7 +198,7 @@ def _generate(spec: WorkloadSpec, run: Run) -> Workload:
 
 
 def read_philly(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
-    """Return the jobs of a Philly trace, and the name of the queue for each virtual cluster in them.
+    """Return the jobs of a Philly trace, and a map from each virtual cluster of these jobs to a queue name.
 
     Raises:
       InvalidInput: The trace cannot be used.

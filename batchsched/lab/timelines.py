@@ -148,7 +148,7 @@ def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
 
 
 def draw_shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
-    """Draw what queues held and, in a second plot below, their fair shares, as stacked areas over time.
+    """Draw two plots of stacked areas over time: the resources that queues used, and below them their fair shares.
 
     Args:
       policy: The name of the policy.

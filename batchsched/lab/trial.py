@@ -16,7 +16,7 @@ PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The data of one policy's run as arrays for the figures of a report: G gangs and T times.
+    """The results of one simulated run as arrays for the figures of a report, with G gangs and T times.
 
     Args:
       policy: The name of the policy.

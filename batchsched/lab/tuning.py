@@ -29,7 +29,7 @@ Settings = Mapping[str, str | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class TriedSetting:
-    """Values of the tuned parameters that the search tried, with the mean objective over workloads and seeds."""
+    """One set of parameter values that the search tried, with the mean of the objective over workloads and seeds."""
 
     settings: Settings
     value: float
@@ -63,7 +63,7 @@ class TuningResult:
 
     @property
     def objective_comparison(self) -> PairedComparison:
-        """The comparison of the best setting with the scenario's policy on held-out seeds, by the tuned measure."""
+        """The comparison of the best setting with the scenario's policy on held-out seeds, by the objective."""
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
@@ -95,7 +95,7 @@ class TuningResult:
 
     @property
     def worse_measures(self) -> tuple[PairedComparison, ...]:
-        """The comparisons by other measures in which the best setting is significantly worse than the stated policy."""
+        """The comparisons by measures other than the objective in which the best setting is significantly worse."""
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 
 
@@ -109,7 +109,7 @@ class TuningResources:
 
 
 def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
-    """Search for the best parameters of a policy, and compare them with the stated policy on held-out seeds.
+    """Search for the best parameters of a policy, and compare them with its original parameters on held-out seeds.
 
     Raises:
       InvalidInput: The scenario has no `tune`, the measure is unknown, or the policy refuses a parameter.
@@ -134,7 +134,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
 
 
 def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
-    """Return the seeds, unseen by the search, on which the best setting is compared with the stated policy.
+    """Return the seeds, unused by the search, on which the best setting is compared with the scenario's policy.
 
     Raises:
       InvalidInput: The search uses one of these seeds.
@@ -149,7 +149,7 @@ def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
 
 
 def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
-    """Return a copy of a policy in which the settings replace the values at their dotted paths.
+    """Return a copy of a policy with new values at some dotted paths, such as `profile.solver.guardSeconds`.
 
     Raises:
       InvalidInput: A path does not exist.
