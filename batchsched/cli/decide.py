@@ -38,7 +38,7 @@ def decide(
         ),
     ] = False,
 ) -> None:
-    """Decide one session over manifests, and print which pods are bound, evicted, held and refused.
+    """Decide one session over manifests, and print which pods are bound, evicted, waiting at Permit, or refused.
 
     The command reads Nodes, bound and pending Pods, PodGroups, Queues, Topologies, PriorityClasses,
     PodDisruptionBudgets and volumes. It ignores other kinds, and it writes to no cluster.

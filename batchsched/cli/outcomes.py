@@ -34,7 +34,7 @@ _FIGURES = {
 
 
 def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: OutputFormat) -> None:
-    """Print the measures of each simulated policy, and the difference of its slowdown from that of the first policy.
+    """Print the measures of each simulated policy, and how much its mean slowdown differs from the first policy's.
 
     Args:
       name: the name of the workloads.

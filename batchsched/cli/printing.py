@@ -128,7 +128,7 @@ def nodes_text(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
 
 
 def print_decision(session: "DecidedSession") -> None:
-    """Print the placed, waiting and refused gangs of a session, its evictions, and the gap to the solver's bound."""
+    """Print a session's placed, waiting and refused gangs, its evictions, and the solver's time and optimality gap."""
     decision = session.decision
     gangs = placed_pods(decision, session.snapshot)
     out = console()
@@ -140,7 +140,7 @@ def print_decision(session: "DecidedSession") -> None:
 
 
 def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-    """Return the pods that a decision places with their nodes, by `namespace/name` of the PodGroup or single pod."""
+    """Return (pod, node) pairs for the placed pods of a decision, by `namespace/name` of the PodGroup or single pod."""
     groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
     placed: dict[str, list[tuple[str, str]]] = {}
     for assignment in decision.assignments:

@@ -141,7 +141,10 @@ def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSessi
 
 
 class PendingGangExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A pending gang with its refusal. A gang without a refusal is placed by the next session."""
+    """A pending gang, with the refusal if the session refused the gang.
+
+    A gang without a refusal is placed by the next session.
+    """
 
     gang: "PendingGangReport"
     refusal: Refusal | None = None

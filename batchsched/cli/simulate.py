@@ -80,7 +80,9 @@ def swf(
     report: Report = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Simulate a trace of rigid parallel jobs. Each job is a gang of equal pods with one processor per pod.
+    """Simulate a trace in the Standard Workload Format, such as those of the Parallel Workloads Archive.
+
+    Each job is a gang of equal pods with one processor per pod.
 
     With several sequences, each starts on an empty cluster. The figures are means over them, and a report draws the
     first sequence.
@@ -228,7 +230,7 @@ def manifests(
     report: Report = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Simulate a cluster of manifests until all its gangs have finished, both the running and the pending gangs.
+    """Simulate the cluster that manifests describe until all its running and pending gangs have finished.
 
     A gang runs for its expectedRuntimeSeconds. The profile decides as in `batchsched decide`.
     """

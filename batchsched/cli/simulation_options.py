@@ -17,7 +17,7 @@ class Backfill(StrEnum):
 
 
 class Selection(StrEnum):
-    """How a simulated session selects gangs: strictly in order, or jointly by weight."""
+    """How a simulated session selects gangs: strictly in the policy's order, or jointly by the solver, by weight."""
 
     ORDERED = "ordered"
     WEIGHT = "weight"
