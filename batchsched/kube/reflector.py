@@ -132,7 +132,7 @@ _FAILURE: Final = msgspec.json.Decoder(_Failure)
 
 @dataclass(frozen=True, slots=True)
 class ReflectorSettings:
-    """The settings of a reflector: selector, page size, timeout of watches, and whether sessions need its objects.
+    """The settings of a reflector: selector, page size, watch timeout, and the consequence of a missing permission.
 
     Args:
       selector: further parameters of each query, such as a fieldSelector.
@@ -153,7 +153,7 @@ class _Rewound(Exception):
 
 
 def ignore_rewound() -> None:
-    """Ignore that the API server was restored from a backup. This function is the default callback."""
+    """Do nothing when the API server was restored from a backup. This function is the default callback."""
 
 
 class Reflector:
@@ -213,7 +213,7 @@ class Reflector:
 
     @property
     def set_aside(self) -> Mapping[str, SetAsideObject]:
-        """The invalid objects of the collection that the sink set aside, by their keys."""
+        """The invalid objects of the collection that the sink set aside, by `namespace/name`."""
         return self._sink.set_aside
 
     async def run(self) -> None:
@@ -256,7 +256,7 @@ class Reflector:
             self._watching = None
 
     async def wait_until_verified(self) -> None:
-        """Verify that the API server still has the known resourceVersion, or wait for a new list if it went back.
+        """Verify that the server's resourceVersion is not lower than the known one; if it is, wait for a new list.
 
         The known objects are kept if the API server does not answer, or if the kind is not installed.
         """
@@ -498,7 +498,7 @@ class Reflector:
         self._version = version or self._version
 
     def handle_json(self, raw: bytes) -> None:
-        """Pass an object that another component read from the API server to the sink, as added or changed."""
+        """Pass to the sink, as an added or changed object, the JSON that another component read from the API server."""
         self._deliver(self._sink.on_change, raw)
 
     def _deliver(self, deliver: Callable[[Any], None], raw: bytes) -> None:

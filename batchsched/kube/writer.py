@@ -47,7 +47,7 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Sends writes to the API server, with retries and a limited number in flight, until the Lease may be lost.
+    """Sends writes to the API server with retries and a limit on concurrent requests, but none after the Lease expired.
 
     Args:
       connection: to the API server.
