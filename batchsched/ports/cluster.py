@@ -37,7 +37,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class SetAsideObject:
-    """An object that a sink set aside.
+    """An invalid object that a sink removed from its known objects, with the reason.
 
     Args:
       why: the entry for decisions, with the name of the object, the field and the message.

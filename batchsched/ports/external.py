@@ -81,11 +81,11 @@ class NoExtenders:
     """The implementation of `Extenders` that calls no extender. It is the default."""
 
     def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a reply with a fault, without a call of the extender."""
+        """Return a reply which states that the extender was not called."""
         return ExtenderReply(fault=NOT_CALLED)
 
     async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a reply with a fault, without a call of the extender."""
+        """Return a reply which states that the extender was not called."""
         return ExtenderReply(fault=NOT_CALLED)
 
 
@@ -112,7 +112,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The text for a refusal: the deadline in seconds, and that the plugin is disabled until the next start."""
+        """The text for a refusal: the deadline in seconds, and that the plugin is off until batchsched restarts."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 
