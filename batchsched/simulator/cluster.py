@@ -85,7 +85,7 @@ class GangRun:
     placements: tuple[tuple[str, int], ...] = ()
 
     def record_kill(self, now: int) -> None:
-        """Record that the gang was killed and lost its run time so far; the caller handles its pods."""
+        """Record that the gang was killed, and count its run time since the last start as lost."""
         if self.started is not None:
             self.lost += now - self.started
             self.started = None
@@ -143,7 +143,7 @@ class SimulatedCluster:
         return bool(self._gang_of_pending)
 
     def add_gang(self, gang: GangRun, now: int) -> bool:
-        """Add an arriving gang to the cluster; return True if its minimum is bound, so that it runs at once."""
+        """Add an arriving gang to the cluster; return True if it runs at once, with enough pods bound."""
         arrival = gang.arrival
         gang.bound = {pod.key: pod for pod in arrival.pods if pod.node}
         gang.pending = {pod.key: pod for pod in arrival.pods if not pod.node}
@@ -268,7 +268,7 @@ class SimulatedCluster:
     # Nodes
 
     def fail_node(self, node: str, now: int) -> None:
-        """Take a node down: gangs on it are killed and become pending again, and pods of no gang are removed."""
+        """Let a node fail: gangs on it are killed and become pending again, and its pods outside gangs are removed."""
         if node in self._down:
             return
         self._down.add(node)

@@ -39,7 +39,7 @@ class SwfRow:
 
 @dataclass(frozen=True, slots=True)
 class SwfTrace:
-    """A trace in the Standard Workload Format: its jobs in file order, and the processors in its header, or 0."""
+    """A trace in the Standard Workload Format: its jobs in file order, and its number of processors (0: not stated)."""
 
     rows: tuple[SwfRow, ...]
     processors: int

@@ -100,7 +100,7 @@ class Workload:
 
 
 def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> tuple[Node, ...]:
-    """Create `count` equal nodes with these resources; their names sort by number."""
+    """Create `count` equal nodes with these resources; the numbers in their names have leading zeros."""
     width = len(str(max(0, count - 1)))
     status = NodeStatus(allocatable={"pods": str(DEFAULT_PODS_PER_NODE), **resources})
     return tuple(
