@@ -142,7 +142,7 @@ def check_amount(resource: str, text: str | int | float, field: str, most: int =
 
 
 def check_node(node: Node) -> None:
-    """Check the resources and taints of a node.
+    """Check that the resource quantities and the taint effects of a node are valid.
 
     Raises:
       InvalidInput: an amount or a taint is invalid.
@@ -176,7 +176,7 @@ def check_pod_spec(spec: PodSpec) -> None:
 
 
 def check_pod_status(status: PodStatus) -> None:
-    """Check the resources in the status of a pod.
+    """Check that the resource quantities in the status of a pod are valid.
 
     Raises:
       InvalidInput: an amount is invalid.

@@ -70,7 +70,9 @@ class Decoder:
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: ObjectKind) -> Any:
-        """Decode and validate the object of a document. A PodGroup of another project becomes a batchsched PodGroup.
+        """Decode and validate one Kubernetes object of an input file.
+
+        A PodGroup of another project becomes a batchsched PodGroup.
 
         Raises:
           ObjectDecodeError: the object is invalid.

@@ -143,7 +143,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One Kubernetes object of an input file, split at its top-level fields.
+    """One Kubernetes object of an input file as JSON, of which only the top-level fields are parsed.
 
     Args:
       file: the file.

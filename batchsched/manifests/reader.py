@@ -181,14 +181,14 @@ class _Cluster:
     usable: int = 0
 
     def put_all(self, source_documents: Iterable[Found]) -> int:
-        """Add the objects of documents to the cluster, and return their number."""
+        """Add the Kubernetes objects of an input to the cluster or set them aside, and return their number."""
         before = self.seen
         for document in source_documents:
             self.put(document)
         return self.seen - before
 
     def put(self, document: Found) -> None:
-        """Add the object of a document to the cluster, or set it aside if it is invalid."""
+        """Add a Kubernetes object of an input file to the cluster, or set it aside if it is invalid."""
         self.seen += 1
         if isinstance(document, InvalidInput):
             self.set_aside.append(SetAside(document.file, document.object, document.field, document.message))
