@@ -49,7 +49,7 @@ class ObjectIdentity(msgspec.Struct):
 
 
 class ObjectStore(Protocol):
-    """A store for the objects of a cluster: the cluster state, or a component in front of it.
+    """The interface of components that receive the objects of a cluster, such as the cluster state.
 
     The pod grouper is such a component.
     """

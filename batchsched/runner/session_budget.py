@@ -50,7 +50,7 @@ class SessionBudget:
     def select(
         self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, specs_of: SpecsOfPods
     ) -> None:
-        """Pop gangs from the queue and add them by identity to `selected`, until the session is full.
+        """Pop gangs from the scheduling queue and add them to the `selected` gangs until the session is full.
 
         Args:
           queue: the scheduling queue.
@@ -78,7 +78,7 @@ class SessionBudget:
                 over_share.add(entity.namespace)
 
     def resize(self, waiting_namespaces: Set[str]) -> None:
-        """Set the size of the next session by the duration of the last session: smaller after a long one, else larger.
+        """Set the number of gangs of the next session: smaller after a long session, otherwise larger.
 
         Args:
           waiting_namespaces: the namespaces with gangs in the active queue.
@@ -116,7 +116,7 @@ class _SelectedGangs:
         self.spec_count = 0
 
     def add(self, entity: Entity) -> None:
-        """Count a gang, and those of its pod specs that no gang of its namespace has yet."""
+        """Count a selected gang, and each of its pod specs that no selected gang of the same namespace has."""
         specs = self._specs.setdefault(entity.namespace, set())
         before = len(specs)
         specs |= self._specs_of(entity.pod_by_template().values())
@@ -124,5 +124,5 @@ class _SelectedGangs:
         self.gangs[entity.namespace] += 1
 
     def exceeds(self, namespace: str, gangs: float, specs: float) -> bool:
-        """Return whether a namespace has at least this many gangs or specs."""
+        """Return whether the session has at least this many gangs, or this many different pod specs, of a namespace."""
         return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

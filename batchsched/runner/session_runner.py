@@ -39,7 +39,10 @@ MAX_CHECK_SECONDS: Final = 0.5
 
 @cache
 def http_extenders() -> Extenders:
-    """Return the HTTP client for extenders. The whole process shares one client, so that connections are reused."""
+    """Return the HTTP client that calls scheduler extenders.
+
+    The whole process shares one client, so that connections are reused.
+    """
     from batchsched.kube.extender import HttpExtenders
 
     return HttpExtenders()
@@ -63,7 +66,7 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The Snapshot of the cluster, with the gangs that did not take part in the session listed as `resting`."""
+        """The Snapshot of the cluster, whose `resting` field lists the pending gangs outside the session."""
         pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
@@ -145,7 +148,7 @@ class SessionRunner:
 def run_with_retries(
     work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
-    """Run a function that calls plugins, and run it again without each plugin call that exceeds its deadline.
+    """Run a function that calls plugins; after each exceeded plugin deadline, run it again without that plugin call.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.
