@@ -178,7 +178,7 @@ class Plugins(NullTolerantModel):
         return self
 
     def enabled_by_path(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return the enabled plugins as pairs: the path of a field below `plugins`, and the plugin names in it."""
+        """Return each list of enabled plugins below `plugins`, as a pair of its field path and the plugin names."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)

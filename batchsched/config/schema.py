@@ -138,7 +138,7 @@ class SolverSettings(StrictModel):
 
 
 class PolicySettings(StrictModel):
-    """A policy of gangs or of queues by its registered name, with its arguments."""
+    """Settings that choose a gang policy or a queue policy by its registered name, with its arguments."""
 
     name: str = Field(default="priority", min_length=1)
     """Name of a registered policy, such as priority, fcfs, sjf or headroom."""
