@@ -80,7 +80,10 @@ class ExtenderError(PluginError):
 
 
 class IllegalMove(BatchschedError):
-    """A gang or an entity of the scheduling queue cannot change to another state. It keeps its state."""
+    """A gang, or its entity in the scheduling queue, cannot change from its present state to the requested one.
+
+    It keeps its state.
+    """
 
 
 class DigestMismatch(BatchschedError):
