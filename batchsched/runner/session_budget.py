@@ -116,7 +116,7 @@ class _SelectedGangs:
         self.spec_count = 0
 
     def add(self, entity: Entity) -> None:
-        """Count a selected gang, and each of its pod specs that no selected gang of the same namespace has."""
+        """Count a selected gang, and each of its pod specs that no earlier gang of the same namespace has."""
         specs = self._specs.setdefault(entity.namespace, set())
         before = len(specs)
         specs |= self._specs_of(entity.pod_by_template().values())

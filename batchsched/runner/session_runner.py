@@ -66,7 +66,7 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The Snapshot of the cluster, whose `resting` field lists the pending gangs outside the session."""
+        """The Snapshot of the cluster, with the pending gangs outside the session in its field `resting`."""
         pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 

@@ -268,7 +268,7 @@ class SimulatedCluster:
     # Nodes
 
     def fail_node(self, node: str, now: int) -> None:
-        """Let a node fail: gangs on it are killed and become pending again, and its pods outside gangs are removed."""
+        """Let a node fail: its gangs are killed and become pending again, and its pods without a gang are removed."""
         if node in self._down:
             return
         self._down.add(node)
