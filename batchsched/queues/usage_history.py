@@ -114,7 +114,7 @@ class UsageHistory:
         return self.usage
 
     def set_current_usage(self, current: Current) -> None:
-        """Set the usage of queues that counts from the last call of `advance` until the next one."""
+        """Set the present usage of all queues, which counts until the next call of `advance`."""
         self._held = current
 
     def with_half_life(self, half_life: float) -> "UsageHistory":

@@ -192,7 +192,7 @@ class LinearModel:
         return not np.any(always & ((sums < row_lower) | (sums > row_upper)))
 
     def check_integer(self) -> None:
-        """Raise an error if an integer solver would reject the model.
+        """Raise an error if CP-SAT would reject the model, because a bound is wrong or a sum could overflow.
 
         Raises:
           SolverFault: a row's sum could reach 2^62, or a variable's lower bound exceeds its upper bound.

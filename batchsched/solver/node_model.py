@@ -74,7 +74,7 @@ class NoGoodCut:
 
 
 class NodeModel(LinearModel):
-    """The integer model of a problem that counts the pods of each pod class on each single node.
+    """The integer model of a problem, with one variable for the number of pods of each pod class on each node.
 
     The first X variables are the counts.
 

@@ -86,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A placement of some gangs that the pipeline refused and that no later solution may contain.
+    """A placement that the plugins refused and that no later solution may repeat: pod counts on nodes.
 
     Later solutions must differ from it in a count. The exact model turns a cut into a no-good over the named counts.
     The tiered model drops `gang` for the rest of the session when the same gang is cut again.
@@ -285,7 +285,7 @@ class ProblemQuotas(ProblemTable):
     gangs: IntArray = field(default_factory=_amounts)
 
     def take_gangs(self, gangs: Positions) -> "ProblemQuotas":
-        """Return all quotas, with the gangs that they cover restricted to the given ones."""
+        """Return all quotas as they apply to the given gangs only."""
         # Without quotas `covers` may be 0 x 0, which has no columns to take.
         return replace(self, covers=self.covers[:, gangs]) if len(self.gangs) else self
 

@@ -395,7 +395,7 @@ class ResidualProblem:
         return short
 
     def resource_shortage(self) -> IntArray:
-        """Return the amounts [R] that are missing in the domain with room for the most pods of the minimum.
+        """Return the amounts [R] that the gang's minimum lacks in the domain that takes the most of its pods.
 
         A resource counts for a class if more of its pods would fit without requesting it.
         """
