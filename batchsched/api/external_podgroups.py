@@ -83,7 +83,7 @@ class SchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     gang: GangPolicy | None = None
 
 
-class TopologyKey(KubernetesValue, frozen=True, gc=False):
+class UpstreamTopologyConstraint(KubernetesValue, frozen=True, gc=False):
     """The constraint that all pods of a Kubernetes PodGroup run on nodes with the same value of a label."""
 
     key: str = ""
@@ -92,7 +92,7 @@ class TopologyKey(KubernetesValue, frozen=True, gc=False):
 class UpstreamConstraints(KubernetesValue, frozen=True, gc=False):
     """The topology constraints of a Kubernetes PodGroup."""
 
-    topology: tuple[TopologyKey, ...] | None = None
+    topology: tuple[UpstreamTopologyConstraint, ...] | None = None
 
 
 class UpstreamSpec(KubernetesValue, frozen=True, gc=False):

@@ -121,7 +121,7 @@ class RefusalHistory:
         changed = self._held(decision, profile)
         starts = {entry.pod_group: entry.start for entry in decision.reservations}
         refused = {entry.pod_group: entry for entry in decision.refusals}
-        refused |= {key: surplus_refusal(key) for key in surplus if key not in refused}
+        refused |= {key: elastic_pods_refusal(key) for key in surplus if key not in refused}
         for key, refusal in refused.items():
             record = self._records.setdefault(key, RefusalRecord())
             if record.latest is None:
@@ -164,7 +164,7 @@ class RefusalHistory:
         return changed
 
 
-def surplus_refusal(key: str) -> Refusal:
+def elastic_pods_refusal(key: str) -> Refusal:
     """Return the refusal for the pending elastic pods of a gang that already has minMember placed pods."""
     message = "the gang has the pods that it needs at least; there is no room for more of them now"
     return Refusal(pod_group=key, reason=SURPLUS, message=message)

@@ -4,7 +4,7 @@ If placed pods change a plugin's verdict, it adds linear rows over the number of
 A row must be valid: it may allow too much, because the pipeline checks each proposal pod by pod, but it must not
 forbid a placement that the pipeline allows.
 
-`RowDomains` and `sum_by_domain` handle the domains of a topology key as arrays.
+`ConstraintDomains` and `sum_by_domain` handle the domains of a topology key as arrays.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -117,7 +117,7 @@ def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RowDomains:
+class ConstraintDomains:
     """The topology domains for which a plugin adds linear constraints, one constraint for each domain.
 
     Args:
@@ -129,7 +129,7 @@ class RowDomains:
     codes: IndexArray
 
     @classmethod
-    def of_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "RowDomains":
+    def of_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "ConstraintDomains":
         """Create the topology domains for linear constraints from `codes` [N], the number of each node's domain.
 
         -1 stands for a node without a domain.

@@ -123,13 +123,13 @@ class FilterResult:
     def fit_error(self) -> str:
         """Return kube-scheduler's message `0/N nodes are available: …` for this filter result."""
         if not self.status.ok:
-            return fit_error(len(self.fits), self.status.reasons)
-        return fit_error(
+            return fit_error_message(len(self.fits), self.status.reasons)
+        return fit_error_message(
             len(self.fits), [f"{count} {reason}" for reason, count in self.reason_counts().items()]
         )
 
 
-def fit_error(nodes: int, parts: Sequence[str]) -> str:
+def fit_error_message(nodes: int, parts: Sequence[str]) -> str:
     """Return kube-scheduler's message `0/N nodes are available: a, b.` with the given reasons in sorted order.
 
     Source: `FitError.Error` of kube-scheduler's framework.

@@ -16,7 +16,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import StrictModel
 from batchsched.errors import PluginError
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
-from batchsched.framework.filter_result import FilterResult, fit_error
+from batchsched.framework.filter_result import FilterResult, fit_error_message
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     MultiNodeDryRun,
@@ -88,7 +88,7 @@ class PreemptionSearchResult:
         for status in self.rejected.values():
             for reason in status.reasons:
                 counts[reason] = counts.get(reason, 0) + 1
-        return fit_error(nodes, [f"{count} {reason}" for reason, count in counts.items() if count])
+        return fit_error_message(nodes, [f"{count} {reason}" for reason, count in counts.items() if count])
 
 
 class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlugin):

@@ -22,10 +22,10 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     CombinedChange,
     LevelChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     Relaxation,
     RowChange,
@@ -159,7 +159,7 @@ class RefusalMessages:
             case RowChange(row, by):
                 rule = self._formulation.problem.rows[row]
                 return f"fits when the rule of {rule.plugin} is looser by {by}: {rule.reason}"
-            case PodChange(_, count):
+            case AddedPods(_, count):
                 return f"{count} more pods"
             case CombinedChange(parts):
                 return " and ".join(text for part in parts if (text := self.relaxation_message(part)))
@@ -223,12 +223,12 @@ ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, 
 """Causes that mean too little room in a domain; a rule between pods may restrict the gang to that domain."""
 
 
-def refuse_for_failure(gang: PendingGang, error: PluginError) -> Refusal:
+def plugin_failure_refusal(gang: PendingGang, error: PluginError) -> Refusal:
     """Return the refusal of a gang because a plugin failed for one of its pods."""
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
-def refuse_rolled_back(placement: GangPlacement, *, timed_out: bool) -> Refusal:
+def rolled_back_refusal(placement: GangPlacement, *, timed_out: bool) -> Refusal:
     """Return the refusal of a gang that was rolled back by a filter, Reserve, Permit or a plugin failure."""
     status = placement.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
@@ -239,7 +239,7 @@ def refuse_rolled_back(placement: GangPlacement, *, timed_out: bool) -> Refusal:
     return Refusal(pod_group=placement.gang.key, reason=reason, message=message)
 
 
-def refuse_unschedulable(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
+def unschedulable_refusal(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
     """Return the refusal of a gang with a pod that fits on no node, with the fit error as message.
 
     The message of the PostFilter plugins follows, if there is one.
@@ -249,13 +249,13 @@ def refuse_unschedulable(gang: PendingGang, scan: FilterResult, postfilter_messa
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
-def refuse_over_limit(gang: PendingGang, queue: str) -> Refusal:
+def over_limit_refusal(gang: PendingGang, queue: str) -> Refusal:
     """Return the refusal of a gang that would exceed the limit of a queue."""
     message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
     return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
 
 
-def refuse_without_domain(gang: PendingGang) -> Refusal:
+def no_domain_refusal(gang: PendingGang) -> Refusal:
     """Return the refusal of a gang that, placed pod by pod, fits into no domain of its required topology level."""
     message = (
         "no domain of the required level takes all the pods it needs, each on the best node that is left"
@@ -263,7 +263,7 @@ def refuse_without_domain(gang: PendingGang) -> Refusal:
     return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
 
 
-def refuse_out_of_turn(members: PodGroupState, head: str) -> Refusal:
+def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
     """Return the refusal of a gang that has to wait for its turn, so as not to delay other gangs.
 
     Args:
@@ -365,7 +365,7 @@ def explain_refused_gangs(
         with telemetry.measure_gang(key):
             refusals.append(
                 # The statement's verdict is the true reason: the solver had found a place.
-                refuse_rolled_back(rejected[number], timed_out=False)
+                rolled_back_refusal(rejected[number], timed_out=False)
                 if number in rejected
                 else _explain_safely(key, partial(_refusal, context, formulation, explainer, number))
             )
@@ -406,7 +406,7 @@ def _refusal(
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
     # The rows of a reservation are no rule of a plugin: to the user, the gang waits for its turn.
     if row is not None and row.plugin == RESERVATION:
-        return refuse_out_of_turn(gang.members, row.reason)
+        return out_of_turn_refusal(gang.members, row.reason)
     wording = RefusalMessages(context, formulation)
     # A lack of room inside the domain is the plugin's doing if the gang fits without that restriction.
     if (
@@ -426,7 +426,7 @@ def _refusal(
     )
 
 
-def refuse_without_nodes(members: PodGroupState) -> Refusal:
+def no_nodes_refusal(members: PodGroupState) -> Refusal:
     """Return the refusal of a gang in a cluster without nodes."""
     return Refusal(
         pod_group=members.key,

@@ -54,7 +54,7 @@ class SimulatedKubelet:
 
 
 @dataclass(slots=True)
-class GangRun:
+class SimulatedGang:
     """The state of one gang in the simulated cluster since its arrival.
 
     The gang is pending, running, finished, or killed and pending again.
@@ -126,12 +126,12 @@ class SimulatedCluster:
         self._permanent_pods = [pod for pod in workload.cluster.pods if pod.node]
         self.recorder.add_usage(self._permanent_pods)
         self.gangs = tuple(
-            GangRun(number, arrival, self.recorder.count_gpus(arrival.pods))
+            SimulatedGang(number, arrival, self.recorder.count_gpus(arrival.pods))
             for number, arrival in enumerate(workload.arrivals)
         )
         self.waiting = self.running = self.finished = self.failures = 0
-        self._present: dict[int, GangRun] = {}
-        self._gang_of_pending: dict[str, GangRun] = {}
+        self._present: dict[int, SimulatedGang] = {}
+        self._gang_of_pending: dict[str, SimulatedGang] = {}
         self._down: set[str] = set()
         self._kubelet = SimulatedKubelet()
         self._held: tuple[HeldGang, ...] = ()
@@ -142,7 +142,7 @@ class SimulatedCluster:
         """True if at least one pod in the simulated cluster is pending."""
         return bool(self._gang_of_pending)
 
-    def add_gang(self, gang: GangRun, now: int) -> bool:
+    def add_gang(self, gang: SimulatedGang, now: int) -> bool:
         """Add an arriving gang to the cluster; return True if it runs at once, with enough pods bound."""
         arrival = gang.arrival
         gang.bound = {pod.key: pod for pod in arrival.pods if pod.node}
@@ -156,7 +156,7 @@ class SimulatedCluster:
         self.waiting += 1
         return self._starts(gang, now)
 
-    def finish_gang(self, gang: GangRun, now: int) -> None:
+    def finish_gang(self, gang: SimulatedGang, now: int) -> None:
         """Finish a gang: remove its pods and its PodGroup from the cluster."""
         queue, group = gang.arrival.queue, gang.arrival.group
         ended_pods = (*gang.bound.values(), *gang.pending.values())
@@ -174,14 +174,14 @@ class SimulatedCluster:
         self.running -= 1
         self.finished += 1
 
-    def apply_decision(self, decision: Decision, now: int) -> list[GangRun]:
+    def apply_decision(self, decision: Decision, now: int) -> list[SimulatedGang]:
         """Carry out a decision of the scheduler, and return the gangs that start as a result."""
         self._evict(decision, now)
         if decision.waiting or self._held:
             self._hold(decision)
         if decision.nominations or self._nominated:
             self._nominate(decision)
-        changed: dict[int, tuple[GangRun, list[Pod]]] = {}
+        changed: dict[int, tuple[SimulatedGang, list[Pod]]] = {}
         for assignment in decision.assignments:
             key = f"{assignment.namespace}/{assignment.pod}"
             gang = self._gang_of_pending.pop(key)
@@ -193,7 +193,7 @@ class SimulatedCluster:
             self.scheduler.apply_changes(ClusterChanges(bound_pods=pods))
         return [gang for gang, _ in changed.values() if self._starts(gang, now)]
 
-    def _starts(self, gang: GangRun, now: int) -> bool:
+    def _starts(self, gang: SimulatedGang, now: int) -> bool:
         """Start a gang if its minimum is bound, and return whether it started."""
         starts = gang.started is None and len(gang.bound) >= gang.arrival.minimum
         if starts:
@@ -212,7 +212,7 @@ class SimulatedCluster:
             if evicted_keys:
                 gang.evicted += self._lose(gang, evicted_keys, now)
 
-    def _lose(self, gang: GangRun, keys: Collection[str], now: int) -> int:
+    def _lose(self, gang: SimulatedGang, keys: Collection[str], now: int) -> int:
         """Kill pods of a gang, or all of its pods if too few would remain, and return their number."""
         if len(gang.bound) - len(keys) < gang.arrival.minimum:
             keys = set(gang.bound)

@@ -13,7 +13,7 @@ from math import ceil
 
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.ports.cluster import SchedulerFactory
-from batchsched.simulator.cluster import GangRun, SimulatedCluster
+from batchsched.simulator.cluster import SimulatedCluster, SimulatedGang
 from batchsched.simulator.result import RunResult
 from batchsched.simulator.workload import Workload
 
@@ -168,7 +168,7 @@ class _Run:
                 case SimulationEventKind.SESSION:
                     self._foreseen.discard(now)
 
-    def _will_end(self, gang: GangRun, now: int) -> None:
+    def _will_end(self, gang: SimulatedGang, now: int) -> None:
         end = now + gang.arrival.runtime
         self._foresee(end, SimulationEventKind.END, gang.number, gang.restarts)
 

@@ -44,7 +44,7 @@ def fill_packing(packing: Packing) -> None:
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
     problem = packing.problem
-    kinds = group_equal_gangs(packing.room)
+    kinds = number_equal_gangs(packing.room)
     order = np.lexsort((problem.gangs.rank, problem.gangs.tier)).tolist()
     tier = problem.gangs.tier.tolist()
     start = 0
@@ -65,7 +65,7 @@ def fill_packing(packing: Packing) -> None:
         start = end
 
 
-def group_equal_gangs(room: FreeCapacity) -> list[int]:
+def number_equal_gangs(room: FreeCapacity) -> list[int]:
     """Number the gangs [G] so that interchangeable gangs of one pod share a number; all other gangs get -1.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which

@@ -125,7 +125,7 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
     )
 
 
-def compare_tiers(first: FloatArray, second: FloatArray) -> int:
+def compare_tier_values(first: FloatArray, second: FloatArray) -> int:
     """Compare the objectives [T] of two solutions tier by tier; the highest tier that differs decides.
 
     Returns 1 if the first solution is better, 0 if both are equal, -1 if the first is worse.
@@ -205,4 +205,6 @@ def count_placed_pods(problem: Problem, classes: IndexArray, counts: IndexArray)
 
 def compare_solutions(a: Solution, b: Solution) -> int:
     """Compare two solutions by objective, then by number of placed gangs; 1 if `a` is better, -1 if `b` is, else 0."""
-    return compare_tiers(a.objective, b.objective) or int(np.sign(int(a.taken.sum()) - int(b.taken.sum())))
+    return compare_tier_values(a.objective, b.objective) or int(
+        np.sign(int(a.taken.sum()) - int(b.taken.sum()))
+    )

@@ -17,7 +17,7 @@ from batchsched.solver.greedy import fill_packing, pack_greedily
 from batchsched.solver.objective import (
     ALL_CLASSES,
     compare_solutions,
-    compare_tiers,
+    compare_tier_values,
     count_placed_pods,
     count_tiers,
     required_pods,
@@ -127,7 +127,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     subset = take_subset(merge_nodes(problem), contended)
     choice = subset.to_whole_problem(solve_exact(subset.problem, most, seed))
     # Without a proof, another selection may be better: the tiered model decides then.
-    if compare_tiers(choice.bound, choice.objective):
+    if compare_tier_values(choice.bound, choice.objective):
         return None
     # Gangs that no limiting quota covers are all selected.
     free = problem.gangs.allowed & ~contended
@@ -141,9 +141,9 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     best = tier_values(problem, ALL_CLASSES, pods)
     answer = _place_selection(packing, chosen, floor).to_solution("quotas")
     # Gangs that kept their nodes may block others: the second attempt places all of them again.
-    if compare_tiers(answer.objective, best):
+    if compare_tier_values(answer.objective, best):
         answer = pack_greedily(chosen).to_solution("quotas")
-    if compare_tiers(answer.objective, best) or compare_solutions(answer, floor) < 0:
+    if compare_tier_values(answer.objective, best) or compare_solutions(answer, floor) < 0:
         return None
     # The relaxation has every placement of the session, so that its optimum bounds them all.
     return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard, effort=choice.effort)

@@ -18,7 +18,7 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemKinds, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
-from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRounds
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.verify import verify_solution
 
 _LOG = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
-    return TieredRounds(problem, uncut, budget, seed, BaselineSolutions(best, placed), telemetry).run()
+    return TieredStage(problem, uncut, budget, seed, BaselineSolutions(best, placed), telemetry).run()
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.filter_result import NOT_NARROWED, FilterResult, fit_error, no_refusals
+from batchsched.framework.filter_result import NOT_NARROWED, FilterResult, fit_error_message, no_refusals
 from batchsched.framework.status import SUCCESS, Code, Status, Verdict
 
 
@@ -38,7 +38,7 @@ def verdict(*reasons: tuple[str, list[bool]]) -> Verdict:
     ],
 )
 def test_reasons_are_sorted_as_strings(nodes, parts, sentence):
-    assert fit_error(nodes, parts) == sentence
+    assert fit_error_message(nodes, parts) == sentence
 
 
 def test_node_adds_every_reason_of_the_first_plugin_that_refuses_it():

@@ -13,10 +13,10 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.session.joint.formulation import Formulation, SessionContext
 from batchsched.solver.problem import NONE
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     CombinedChange,
     LevelChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     Relaxation,
 )
@@ -34,7 +34,7 @@ def relaxed(
             return _nodes(cluster, change, context, formulation)
         case QuotaChange():
             return _quota(cluster, change, context)
-        case PodChange(pod_class, count):
+        case AddedPods(pod_class, count):
             (first, *_) = formulation.parts[pod_class][1].pods
             more = (
                 msgspec.structs.replace(

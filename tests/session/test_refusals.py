@@ -6,7 +6,7 @@ import pytest
 from batchsched.api.core.pod import Affinity
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.refusals import RefusalMessages
-from batchsched.solver.relaxation.changes import CombinedChange, NodeChange, PodChange, QuotaChange
+from batchsched.solver.relaxation.changes import AddedPods, CombinedChange, NodeChange, QuotaChange
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,
@@ -86,7 +86,7 @@ def test_combined_changes_are_joined_without_empty_parts():
     there = inside(cluster(nodes(1, gpu=2), gang("g", 1), queues=(queue("a", limit={GPU: "3"}),)))
     wording = RefusalMessages(there.context, there.joint())
     nothing = QuotaChange(0, (0, 0, 0, 0, 0), 3)
-    both = CombinedChange((nothing, PodChange(0, 2), NodeChange(1, like=0)))
+    both = CombinedChange((nothing, AddedPods(0, 2), NodeChange(1, like=0)))
     assert wording.relaxation_message(both) == (
         "2 more pods and 1 more node like n0 (cpu 64, memory 256Gi, nvidia.com/gpu 2)"
     )

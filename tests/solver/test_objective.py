@@ -7,7 +7,7 @@ import numpy as np
 from batchsched.solver.objective import (
     ALL_CLASSES,
     compare_solutions,
-    compare_tiers,
+    compare_tier_values,
     count_tiers,
     find_gangs_beyond_quotas,
     least_requests,
@@ -52,9 +52,9 @@ def test_a_gang_needs_no_less_than_its_subgroups():
 
 
 def test_the_first_tier_that_differs_decides_and_rounding_does_not():
-    assert compare_tiers(np.array([1.0, 5.0]), np.array([1.0, 7.0])) == -1
-    assert compare_tiers(np.array([2.0, 5.0]), np.array([1.0, 7.0])) == 1
-    assert compare_tiers(np.array([0.1 + 0.2, 5.0]), np.array([0.3, 5.0])) == 0
+    assert compare_tier_values(np.array([1.0, 5.0]), np.array([1.0, 7.0])) == -1
+    assert compare_tier_values(np.array([2.0, 5.0]), np.array([1.0, 7.0])) == 1
+    assert compare_tier_values(np.array([0.1 + 0.2, 5.0]), np.array([0.3, 5.0])) == 0
 
 
 def test_each_domain_beyond_the_first_costs_the_gangs_weight():

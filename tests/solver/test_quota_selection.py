@@ -8,7 +8,7 @@ from hypothesis import given
 
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy
-from batchsched.solver.objective import compare_tiers
+from batchsched.solver.objective import compare_tier_values
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Problem, Row
 from batchsched.solver.quota_selection import (
     is_limited_by_quotas_only,
@@ -85,7 +85,7 @@ def test_a_problem_limited_by_nodes_is_not_solved_by_quota_selection():
 @given(problems())
 def test_the_choice_bounds_every_placement(problem: Problem):
     best, choice = brute(problem), solve_exact(merge_nodes(problem), PLENTY, 0)
-    assert compare_tiers(choice.bound, np.array(best.tiers)) >= 0
+    assert compare_tier_values(choice.bound, np.array(best.tiers)) >= 0
 
 
 @pytest.mark.properties
@@ -95,7 +95,7 @@ def test_the_selected_placement_is_legal_and_optimal(problem: Problem):
     answer = select_by_quotas(pack_greedily(uncut), PLENTY, 0, solve_greedy(uncut))
     if answer is not None:
         assert verify_solution(uncut, answer) == ()
-        assert compare_tiers(answer.objective, np.array(brute(uncut).tiers)) == 0
+        assert compare_tier_values(answer.objective, np.array(brute(uncut).tiers)) == 0
 
 
 MIXED = [{"pods": 1, "demand": [1]}, {"pods": 2, "demand": [2], "tier": 1}, {"pods": 3, "demand": [1]}]

@@ -12,7 +12,7 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.objective import (
     compare_solutions,
-    compare_tiers,
+    compare_tier_values,
     count_placed_pods,
     preferred_level_cost,
 )
@@ -27,7 +27,7 @@ from batchsched.solver.tiered.model import (
 )
 from batchsched.solver.tiered.node_pools import SlotSupply, build_pools
 from batchsched.solver.tiered.rounding import round_to_nodes
-from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRounds, TierSolver
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage, TierSolver
 from batchsched.solver.tiered.transport import PoolTransport
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate
@@ -287,7 +287,7 @@ def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
         problem.classes.weight * pods,
         minlength=len(floor.objective),
     )
-    assert compare_tiers(value.astype(float), floor.objective) >= 0
+    assert compare_tier_values(value.astype(float), floor.objective) >= 0
 
 
 def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
@@ -342,7 +342,7 @@ def test_a_shortfall_of_the_placement_is_reported():
 def run(problem: Problem, budget: Budget) -> Solution:
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
-    return TieredRounds(problem, problem, budget, 0, BaselineSolutions(floor, (placed,)), NoTelemetry()).run()
+    return TieredStage(problem, problem, budget, 0, BaselineSolutions(floor, (placed,)), NoTelemetry()).run()
 
 
 def test_a_budget_of_zero_is_never_worse_than_the_floor_and_reports_bounds():
@@ -403,7 +403,7 @@ def test_choosing_domains_leaves_the_bounds_of_the_full_model_as_they_were():
     problem = problem_of([[4], [3]], gangs, levels=[[0, 1]])
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
-    rounds = TieredRounds(problem, problem, Budget(), 0, BaselineSolutions(floor, (placed,)), NoTelemetry())
+    rounds = TieredStage(problem, problem, Budget(), 0, BaselineSolutions(floor, (placed,)), NoTelemetry())
     full = rounds._full.aggregate
     before = [side.copy() for side in full.bounds()]
     assert rounds._choose() is not None

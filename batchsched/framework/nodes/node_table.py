@@ -21,7 +21,7 @@ from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class AssumedClaim:
+class PodVolumeReservation:
     """The volumes and PersistentVolumeClaims that one pod has reserved.
 
     Args:
@@ -41,9 +41,9 @@ class AssumedVolumes:
     """Volume → the claim, `namespace/name`, for which it is assumed."""
     node_of: dict[str, str] = field(default_factory=dict)
     """Claim → the node from which its volume will be provisioned."""
-    _by_pod: dict[str, AssumedClaim] = field(default_factory=dict)
+    _by_pod: dict[str, PodVolumeReservation] = field(default_factory=dict)
 
-    def assume(self, pod: str, promise: AssumedClaim) -> None:
+    def assume(self, pod: str, promise: PodVolumeReservation) -> None:
         """Store the volumes and claims that the pod `namespace/name` has reserved."""
         self._by_pod[pod] = promise
         self.claim_of.update(promise.volumes)
@@ -58,9 +58,9 @@ class AssumedVolumes:
             if is_reserved(pod):
                 self.assume(pod, promise)
 
-    def get(self, pod: str) -> AssumedClaim:
+    def get(self, pod: str) -> PodVolumeReservation:
         """Return the volumes and claims that the pod `namespace/name` has reserved; an empty value if none."""
-        return self._by_pod.get(pod, AssumedClaim())
+        return self._by_pod.get(pod, PodVolumeReservation())
 
     def revert(self, pod: str) -> None:
         """Release the volumes and claims that the pod `namespace/name` has reserved, if any."""

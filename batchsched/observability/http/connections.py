@@ -103,7 +103,7 @@ class ConnectionHandler(web.RequestHandler):
 
     __slots__ = ("_connection", "_pool")
 
-    def __init__(self, pool: "ConnectionPool", connection: OpenConnection, server: web.Server) -> None:
+    def __init__(self, pool: "ConnectionLimiter", connection: OpenConnection, server: web.Server) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -147,7 +147,7 @@ class ConnectionHandler(web.RequestHandler):
         return answer
 
 
-class ConnectionPool:
+class ConnectionLimiter:
     """Accepts connections on a socket, and closes idle connections when a limit is reached.
 
     Args:

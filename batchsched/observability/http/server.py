@@ -28,8 +28,8 @@ from batchsched.observability.http.connections import (
     BACKLOG,
     SECURITY_HEADERS,
     ConnectionHandler,
+    ConnectionLimiter,
     ConnectionLimits,
-    ConnectionPool,
 )
 from batchsched.ports.cluster import Clock
 
@@ -63,7 +63,7 @@ class Server:
     tls: ssl.SSLContext | None
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     _runner: web.AppRunner | None = field(init=False, default=None)
-    _pool: ConnectionPool | None = field(init=False, default=None)
+    _pool: ConnectionLimiter | None = field(init=False, default=None)
     _accepting: asyncio.Task[None] | None = field(init=False, default=None)
 
     async def start(self) -> None:
@@ -101,7 +101,7 @@ class Server:
         self.port = listening.getsockname()[1]
         server = self._runner.server
         assert server is not None  # since `setup`
-        self._pool = ConnectionPool(listening, server, self.tls, self.limits)
+        self._pool = ConnectionLimiter(listening, server, self.tls, self.limits)
         self._accepting = asyncio.create_task(self._pool.accept_connections(), name="accept")
         _LOG.info("serving on %s", self.url)
 

@@ -13,8 +13,8 @@ from batchsched.api.core.pod import PodAffinityTerm
 from batchsched.framework.constrain import (
     Candidate,
     CandidateSet,
+    ConstraintDomains,
     Row,
-    RowDomains,
     counting_row,
     excluding_row,
 )
@@ -184,7 +184,7 @@ def _of_term(
     codes = scene.domain_codes(term.topology_key)
     if not (codes >= 0).any():
         return
-    domains = RowDomains.of_nodes(scene.batch, codes)
+    domains = ConstraintDomains.of_nodes(scene.batch, codes)
     reason = APART.format(key=term.topology_key)
     if exclusive and (free or _count(exclusive) > 1):
         weight = max(1, _count(free))
@@ -236,7 +236,7 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
                 continue
             right = np.where(affinity_matches.counts_of(key)[:-1] > 0, _count(bound), 0)
             yield _row(
-                RowDomains.of_nodes(scene.batch, codes),
+                ConstraintDomains.of_nodes(scene.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],
                 right,
                 TOGETHER.format(key=key),
@@ -264,7 +264,7 @@ def _count(candidates: Iterable[Candidate]) -> int:
 
 
 def _row(
-    domains: RowDomains,
+    domains: ConstraintDomains,
     sides: Sequence[tuple[Sequence[Candidate], int]],
     right: int | IntArray,
     reason: str,

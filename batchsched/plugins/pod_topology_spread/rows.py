@@ -16,8 +16,8 @@ from batchsched.framework.constrain import (
     EVERY_NODE,
     Candidate,
     CandidateSet,
+    ConstraintDomains,
     Row,
-    RowDomains,
     Sense,
     excluding_row,
     sum_by_domain,
@@ -195,14 +195,14 @@ def _family_rows(batch: CandidateSet, table: NodeTable, family: ConstraintFamily
     for candidate in family.matching:
         landable[family.codes[inside & _fits(candidate)]] = True
     levels = DomainCounts(seen, existing, landable)
-    domains = RowDomains.of_nodes(batch, family.codes)
+    domains = ConstraintDomains.of_nodes(batch, family.codes)
     yield from _upper(family, levels, domains)
     if family.itself and int(seen.sum()) >= family.constraint.min_domains:
         for members in _rigid_gangs(family.members):
             yield from _lower(family, levels, domains, members)
 
 
-def _upper(family: ConstraintFamily, levels: DomainCounts, domains: RowDomains) -> Iterator[Row]:
+def _upper(family: ConstraintFamily, levels: DomainCounts, domains: ConstraintDomains) -> Iterator[Row]:
     """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
     Consider the last pod of the members that is placed in z. It found n pods there, and the minimum m. The Filter
@@ -237,7 +237,7 @@ def _upper(family: ConstraintFamily, levels: DomainCounts, domains: RowDomains) 
 
 
 def _lower(
-    family: ConstraintFamily, levels: DomainCounts, domains: RowDomains, members: Sequence[Candidate]
+    family: ConstraintFamily, levels: DomainCounts, domains: ConstraintDomains, members: Sequence[Candidate]
 ) -> Iterator[Row]:
     """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 

@@ -33,7 +33,7 @@ from batchsched.framework.interface import (
     SelectiveReservePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.nodes.node_table import AssumedClaim, Nodes, NodeTable
+from batchsched.framework.nodes.node_table import Nodes, NodeTable, PodVolumeReservation
 from batchsched.framework.plugin_support.csi_migration import migrated_plugins
 from batchsched.framework.plugin_support.scores import (
     UtilizationShapePoint,
@@ -212,7 +212,7 @@ class VolumeBinding(
         return helpful_events()
 
 
-def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> AssumedClaim:
+def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolumeReservation:
     """Return the volumes and claims that a pod reserves on its node, without those that are assumed already."""
     volumes = [
         (result.volumes[int(choice[0])].metadata.name, claim_key(claim))
@@ -220,7 +220,7 @@ def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> Assumed
         if choice[0] >= 0
     ]
     claims = [(claim_key(claim), table.names[node]) for claim, where in result.provisioned if where[0]]
-    return AssumedClaim(
+    return PodVolumeReservation(
         tuple(one for one in volumes if one[0] not in table.assumed.claim_of),
         tuple(one for one in claims if one[0] not in table.assumed.node_of),
     )

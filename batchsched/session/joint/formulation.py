@@ -19,7 +19,7 @@ from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.session.tables.topology_levels import LevelChoice, Levels
+from batchsched.session.tables.topology_levels import Levels, RequestedLevels
 from batchsched.solver.problem import (
     ALL_NODES,
     NONE,
@@ -419,7 +419,7 @@ class _Subgroups:
     def __init__(self, context: SessionContext, gangs: Sequence[PendingGang]) -> None:
         self.gang: list[int] = []
         self.need: list[int] = []
-        self.choices: list[LevelChoice] = []
+        self.choices: list[RequestedLevels] = []
         self.pinned: list[int] = []
         self.used: list[tuple[int, int, int, int]] = []
         self._first: list[int] = []
@@ -472,7 +472,7 @@ def domain_of_bound_pods(context: SessionContext, members: PodGroupState, level:
 
 
 def _used_domains(
-    context: SessionContext, gangs: Sequence[PendingGang], choices: Sequence[LevelChoice]
+    context: SessionContext, gangs: Sequence[PendingGang], choices: Sequence[RequestedLevels]
 ) -> list[tuple[int, int, int, int]]:
     used = []
     for number, (gang, choice) in enumerate(zip(gangs, choices, strict=True)):

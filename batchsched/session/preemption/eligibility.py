@@ -103,7 +103,7 @@ class EvictionUnit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SurplusPreference:
+class ElasticPodPreference:
     """Which pods of an elastic gang count as pods beyond its minimum: those of lowest rank, then the youngest.
 
     Args:
@@ -115,7 +115,7 @@ class SurplusPreference:
     evicted: Container[str] = ()
 
 
-YOUNGEST_FIRST: Final = SurplusPreference(lambda _pod, _node: 0)
+YOUNGEST_FIRST: Final = ElasticPodPreference(lambda _pod, _node: 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ class VictimCandidate:
     priority: int
     highest_pod_priority: int
     started: float
-    make_units: Callable[[SurplusPreference], tuple[EvictionUnit, ...]]
+    make_units: Callable[[ElasticPodPreference], tuple[EvictionUnit, ...]]
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
@@ -232,7 +232,7 @@ class VictimCandidates:
         return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
     def _units(
-        self, members: PodGroupState, factor: int, preference: SurplusPreference
+        self, members: PodGroupState, factor: int, preference: ElasticPodPreference
     ) -> tuple[EvictionUnit, ...]:
         """Return the units of a gang: its elastic pods and then its minimum.
 
@@ -259,7 +259,7 @@ class VictimCandidates:
         return tuple(units)
 
     def _surplus(
-        self, members: PodGroupState, staying: Iterable[tuple[Pod, int]], preference: SurplusPreference
+        self, members: PodGroupState, staying: Iterable[tuple[Pod, int]], preference: ElasticPodPreference
     ) -> frozenset[str]:
         """Return the keys of the pods without which an elastic gang is still complete, the preferred ones first."""
         group = members.group

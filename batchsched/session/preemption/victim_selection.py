@@ -38,9 +38,9 @@ from batchsched.session.preemption.constraints import EvictionConstraints, Evict
 from batchsched.session.preemption.eligibility import (
     CONSOLIDATED,
     RECLAIMED,
+    ElasticPodPreference,
     EvictionEligibility,
     EvictionUnit,
-    SurplusPreference,
     VictimCandidate,
     VictimCandidates,
     build_eviction,
@@ -206,7 +206,7 @@ class VictimSelection:
         options = []
         own_queue = self._candidates.list_in_queue(gang.queue)
         other_queues = self._reclaimable if self._eligibility.may_reclaim(gang) else []
-        preference: SurplusPreference | None = None
+        preference: ElasticPodPreference | None = None
         for candidate in sorted(
             {*own_queue, *other_queues}, key=lambda candidate: candidate.members.identity
         ):
@@ -218,7 +218,9 @@ class VictimSelection:
                 continue
             units = candidate.units
             if len(units) > 1:  # an elastic gang with surplus
-                preference = preference or SurplusPreference(self._rank_surplus(gang), self._removed.keys())
+                preference = preference or ElasticPodPreference(
+                    self._rank_surplus(gang), self._removed.keys()
+                )
                 units = candidate.make_units(preference)
             options += [EvictionOption(unit, reason) for unit in units]
         return self._still_running(options)

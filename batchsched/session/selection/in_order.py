@@ -23,9 +23,9 @@ from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.refusals import (
     explain_formulation,
     explain_gang,
-    refuse_out_of_turn,
+    out_of_turn_refusal,
     refuse_outside_window,
-    refuse_rolled_back,
+    rolled_back_refusal,
 )
 from batchsched.session.reservations import (
     HeadReservation,
@@ -259,7 +259,7 @@ class InOrderProposer:
         self._delays_head.clear()
         placement = self._statement.place_gang(gang, planned_pods_by_gang(formulation, solution)[0])
         if not placement.placed:
-            self._refusals.append(refuse_rolled_back(placement, timed_out=False))
+            self._refusals.append(rolled_back_refusal(placement, timed_out=False))
             return AttemptResult.STUCK
         self._run.builder.placements.append(placement)
         # From here on the plugins answer with this gang in place.
@@ -332,7 +332,7 @@ class InOrderProposer:
     def _refuse_waiting(self, waiting: Iterable[PodGroupState], head: PendingGang | None) -> None:
         """Refuse gangs that wait behind the head, or because of the policy if there is no head."""
         if not self._brief:
-            self._refusals += [refuse_out_of_turn(members, head.key if head else "") for members in waiting]
+            self._refusals += [out_of_turn_refusal(members, head.key if head else "") for members in waiting]
 
 
 def _shape_of(gang: PendingGang) -> GangShape:

@@ -9,7 +9,7 @@ from itertools import groupby
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
 from batchsched.session.joint.proposal import JointOutcome, JointProposer, add_rescued_gang
 from batchsched.session.preemption.nominated import NominatedCapacity
-from batchsched.session.refusals import explain_refused_gangs, refuse_out_of_turn
+from batchsched.session.refusals import explain_refused_gangs, out_of_turn_refusal
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.selection.pod_by_pod import PodByPodPlacer
 from batchsched.session.selection.selection_run import SelectionRun
@@ -92,7 +92,7 @@ class JointWindowProposer:
         startable_ids, startable = set(placed), list[PendingGang]()
         for gang in gangs:
             if gang.behind and gang.behind not in startable_ids:
-                builder.refusals.append(refuse_out_of_turn(gang.members, self._keys[gang.behind]))
+                builder.refusals.append(out_of_turn_refusal(gang.members, self._keys[gang.behind]))
             elif not gang.follows or gang.members.identity in placed:
                 startable.append(gang)
                 startable_ids.add(gang.members.identity)

@@ -26,11 +26,11 @@ from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import SessionContext, domain_of_bound_pods
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals import (
-    refuse_for_failure,
-    refuse_over_limit,
-    refuse_rolled_back,
-    refuse_unschedulable,
-    refuse_without_domain,
+    no_domain_refusal,
+    over_limit_refusal,
+    plugin_failure_refusal,
+    rolled_back_refusal,
+    unschedulable_refusal,
 )
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import GangPlacement, PlacedPod, PlannedPods, Statement
@@ -177,7 +177,7 @@ class PodByPodPlacer:
                 # These do not depend on the domain: another one does not help.
                 reported_trial = trial
                 break
-        return refuse_without_domain(gang) if reported_trial is None else self._refuse(gang, reported_trial)
+        return no_domain_refusal(gang) if reported_trial is None else self._refuse(gang, reported_trial)
 
     def _refuse(self, gang: PendingGang, trial: GangTrial) -> Refusal:
         """Return the refusal of a gang; first try to make room for the one pod that it lacks."""
@@ -191,7 +191,7 @@ class PodByPodPlacer:
             try:
                 return _refusal(gang, trial, self._make_room(preemption, gang, stuck))
             except PluginError as error:
-                return refuse_for_failure(gang, error)
+                return plugin_failure_refusal(gang, error)
         return _refusal(gang, trial, "")
 
     def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: StuckPod) -> str:
@@ -321,11 +321,11 @@ class PodByPodProposer:
 
 def _refusal(gang: PendingGang, trial: GangTrial, postfilter_message: str) -> Refusal:
     if trial.failure is not None:
-        return refuse_for_failure(gang, trial.failure)
+        return plugin_failure_refusal(gang, trial.failure)
     if trial.placement.final:
-        return refuse_rolled_back(trial.placement, timed_out=False)
+        return rolled_back_refusal(trial.placement, timed_out=False)
     if trial.queue:
-        return refuse_over_limit(gang, trial.queue)
+        return over_limit_refusal(gang, trial.queue)
     if trial.scan is not None and not trial.fenced:
-        return refuse_unschedulable(gang, trial.scan, postfilter_message)
-    return refuse_without_domain(gang)
+        return unschedulable_refusal(gang, trial.scan, postfilter_message)
+    return no_domain_refusal(gang)

@@ -10,7 +10,7 @@ from batchsched.session.preemption.eligibility import EvictionEligibility
 from batchsched.session.preemption.nominated import NominatedCapacity
 from batchsched.session.preemption.protection import ProtectedGangs
 from batchsched.session.preemption.victim_selection import VictimSelection
-from batchsched.session.refusals import refuse_rolled_back, refuse_without_nodes
+from batchsched.session.refusals import no_nodes_refusal, rolled_back_refusal
 from batchsched.session.selection.in_order import InOrderProposer
 from batchsched.session.selection.joint import JointWindowProposer
 from batchsched.session.selection.pod_by_pod import PodByPodProposer
@@ -39,7 +39,7 @@ def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset
             run.builder.placements.append(placement)
         else:
             timed_out = run.now >= held_gang.until
-            run.builder.refusals.append(refuse_rolled_back(placement, timed_out=timed_out))
+            run.builder.refusals.append(rolled_back_refusal(placement, timed_out=timed_out))
     return frozenset(identities)
 
 
@@ -89,7 +89,7 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
     """
     builder = run.builder
     if not run.tables.node_table.nodes:
-        builder.refusals += [refuse_without_nodes(members) for members in pending.members]
+        builder.refusals += [no_nodes_refusal(members) for members in pending.members]
         return
     if not run.profile.solver.enabled:
         # Filters count nominated pods, and PostFilter plugins make room pod by pod, inside the proposer.

@@ -15,7 +15,7 @@ from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.queue_limits import measure_limits
 from batchsched.session.joint.formulation import FeasibilityByClass, SessionContext
-from batchsched.session.refusals import refuse_rolled_back
+from batchsched.session.refusals import rolled_back_refusal
 from batchsched.session.reservations import StickyReservations
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
@@ -125,4 +125,4 @@ class SelectionRun:
         builder.placements = [
             placement for placement in builder.placements if id(placement) not in rejected_ids
         ]
-        builder.refusals += [refuse_rolled_back(placement, timed_out=False) for placement in rejected]
+        builder.refusals += [rolled_back_refusal(placement, timed_out=False) for placement in rejected]

@@ -242,7 +242,7 @@ def _count_subgroup(counts: dict[str, int], pod: Pod) -> None:
         counts[name] += 1
 
 
-class PlacedPodCounts:
+class GangPodCounts:
     """The numbers of existing and placed pods of each gang, which plugins read. The statement counts placed pods.
 
     Args:

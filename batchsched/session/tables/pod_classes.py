@@ -17,7 +17,7 @@ from batchsched.framework.plugin_support.default_selectors import controller_of
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import IntArray
-from batchsched.session.tables.gang import GangPart, PlacedPodCounts, PodGroupState
+from batchsched.session.tables.gang import GangPart, GangPodCounts, PodGroupState
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class PodSpecIndex:
         return nonzero_requests(pod) if may_be_resized(pod) else self.info_of(pod).nonzero
 
 
-def has_own_volume(pod: Pod) -> bool:
+def has_ephemeral_volume(pod: Pod) -> bool:
     """Return True if a pod has an ephemeral volume, which is made for this pod alone."""
     volumes = pod.spec.volumes
     return any(volume.ephemeral for volume in volumes) if volumes else False
@@ -123,7 +123,7 @@ def spec_key(pod: Pod) -> Hashable:
     It contains the spec, the controller and, for a pod with an ephemeral volume, its name.
     """
     controller = controller_of(pod)
-    own_name = (pod.key, pod.metadata.uid) if has_own_volume(pod) else None
+    own_name = (pod.key, pod.metadata.uid) if has_ephemeral_volume(pod) else None
     if controller is None and own_name is None:
         return id(pod.spec)
     return id(pod.spec), controller, own_name
@@ -137,7 +137,7 @@ def same_template(pod: Pod, other: Pod) -> bool:
         and metadata.labels == other_metadata.labels
         and metadata.annotations == other_metadata.annotations
         and metadata.owner_references == other_metadata.owner_references
-        and not has_own_volume(pod)
+        and not has_ephemeral_volume(pod)
     )
 
 
@@ -176,7 +176,7 @@ class PodClassTable:
         pipeline: Pipeline,
         specs: PodSpecIndex,
         columns: Mapping[str, int],
-        counts: PlacedPodCounts,
+        counts: GangPodCounts,
         label_keys: frozenset[str] | None,
     ) -> None:
         self._pipeline = pipeline
@@ -296,6 +296,8 @@ class PodClassTable:
         a volume of its own is different from all others to the volume plugins.
         """
         members = self._counts.gang_state(gang_identity(pod))
-        if members is None or (self._counts.count_for_pod(pod).has_enough_pods and not has_own_volume(pod)):
+        if members is None or (
+            self._counts.count_for_pod(pod).has_enough_pods and not has_ephemeral_volume(pod)
+        ):
             return ""
         return members.identity

@@ -19,14 +19,14 @@ class UnknownLevel(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class LevelChoice:
+class RequestedLevels:
     """The required and the preferred topology level of a gang or a subGroup, as numbers; NONE for no level."""
 
     required: int = NONE
     preferred: int = NONE
 
 
-ANYWHERE: Final = LevelChoice()
+ANYWHERE: Final = RequestedLevels()
 
 
 class Levels:
@@ -65,7 +65,7 @@ class Levels:
                 rows.append(domains)
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
-    def levels_of_gang(self, group: PodGroup | None) -> LevelChoice:
+    def levels_of_gang(self, group: PodGroup | None) -> RequestedLevels:
         """Return the required and the preferred topology level of a gang as a whole.
 
         Raises:
@@ -76,7 +76,7 @@ class Levels:
         topology = group.spec.topology
         return self._choice(topology.name, topology.required, topology.preferred)
 
-    def levels_of_subgroups(self, group: PodGroup | None) -> tuple[LevelChoice, ...]:
+    def levels_of_subgroups(self, group: PodGroup | None) -> tuple[RequestedLevels, ...]:
         """Return the required and the preferred topology level of each subGroup of a gang.
 
         A subGroup that names no topology uses the gang's.
@@ -107,8 +107,8 @@ class Levels:
             self.domains = np.vstack([self.domains, domains[np.newaxis]])
         return self._index["", key]
 
-    def _choice(self, topology: str, required: str | None, preferred: str | None) -> LevelChoice:
-        return LevelChoice(self._level(topology, required), self._level(topology, preferred))
+    def _choice(self, topology: str, required: str | None, preferred: str | None) -> RequestedLevels:
+        return RequestedLevels(self._level(topology, required), self._level(topology, preferred))
 
     def _level(self, topology: str, level: str | None) -> int:
         if level is None:

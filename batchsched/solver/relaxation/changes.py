@@ -69,7 +69,7 @@ class RowChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PodChange:
+class AddedPods:
     """A change that may admit a refused gang: a pod class gets more pods."""
 
     pod_class: int
@@ -83,7 +83,7 @@ class CombinedChange:
     parts: "tuple[Relaxation, ...]"
 
 
-Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | PodChange | CombinedChange
+Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | AddedPods | CombinedChange
 
 
 def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
@@ -100,7 +100,7 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
             return _quota(problem, relaxation)
         case RowChange():
             return _rule(problem, relaxation)
-        case PodChange(pod_class, count):
+        case AddedPods(pod_class, count):
             counts = problem.classes.count.copy()
             counts[pod_class] += count
             return replace(problem, classes=replace(problem.classes, count=counts))
@@ -123,8 +123,8 @@ def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxati
             return other if any(other.amounts) or other.gangs else None
         case RowChange(row, by):
             return RowChange(row, resized(by)) if resized(by) else None
-        case PodChange(pod_class, count):
-            return PodChange(pod_class, resized(count)) if resized(count) else None
+        case AddedPods(pod_class, count):
+            return AddedPods(pod_class, resized(count)) if resized(count) else None
         case CombinedChange(parts):
             remaining = tuple(
                 part for part in (resize_change(part, resized) for part in parts) if part is not None

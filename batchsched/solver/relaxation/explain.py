@@ -28,10 +28,10 @@ from batchsched.solver.problem import (
 )
 from batchsched.solver.relaxation.budget import THOROUGH_WORK, ExplanationBudget, probe_work
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     CombinedChange,
     LevelChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     Relaxation,
     RowChange,
@@ -132,7 +132,7 @@ class IsolatedGang:
                 return replace(relaxation, quota=int(self.quotas[relaxation.quota]))
             case RowChange():
                 return replace(relaxation, row=int(self.rows[relaxation.row]))
-            case PodChange():
+            case AddedPods():
                 return replace(relaxation, pod_class=int(self.classes[relaxation.pod_class]))
             case CombinedChange(parts):
                 return CombinedChange(tuple(self.to_whole_problem(part) for part in parts))

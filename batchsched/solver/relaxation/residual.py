@@ -26,9 +26,9 @@ from batchsched.solver.problem import (
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     CombinedChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     Relaxation,
     apply_change,
@@ -249,7 +249,7 @@ class ResidualProblem:
         """
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
         quotas = [part for part in parts if isinstance(part, QuotaChange)]
-        with_pods = any(isinstance(part, PodChange | CombinedChange) for part in parts)
+        with_pods = any(isinstance(part, AddedPods | CombinedChange) for part in parts)
         if not self.counting_suffices or with_pods or self._has_choice:
             return self.with_changes((change,)).fits()
         if not all(_close_gap(gap, quotas) for gap in self.quota_gaps):

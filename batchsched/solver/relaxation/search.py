@@ -13,10 +13,10 @@ import numpy as np
 from batchsched.solver.problem import NONE, IntArray, Problem
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     CombinedChange,
     LevelChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     Relaxation,
     RowChange,
@@ -74,7 +74,7 @@ class ChangeFamily:
         )
 
     def _grown(self, part: Relaxation, size: int) -> Relaxation:
-        if isinstance(part, PodChange | LevelChange):
+        if isinstance(part, AddedPods | LevelChange):
             return part
         # Amounts are positive, so that rounding up leaves something of every part.
         return resize_change(part, lambda amount: -(-amount * size // self.steps)) or part
@@ -166,7 +166,7 @@ def propose_change_families(
         amount that it lacks.
     """
     missing = residual.missing_pods
-    pods = tuple(PodChange(c, int(missing[c])) for c in np.flatnonzero(missing).tolist())
+    pods = tuple(AddedPods(c, int(missing[c])) for c in np.flatnonzero(missing).tolist())
     if pods:
         yield ChangeFamily(RefusalCause.TOO_FEW_PODS, pods)
         # Every further change includes the missing pods: without them nothing admits the gang.
@@ -248,7 +248,7 @@ def _node_families(
     # Other gangs may use what is added, so enough is added for them too.
     request = tuple((minimum @ problem.classes.demand).tolist())
     quotas = tuple(QuotaChange(quota, request, 1) for quota in range(len(problem.quotas.gangs)))
-    pods = tuple(part for part in fixed if isinstance(part, PodChange))
+    pods = tuple(part for part in fixed if isinstance(part, AddedPods))
     for loosened, nodes in tried:
         yield ChangeFamily(RefusalCause.CAPACITY, (*pods, *quotas, *loosened, nodes), 1, _MAX_FACTOR)
 

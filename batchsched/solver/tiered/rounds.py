@@ -231,7 +231,7 @@ class BaselineSolutions:
     placed: tuple[IntArray, ...]
 
 
-class TieredRounds:
+class TieredStage:
     """The tiered solve of one problem, in rounds: choose gangs, place them on nodes, exclude what did not fit."""
 
     def __init__(

@@ -3,7 +3,7 @@
 import pytest
 
 from batchsched.api.crd.topology import Topology, TopologyLevel, TopologySpec
-from batchsched.session.tables.topology_levels import LevelChoice, UnknownLevel
+from batchsched.session.tables.topology_levels import RequestedLevels, UnknownLevel
 from batchsched.solver.problem import NONE
 from tests.session.scenario import cluster, gang, group, node, topology
 from tests.session.scenes import inside
@@ -31,9 +31,9 @@ def test_domains_are_numbered_by_first_occurrence_and_a_missing_label_has_none()
 def test_levels_of_a_gang_are_looked_up_in_its_topology():
     found = levels()
     wide = group("g", 1, topology={"name": "other", "required": "zone"})
-    assert found.levels_of_gang(wide) == LevelChoice(required=2)
-    assert found.levels_of_gang(group("g", 1)) == LevelChoice()
-    assert found.levels_of_gang(None) == LevelChoice()
+    assert found.levels_of_gang(wide) == RequestedLevels(required=2)
+    assert found.levels_of_gang(group("g", 1)) == RequestedLevels()
+    assert found.levels_of_gang(None) == RequestedLevels()
     assert found.levels_of_subgroups(None) == ()
 
 
@@ -44,7 +44,11 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
         {"name": "z"},
     ]
     made = group("g", 3, topology={"name": "other"}, subGroups=subs)
-    assert levels().levels_of_subgroups(made) == (LevelChoice(2), LevelChoice(preferred=1), LevelChoice())
+    assert levels().levels_of_subgroups(made) == (
+        RequestedLevels(2),
+        RequestedLevels(preferred=1),
+        RequestedLevels(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,4 +69,4 @@ def test_a_level_may_be_named_by_its_node_label():
     one = Topology(metadata={"name": "default"}, spec=TopologySpec(levels=(above, named)))
     found = inside(cluster(NODES, topologies=(one,))).context.levels
     gang = group("g", topology={"required": "zone", "preferred": "rack"})
-    assert found.levels_of_gang(gang) == LevelChoice(required=0, preferred=0)
+    assert found.levels_of_gang(gang) == RequestedLevels(required=0, preferred=0)

@@ -8,10 +8,10 @@ import pytest
 
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Problem, Row, Sense
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     CombinedChange,
     LevelChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     Relaxation,
     RowChange,
@@ -111,7 +111,7 @@ def test_rows_are_loosened_in_their_own_direction(problem: Problem):
 
 
 def test_a_combined_change_applies_all_its_parts(problem: Problem):
-    both = apply_change(problem, CombinedChange((PodChange(0, 3), NodeChange(1, like=0))))
+    both = apply_change(problem, CombinedChange((AddedPods(0, 3), NodeChange(1, like=0))))
     assert both.classes.count.tolist() == [5]
     assert len(both.nodes.free) == 4
 
@@ -127,9 +127,9 @@ def test_a_combined_change_applies_all_its_parts(problem: Problem):
         (RowChange(0, 3), RowChange(0, 1)),
         (RowChange(0, 2), RowChange(0, 1)),
         (RowChange(0, 1), None),
-        (PodChange(0, 2), PodChange(0, 1)),
-        (PodChange(0, 1), None),
-        (CombinedChange((PodChange(0, 4), NodeChange(1, like=0))), CombinedChange((PodChange(0, 2),))),
+        (AddedPods(0, 2), AddedPods(0, 1)),
+        (AddedPods(0, 1), None),
+        (CombinedChange((AddedPods(0, 4), NodeChange(1, like=0))), CombinedChange((AddedPods(0, 2),))),
         (CombinedChange((LevelChange(0, 1), NodeChange(1, like=0))), None),
     ],
 )
@@ -185,7 +185,7 @@ def test_parts_that_are_not_needed_are_left_out():
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
         return NodeChange(2, like=0) in parts and LevelChange(0, 1) in parts
 
-    found = find(admits, 2, 2, LevelChange(0, 1), PodChange(0, 1))
+    found = find(admits, 2, 2, LevelChange(0, 1), AddedPods(0, 1))
     assert found == CombinedChange((LevelChange(0, 1), NodeChange(2, like=0)))
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Budget, Problem, Row, Solution
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     LevelChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     RowChange,
     apply_change,
@@ -184,7 +184,7 @@ def test_filters_that_leave_no_node_ask_for_a_node_that_passes():
 
 def test_too_few_pods_ask_for_pods():
     found = evidence(problem_of([[8]], [{"pods": 2, "need": 5, "demand": [1]}]), 0)
-    assert (found.cause, found.relaxation) == (RefusalCause.TOO_FEW_PODS, PodChange(0, 3))
+    assert (found.cause, found.relaxation) == (RefusalCause.TOO_FEW_PODS, AddedPods(0, 3))
 
 
 def test_a_gang_refused_at_admission_has_no_relaxation():

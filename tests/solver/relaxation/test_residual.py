@@ -10,10 +10,10 @@ from hypothesis import given
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, Budget, Problem, Row
 from batchsched.solver.relaxation.changes import (
+    AddedPods,
     CombinedChange,
     LevelChange,
     NodeChange,
-    PodChange,
     QuotaChange,
     RowChange,
     apply_change,
@@ -107,7 +107,7 @@ def test_changes_are_returned_with_their_original_numbers():
             NodeChange(1, 1),
             QuotaChange(0, (1,)),
             RowChange(0, 1),
-            PodChange(0, 1),
+            AddedPods(0, 1),
         )
     )
     assert own.to_whole_problem(changes) == CombinedChange(
@@ -118,14 +118,14 @@ def test_changes_are_returned_with_their_original_numbers():
             NodeChange(1, 1),
             QuotaChange(1, (1,)),
             RowChange(0, 1),
-            PodChange(0, 1),
+            AddedPods(0, 1),
         )
     )
     other = GangProblems(replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))).isolate(
         1
     )
     assert other.to_whole_problem(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
-    assert other.to_whole_problem(PodChange(0, 2)) == PodChange(1, 2)
+    assert other.to_whole_problem(AddedPods(0, 2)) == AddedPods(1, 2)
     assert other.to_whole_problem(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
 
 
