@@ -69,11 +69,11 @@ class Evictor:
         self._in_progress: set[str] = set()
         """Gangs with a plan in progress: another one for the same gang could evict other victims as well."""
 
-    def apply_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
+    def apply_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
         """Start to write the nominations and to request the evictions of a decision (a `loop.DecisionCallback`)."""
         nominations = [
             (pod, node)
-            for pod, node in self._changed_nominations(planner, decision)
+            for pod, node in self._changed_nominations(profile_scheduler, decision)
             if not node or _preemptor(pod) not in self._in_progress
         ]
         evictions = [
@@ -83,7 +83,7 @@ class Evictor:
         ]
         self._in_progress.update(eviction.for_ for eviction in evictions)
         if nominations or evictions:
-            task = asyncio.create_task(self._carry_out(planner, nominations, evictions))
+            task = asyncio.create_task(self._carry_out(profile_scheduler, nominations, evictions))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
@@ -92,16 +92,18 @@ class Evictor:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _changed_nominations(self, planner: ProfileScheduler, decision: Decision) -> list[tuple[Pod, str]]:
+    def _changed_nominations(
+        self, profile_scheduler: ProfileScheduler, decision: Decision
+    ) -> list[tuple[Pod, str]]:
         """Return the pods with a changed nomination, with the node; "" removes the nomination."""
-        held = {held_pod.pod for gang in planner.held for held_pod in gang.pods}
+        held = {held_pod.pod for gang in profile_scheduler.held for held_pod in gang.pods}
         nodes = {f"{held_pod.namespace}/{held_pod.pod}": held_pod.node for held_pod in decision.nominations}
         changed = []
         for key, node in nodes.items():
             pod = self._waiting(key)
             if pod is not None and key not in held and pod.status.nominated_node_name != node:
                 changed.append((pod, node))
-        name = planner.profile.scheduler_name
+        name = profile_scheduler.profile.scheduler_name
         before = self._nominated.get(name, set())
         self._nominated[name] = nodes.keys() - held
         for key in before - nodes.keys():
@@ -121,29 +123,34 @@ class Evictor:
         return None if leaves else pod
 
     async def _carry_out(
-        self, planner: ProfileScheduler, nominations: list[tuple[Pod, str]], evictions: list[Eviction]
+        self,
+        profile_scheduler: ProfileScheduler,
+        nominations: list[tuple[Pod, str]],
+        evictions: list[Eviction],
     ) -> None:
         try:
-            failed = await self._evict_all(planner, evictions, dry_run=True)
+            failed = await self._evict_all(profile_scheduler, evictions, dry_run=True)
             # Nominations first: the freed resources must be reserved as soon as the victims are gone.
             await asyncio.gather(
                 *(self._nominate(pod, node) for pod, node in nominations if _preemptor(pod) not in failed)
             )
             remaining = [eviction for eviction in evictions if eviction.for_ not in failed]
-            failed |= await self._evict_all(planner, remaining, dry_run=False)
+            failed |= await self._evict_all(profile_scheduler, remaining, dry_run=False)
         finally:
             self._in_progress.difference_update(eviction.for_ for eviction in evictions)
         if failed:
             preemptors = await self._release_nominations(failed)
             await self._clock.sleep(RETRY_SECONDS)
-            planner.queue.activate(preemptors, self._clock.now())
+            profile_scheduler.queue.activate(preemptors, self._clock.now())
             self._changed()
 
     async def _evict_all(
-        self, planner: ProfileScheduler, evictions: list[Eviction], *, dry_run: bool
+        self, profile_scheduler: ProfileScheduler, evictions: list[Eviction], *, dry_run: bool
     ) -> set[str]:
         """Request evictions, and return the gangs for which at least one failed."""
-        done = await asyncio.gather(*(self._evict(planner, eviction, dry_run) for eviction in evictions))
+        done = await asyncio.gather(
+            *(self._evict(profile_scheduler, eviction, dry_run) for eviction in evictions)
+        )
         return {eviction.for_ for eviction, succeeded in zip(evictions, done, strict=True) if not succeeded}
 
     async def _release_nominations(self, gangs: set[str]) -> list[str]:
@@ -167,15 +174,15 @@ class Evictor:
         except BatchschedError as error:  # the next session decides again
             _LOG.warning("%s is not nominated for %s: %s", pod.key, node or "no node", error)
 
-    async def _evict(self, planner: ProfileScheduler, eviction: Eviction, dry_run: bool) -> bool:
+    async def _evict(self, profile_scheduler: ProfileScheduler, eviction: Eviction, dry_run: bool) -> bool:
         """Evict a pod, or ask whether that is allowed; return False if the API server refused or did not answer."""
         pod = self._victim(eviction)
         if pod is None:
             return True
         if dry_run:
-            return await self._request(planner, eviction, pod, dry_run=True)
+            return await self._request(profile_scheduler, eviction, pod, dry_run=True)
         self._leaving.add(pod.metadata.uid)
-        evicted = await self._request(planner, eviction, pod, dry_run=False)
+        evicted = await self._request(profile_scheduler, eviction, pod, dry_run=False)
         if evicted:
             reason = f"{eviction.reason} by {eviction.for_} on node {pod.node}"
             self._on_evicted(pod, eviction.reason, reason)
@@ -184,7 +191,7 @@ class Evictor:
         return evicted
 
     async def _request(
-        self, planner: ProfileScheduler, eviction: Eviction, pod: Pod, *, dry_run: bool
+        self, profile_scheduler: ProfileScheduler, eviction: Eviction, pod: Pod, *, dry_run: bool
     ) -> bool:
         """Send an eviction, and remember a pod that the API server refuses to evict."""
         try:
@@ -193,7 +200,7 @@ class Evictor:
             if isinstance(error, ApiError):
                 # A budget, or a limit on requests, allows more later.
                 seconds = RETRY_SECONDS if error.status == _TOO_MANY_REQUESTS else REFUSED_SECONDS
-                planner.remember_refused_eviction(pod, self._clock.now() + seconds)
+                profile_scheduler.remember_refused_eviction(pod, self._clock.now() + seconds)
             _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
             return False
         return True

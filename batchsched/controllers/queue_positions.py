@@ -96,7 +96,7 @@ class QueueOrders:
         if policies is not None:
             no_capacity = TotalCapacity((), np.zeros(0, np.int64), np.zeros(0, np.bool_))
             table = build_queue_table(tree, no_capacity, QueueDemand({}, {}))
-            chosen = policies.list_by_row(table)
+            chosen = policies.policies_by_queue(table)
             for name in tree.queues:
                 self._policy_by_queue[name] = chosen[table.leaf_row(name)].gangs or self._default
 
@@ -188,7 +188,7 @@ def _fair_shares(
     if policies.reads_past_usage:
         return {}
     resources, table = measure_queue_table(state, tree)
-    fair = compute_entitlements(table, policies.list_by_row(table)).fair
+    fair = compute_entitlements(table, policies.policies_by_queue(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
         for index, name in enumerate(table.names)

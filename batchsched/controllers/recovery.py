@@ -142,7 +142,7 @@ class StaleGangController:
             if since >= 0:
                 self._cache.gangs.record_partially_bound(gang.identity, since)
             if recorded.get("wholeSince"):
-                self._cache.gangs.record_whole(gang.identity)
+                self._cache.gangs.record_was_whole(gang.identity)
 
     def _was_whole(self, gang: GangPods, group: PodGroup) -> bool:
         """Whether a gang had its minimum once. A PodGroup of Kubernetes has a condition that stays True."""
@@ -177,7 +177,7 @@ class StaleGangController:
                 task.add_done_callback(self._running.discard)
 
     @property
-    def rollback_times(self) -> dict[str, float]:
+    def rollback_deadlines(self) -> dict[str, float]:
         """The times in seconds since 1970 at which partially bound gangs are rolled back, by gang identity."""
         return dict(self._rollback_times)
 
@@ -254,7 +254,7 @@ class StaleGangController:
                 self.leaving.discard(identity)
                 self._rollback_times.pop(identity, None)
                 if placed:
-                    self._cache.gangs.record_whole(identity)
+                    self._cache.gangs.record_was_whole(identity)
                 return
             message = (
                 f"only {len(placed)} of the {group.min_member} pods of PodGroup {identity} that minMember asks for are "

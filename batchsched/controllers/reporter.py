@@ -106,14 +106,14 @@ class Reporter:
         """Record the Event of an evicted pod (an `evictor.Evicted` callback)."""
         self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
-    def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
+    def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
         """Record Events and queue status for the gangs of a decision (a `loop.DecisionCallback`)."""
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
-        present = {gang_key(entity.identity): entity for entity in planner.taking_part}
+        present = {gang_key(entity.identity): entity for entity in profile_scheduler.taking_part}
         surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
         changed = self._refusals.record_decision(
             decision,
-            planner.profile.scheduler_name,
+            profile_scheduler.profile.scheduler_name,
             present,
             surplus,
             self._cache.count_objects("nodes"),

@@ -53,7 +53,7 @@ class CandidateSet:
         """Gangs with all pods in one domain of a node label: number of the gang → label."""
         self._partition_numbers: dict[bytes, int] = {}
 
-    def of_gangs(self, gangs: Set[int]) -> "CandidateSet":
+    def for_gangs(self, gangs: Set[int]) -> "CandidateSet":
         """Return a set with the pending pods of the given gangs only.
 
         Both sets share the registered partitions.

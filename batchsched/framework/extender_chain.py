@@ -328,7 +328,7 @@ class ExtenderChain:
             if not extender.bind_verb or not _manages(extender, pod):
                 continue
             question = encode_binding_args(pod, node)
-            reply = await self._port.send_async(_endpoint(extender), extender.bind_verb, question)
+            reply = await self._port.send_bind(_endpoint(extender), extender.bind_verb, question)
             problem = reply.fault or _binding_problem(reply.body)
             if problem and not extender.ignorable:
                 raise ExtenderError(extender.url_prefix, "Bind", problem)

@@ -120,7 +120,7 @@ class FilterResult:
             counts[NOT_NARROWED.format(plugins=", ".join(self.narrowed_by))] += int(self.outside.sum())
         return +counts
 
-    def fit_error(self) -> str:
+    def fit_error_message(self) -> str:
         """Return kube-scheduler's message `0/N nodes are available: …` for this filter result."""
         if not self.status.ok:
             return fit_error_message(len(self.fits), self.status.reasons)

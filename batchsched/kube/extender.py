@@ -52,7 +52,7 @@ class HttpExtenders(Extenders):
             return ExtenderReply(fault=f"cannot be reached: {_cause(error)}")
 
     @override
-    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         return await asyncio.to_thread(self.send, endpoint, verb, question)
 
     def close(self) -> None:

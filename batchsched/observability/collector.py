@@ -44,16 +44,16 @@ class MetricsCollector:
     reflectors: Sequence[Reflector]
     _counted: WeakKeyDictionary[object, LastTotals] = field(init=False, default_factory=WeakKeyDictionary)
 
-    def update_gauges(self, planners: Sequence[ProfileScheduler], now: float) -> None:
+    def update_gauges(self, profile_schedulers: Sequence[ProfileScheduler], now: float) -> None:
         """Update all gauges from the present state of the scheduler.
 
         Args:
-          planners: The schedulers of all profiles.
+          profile_schedulers: The schedulers of all profiles.
           now: Seconds of the monotonic clock.
         """
         self._read_cache()
         self._read_reflectors(now)
-        self._read_queues(planners)
+        self._read_queues(profile_schedulers)
         self.metrics.queue_allocated.clear()
         self.metrics.queue_pending.clear()
         for (queue, resource), (allocated, pending) in self.cache.queue_usage.to_table().items():
@@ -80,21 +80,23 @@ class MetricsCollector:
             if reflector.last_event_at is not None:
                 metrics.silence.labels(name).set(max(0.0, now - reflector.last_event_at))
 
-    def _read_queues(self, planners: Sequence[ProfileScheduler]) -> None:
+    def _read_queues(self, profile_schedulers: Sequence[ProfileScheduler]) -> None:
         metrics = self.metrics
         pods: Counter[str] = Counter(dict.fromkeys(QUEUES.values(), 0))
         gangs: Counter[str] = Counter(dict.fromkeys(QUEUES.values(), 0))
         metrics.unschedulable_pods.clear()
-        for planner in planners:
-            self._read_planner(planner, pods, gangs)
+        for profile_scheduler in profile_schedulers:
+            self._read_planner(profile_scheduler, pods, gangs)
         for name in QUEUES.values():
             metrics.pending_pods.labels(name).set(pods[name])
             metrics.pending_gangs.labels(name).set(gangs[name])
 
-    def _read_planner(self, planner: ProfileScheduler, pods: Counter[str], gangs: Counter[str]) -> None:
-        metrics, profile = self.metrics, planner.profile.scheduler_name
+    def _read_planner(
+        self, profile_scheduler: ProfileScheduler, pods: Counter[str], gangs: Counter[str]
+    ) -> None:
+        metrics, profile = self.metrics, profile_scheduler.profile.scheduler_name
         refused: Counter[str] = Counter()
-        for entity in planner.queue.entities():
+        for entity in profile_scheduler.queue.entities():
             name = QUEUES.get(entity.place)
             if name is None:
                 continue
@@ -104,13 +106,15 @@ class MetricsCollector:
                 refused.update(dict.fromkeys(entity.refused_by, len(entity.pods)))
         for plugin, count in refused.items():
             metrics.unschedulable_pods.labels(plugin, profile).set(count)
-        metrics.waiting_gangs.labels(profile).set(len(planner.held))
-        metrics.overdue_plugins.labels(profile).set(len(planner.runner.overdue))
-        self._grown(planner, metrics.dropped_placements, planner.dropped_placements, profile)
-        for (queue, event), moved in planner.queue.moved_pod_counts().items():
-            self._grown(planner, metrics.incoming_pods, moved, queue, event)
-        for plugin, faults in planner.queue.hint_failures().items():
-            self._grown(planner, metrics.hint_faults, faults, plugin)
+        metrics.waiting_gangs.labels(profile).set(len(profile_scheduler.held))
+        metrics.overdue_plugins.labels(profile).set(len(profile_scheduler.runner.overdue))
+        self._grown(
+            profile_scheduler, metrics.dropped_placements, profile_scheduler.dropped_placements, profile
+        )
+        for (queue, event), moved in profile_scheduler.queue.moved_pod_counts().items():
+            self._grown(profile_scheduler, metrics.incoming_pods, moved, queue, event)
+        for plugin, faults in profile_scheduler.queue.hint_failures().items():
+            self._grown(profile_scheduler, metrics.hint_faults, faults, plugin)
 
     def _grown(self, source: object, counter: metric.Counter, total: float, *labels: str) -> None:
         """Increase a counter by the growth of `total` since the last scrape.

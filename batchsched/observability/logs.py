@@ -54,7 +54,7 @@ def set_verbosity(verbosity: int) -> None:
 
 
 class TextLogFormat(logging.Formatter):
-    """Formats log messages as klog does: `I1121 12:00:00.000000 planner] "What happened" pod="team-a/x"`."""
+    """Formats log messages as klog does: `I1121 12:00:00.000000 scheduler.loop] "What happened" pod="team-a/x"`."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:

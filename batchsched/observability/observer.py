@@ -160,15 +160,15 @@ class Observer:
         name = profile.scheduler_name
         return self._timed.setdefault(name, MetricsTelemetry(self.metrics, name))
 
-    def record_decision(self, planner: ProfileScheduler, decision: Decision, took: float) -> None:
+    def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
         """Record a session's decision in metrics, log and history. The scheduling loop calls this after each session.
 
         Args:
-          planner: The scheduler of the profile.
+          profile_scheduler: The scheduler of the profile.
           decision: The decision.
           took: The duration of the session in seconds.
         """
-        profile = planner.profile
+        profile = profile_scheduler.profile
         timed = self.telemetry(profile)
         timed.flush()
         stages = {name: round(seconds, _DIGITS) for name, seconds in timed.stages.items()}
@@ -177,15 +177,19 @@ class Observer:
         timed.start_session()
         begun = self._clock.now() - took
         self._number += 1
-        self.counting.count_session(profile.scheduler_name, planner.taking_part, begun, decision, took)
-        self._remember(planner, decision)
+        self.counting.count_session(
+            profile.scheduler_name, profile_scheduler.taking_part, begun, decision, took
+        )
+        self._remember(profile_scheduler, decision)
         self._set_aside_by_session = len(decision.set_aside)
-        session_input = planner.session_input
+        session_input = profile_scheduler.session_input
         if session_input is not None:
             solver = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
             recorded = replace(decision, solver=solver)
             self.sessions.add(
-                RecordedSession(self._number, profile, session_input, recorded, planner.runner.answers)
+                RecordedSession(
+                    self._number, profile, session_input, recorded, profile_scheduler.runner.answers
+                )
             )
         _log_session(self._number, profile, decision, took)
 
@@ -208,8 +212,8 @@ class Observer:
             podGroupSeconds=round(gang_seconds, 3),
         )
 
-    def _remember(self, planner: ProfileScheduler, decision: Decision) -> None:
-        for entity in planner.taking_part:
+    def _remember(self, profile_scheduler: ProfileScheduler, decision: Decision) -> None:
+        for entity in profile_scheduler.taking_part:
             self.refusals.pop(gang_key(entity.identity), None)
         if len(self.refusals) > _MAX_REFUSALS:  # most entries are of gangs that no longer exist
             self.refusals.clear()

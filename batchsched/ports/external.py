@@ -69,7 +69,7 @@ class Extenders(Protocol):
         """Send a JSON request to one verb of an extender, wait for the response, and return it."""
         ...
 
-    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Send a JSON request to an extender from the event loop and return the response.
 
         Binding cycles use this method.
@@ -84,7 +84,7 @@ class NoExtenders:
         """Return a reply which states that the extender was not called."""
         return ExtenderReply(fault=NOT_CALLED)
 
-    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Return a reply which states that the extender was not called."""
         return ExtenderReply(fault=NOT_CALLED)
 

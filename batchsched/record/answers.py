@@ -95,11 +95,11 @@ class Transcript(Extenders):
         return reply
 
     @override
-    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Pass on a Bind request to an extender without recording it.
 
         It belongs to the binding and not to the decision.
         """
         if self._port is None:
             return ExtenderReply(fault=NOT_RECORDED)
-        return await self._port.send_async(endpoint, verb, question)
+        return await self._port.send_bind(endpoint, verb, question)

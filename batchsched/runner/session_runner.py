@@ -94,8 +94,8 @@ class SessionRunner:
         """The recorded answers of the last session."""
         self._extenders = http_extenders() if profile.extenders else None
         self._transcript = Transcript((), self._extenders)
-        self._keeper = PluginCallCounter(overdue) if self.has_external_plugins else None
-        self.outside = ExternalCalls(self._transcript, self._keeper)
+        self._call_counter = PluginCallCounter(overdue) if self.has_external_plugins else None
+        self.outside = ExternalCalls(self._transcript, self._call_counter)
         """The external calls of the plugins of a scheduler that follows the cluster."""
 
     def without_hung_plugins(self) -> "SessionRunner":
@@ -112,10 +112,10 @@ class SessionRunner:
           session_input: The input of the session; required if external plugins are enabled.
         """
         self._transcript.restart()
-        if self._keeper is None or session_input is None:
+        if self._call_counter is None or session_input is None:
             decision = follow()
         else:
-            result = run_until_deadline(follow, self._keeper, self.profile.plugin_deadline_seconds)
+            result = run_until_deadline(follow, self._call_counter, self.profile.plugin_deadline_seconds)
             if isinstance(result, ExceededDeadline):
                 # The call hangs again and is numbered again: the scheduler that follows the cluster counted other
                 # calls, and a replay counts from a fresh scheduler. The tables that it left are half changed.
@@ -128,10 +128,10 @@ class SessionRunner:
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
         """Decide a session from a Snapshot and return the decision. A plugin that exceeds its deadline is disabled."""
 
-        def attempt(keeper: PluginCallCounter | None) -> Decision:
+        def attempt(call_counter: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
             self._transcript.restart(self._transcript.calls)
-            outside = ExternalCalls(self._transcript, keeper)
+            outside = ExternalCalls(self._transcript, call_counter)
             return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
 
         if self.has_external_plugins:
@@ -158,22 +158,22 @@ def run_with_retries(
     Returns: The result of the work, and the calls that are overdue now.
     """
     while True:
-        keeper = PluginCallCounter(overdue)
-        result = run_until_deadline(partial(work, keeper), keeper, seconds)
+        call_counter = PluginCallCounter(overdue)
+        result = run_until_deadline(partial(work, call_counter), call_counter, seconds)
         if not isinstance(result, ExceededDeadline):
             return result, overdue
         overdue = (*overdue, result)
 
 
 def run_until_deadline(
-    work: Callable[[], T], keeper: PluginCallCounter, seconds: float
+    work: Callable[[], T], call_counter: PluginCallCounter, seconds: float
 ) -> T | ExceededDeadline:
     """Run a function in its own thread and return its result, or the plugin call that exceeded its deadline."""
     result: Future[T] = Future()
 
     def run() -> None:
         try:
-            keeper.begin_session()
+            call_counter.begin_session()
             result.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             result.set_exception(error)
@@ -181,14 +181,14 @@ def run_until_deadline(
     # A daemon thread, so that a plugin that never returns does not block the end of the process.
     Thread(target=run, name="session", daemon=True).start()
     interval = min(seconds / CHECKS_PER_DEADLINE, MAX_CHECK_SECONDS)
-    last_call, since = keeper.current, monotonic()
+    last_call, since = call_counter.current, monotonic()
     while not wait([result], interval).done:
-        call, now = keeper.current, monotonic()
+        call, now = call_counter.current, monotonic()
         if call is None or call != last_call:
             last_call, since = call, now
         elif now - since >= seconds:
             # From now on the thread ends as soon as the call returns, and changes nothing any more.
-            keeper.abandoned = True
+            call_counter.abandoned = True
             number, plugin, point = call
             return ExceededDeadline(plugin, point, number, seconds)
     return result.result()

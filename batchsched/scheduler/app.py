@@ -68,27 +68,27 @@ class SchedulerApp:
     _reporter: Reporter | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
     cache: ClusterState = field(init=False)
-    alarm: Wakeup = field(init=False)
-    chronicle: StandbyUsageRecorder = field(init=False)
+    wakeup: Wakeup = field(init=False)
+    standby_usage: StandbyUsageRecorder = field(init=False)
     grouper: PodGrouper = field(init=False)
     writer: Writer = field(init=False)
-    intakes: dict[str, EventHandler] = field(init=False, default_factory=dict)
+    event_handlers: dict[str, EventHandler] = field(init=False, default_factory=dict)
     reflectors: list[Reflector] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.cache = ClusterState([profile.scheduler_name for profile in self.profiles], ASSUMED_POD_SECONDS)
-        self.alarm = Wakeup(self.clock)
-        self.chronicle = StandbyUsageRecorder(
+        self.wakeup = Wakeup(self.clock)
+        self.standby_usage = StandbyUsageRecorder(
             self.cache, self.clock, lambda: self.profiles, lambda: self.loop is not None
         )
         self.writer = Writer(self.connection, self.clock, self.fence)
         self.grouper = PodGrouper(
-            self.cache, self.cache.scheduler_names, self.alarm.signal, self.grouping.enabled
+            self.cache, self.cache.scheduler_names, self.wakeup.signal, self.grouping.enabled
         )
         decoder = Decoder()
         for kind, resource in api_resources():
-            intake = EventHandler(kind, self.grouper.store_for(kind), decoder, self.alarm.signal)
-            self.intakes[kind.field] = intake
+            intake = EventHandler(kind, self.grouper.store_for(kind), decoder, self.wakeup.signal)
+            self.event_handlers[kind.field] = intake
             times = ReflectorSettings(without=OPTIONAL_KINDS.get(kind.field, ""))
             self.reflectors.append(
                 Reflector(self.connection, resource, intake, self.clock, terms=times, read=intake.decode)
@@ -99,7 +99,7 @@ class SchedulerApp:
 
     async def follow_cluster(self) -> None:
         """Keep the cluster state up to date by list and watch until cancelled, as leader or as standby replica."""
-        sampling = asyncio.create_task(self.chronicle.run(), name="chronicle")
+        sampling = asyncio.create_task(self.standby_usage.run(), name="chronicle")
         sampling.add_done_callback(log_sampling_failure)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -155,7 +155,7 @@ class SchedulerApp:
             combine_callbacks(self.on_binding, reporter.record_binding),
             combine_callbacks(self.on_eviction, reporter.record_eviction),
         )
-        cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.alarm.signal)
+        cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.wakeup.signal)
         stale_gangs = StaleGangController(
             self.cache, self.connection, self.writer, cycles.is_binding, on_eviction
         )
@@ -165,13 +165,13 @@ class SchedulerApp:
             self.writer,
             self.clock,
             self._pod_reflector.handle_json,
-            self.alarm.signal,
+            self.wakeup.signal,
             on_eviction,
         )
         self._leaving = stale_gangs.leaving
-        planners = self._planners(self.profiles, self.recording)
-        for planner in planners:
-            planner.set_usage_history(self.chronicle.usage_history(planner.profile))
+        profile_schedulers = self._new_schedulers(self.profiles, self.recording)
+        for profile_scheduler in profile_schedulers:
+            profile_scheduler.set_usage_history(self.standby_usage.usage_history(profile_scheduler.profile))
         on_decision = [
             evictor.apply_decision,
             reporter.record_decision,
@@ -192,7 +192,7 @@ class SchedulerApp:
         reporter.start()
         try:
             self.loop = SchedulerLoop(
-                planners, cycles, self.alarm, self.clock, on_decision, [stale_gangs, assumed_pods]
+                profile_schedulers, cycles, self.wakeup, self.clock, on_decision, [stale_gangs, assumed_pods]
             )
             self.loop.is_outdated = self._is_outdated
             await self.loop.run()
@@ -214,7 +214,7 @@ class SchedulerApp:
     @property
     def profile_schedulers(self) -> Sequence[ProfileScheduler]:
         """The schedulers of all profiles; empty while this replica does not lead."""
-        return self.loop.planners if self.loop is not None else ()
+        return self.loop.profile_schedulers if self.loop is not None else ()
 
     @property
     def is_leading(self) -> bool:
@@ -243,21 +243,21 @@ class SchedulerApp:
         if tuple(profiles) == tuple(self.profiles) and recording == self.recording:
             return
         # Created first: an invalid profile raises before anything changes.
-        planners = self._planners(profiles, recording)
+        profile_schedulers = self._new_schedulers(profiles, recording)
         self.profiles, self.recording = tuple(profiles), recording
         if self.loop is not None:
-            self.loop.reconfigure(planners)
+            self.loop.replace_schedulers(profile_schedulers)
         if self._reporter is not None:
             self._reporter.reconfigure(self.profiles[0])
 
-    def _planners(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
-        planners = []
+    def _new_schedulers(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
+        profile_schedulers = []
         for profile in profiles:
             runner = SessionRunner(profile, telemetry=self.telemetry(profile))
-            planner = ProfileScheduler(profile, self.cache, leaving=self._leaving, runner=runner)
-            planner.recording = recording
-            planners.append(planner)
-        return planners
+            profile_scheduler = ProfileScheduler(profile, self.cache, leaving=self._leaving, runner=runner)
+            profile_scheduler.recording = recording
+            profile_schedulers.append(profile_scheduler)
+        return profile_schedulers
 
     async def _read(self, pod: str) -> bytes:
         namespace, _, name = pod.partition("/")

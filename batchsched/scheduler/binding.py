@@ -69,17 +69,17 @@ class BindingCycles:
         self._gangs: Counter[str] = Counter()
         self._failed: list[tuple[ProfileScheduler, PlacedGang]] = []
 
-    async def start(self, planner: ProfileScheduler, placements: Iterable[PlacedGang]) -> None:
+    async def start(self, profile_scheduler: ProfileScheduler, placements: Iterable[PlacedGang]) -> None:
         """Start the binding cycles of placed gangs and single pods."""
         async for placement in _yielding_to_other_tasks(placements):
-            self._start(planner, placement)
+            self._start(profile_scheduler, placement)
 
-    def _start(self, planner: ProfileScheduler, placement: PlacedGang) -> None:
+    def _start(self, profile_scheduler: ProfileScheduler, placement: PlacedGang) -> None:
         self._gangs[placement.entity.identity] += 1
         # The cycle must use the present table. The next session may start before this task does, and its table does not
         # contain the reservations of this session.
-        cycle = BindingCycle(planner.node_table, self._binder)
-        task = asyncio.create_task(self._bind_placement(planner, placement, cycle))
+        cycle = BindingCycle(profile_scheduler.node_table, self._binder)
+        task = asyncio.create_task(self._bind_placement(profile_scheduler, placement, cycle))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -95,8 +95,8 @@ class BindingCycles:
     def requeue_failed(self) -> None:
         """Return pods with failed bindings to the scheduling queue. Call this method between two sessions only."""
         failed, self._failed = self._failed, []
-        for planner, placement in failed:
-            planner.requeue_unbound(placement.entity, placement.places, self._clock.now())
+        for profile_scheduler, placement in failed:
+            profile_scheduler.requeue_unbound(placement.entity, placement.places, self._clock.now())
             self._end(placement)
 
     async def wait_until_idle(self) -> None:
@@ -105,14 +105,14 @@ class BindingCycles:
             await asyncio.wait(self._running)
 
     async def _bind_placement(
-        self, planner: ProfileScheduler, placement: PlacedGang, cycle: BindingCycle
+        self, profile_scheduler: ProfileScheduler, placement: PlacedGang, cycle: BindingCycle
     ) -> None:
         # A single pod needs no task of its own: this halves the number of tasks for many single pods.
         if len(placement.places) == 1:
-            outcomes = [await self._bind_pod(planner, *placement.places[0], cycle)]
+            outcomes = [await self._bind_pod(profile_scheduler, *placement.places[0], cycle)]
         else:
             binding = [
-                asyncio.create_task(self._bind_pod(planner, pod, node, cycle))
+                asyncio.create_task(self._bind_pod(profile_scheduler, pod, node, cycle))
                 async for pod, node in _yielding_to_other_tasks(placement.places)
             ]
             outcomes = await asyncio.gather(*binding)
@@ -121,7 +121,7 @@ class BindingCycles:
         )
         if failed:
             # The gang stays in `_gangs`: until `requeue_failed`, its pods count as assumed and the gang as busy.
-            self._failed.append((planner, PlacedGang(placement.entity, failed)))
+            self._failed.append((profile_scheduler, PlacedGang(placement.entity, failed)))
             self._changed()
         else:
             self._end(placement)
@@ -132,9 +132,11 @@ class BindingCycles:
         if not self._gangs[identity]:
             del self._gangs[identity]
 
-    async def _bind_pod(self, planner: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle) -> bool:
+    async def _bind_pod(
+        self, profile_scheduler: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle
+    ) -> bool:
         try:
-            status = await run_binding_cycle(planner.pipeline, pod, node, cycle)
+            status = await run_binding_cycle(profile_scheduler.pipeline, pod, node, cycle)
             problem = "" if status.ok else "; ".join(status.reasons) or f"{status.code.name}"
         except BatchschedError as error:
             problem = str(error)  # a refused or failed write affects this pod only

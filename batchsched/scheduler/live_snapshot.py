@@ -162,7 +162,7 @@ class WhatIf:
         meta = self._born(manifest, namespaced=kind.namespaced)
         if kind.type is Pod:
             self._make_pending(manifest)
-        intake = self.service.intakes[kind.field]
+        intake = self.service.event_handlers[kind.field]
         intake.handle_json(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         refused = intake.set_aside.get(key)

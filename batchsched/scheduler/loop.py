@@ -81,9 +81,9 @@ class SchedulerLoop:
     """The main loop of a leading scheduler: it runs one session after the other for each profile.
 
     Args:
-      planners: The schedulers, one for each profile.
+      profile_schedulers: The schedulers, one for each profile.
       cycles: Binds the placed pods.
-      alarm: Signals that the cluster changed.
+      wakeup: Signals that the cluster changed.
       clock: The clock.
       callbacks: Called after each decision, in this order; the evictor comes first.
       tasks: Periodic tasks that run between two sessions, about once a second.
@@ -91,17 +91,17 @@ class SchedulerLoop:
 
     def __init__(
         self,
-        planners: Sequence[ProfileScheduler],
+        profile_schedulers: Sequence[ProfileScheduler],
         cycles: BindingCycles,
-        alarm: Wakeup,
+        wakeup: Wakeup,
         clock: Clock,
         callbacks: Sequence[DecisionCallback] = (),
         tasks: Sequence[PeriodicTask] = (),
     ) -> None:
-        self.planners = tuple(planners)
+        self.profile_schedulers = tuple(profile_schedulers)
         self._next: tuple[ProfileScheduler, ...] | None = None
         self._cycles = cycles
-        self._alarm = alarm
+        self._wakeup = wakeup
         self._clock = clock
         self._callbacks = tuple(callbacks)
         self._tasks = tuple(tasks)
@@ -109,10 +109,10 @@ class SchedulerLoop:
         """Returns whether sessions must wait, because the API server was restored from a backup."""
         self._tasks_done_at = float("-inf")
 
-    def reconfigure(self, planners: Sequence[ProfileScheduler]) -> None:
+    def replace_schedulers(self, profile_schedulers: Sequence[ProfileScheduler]) -> None:
         """Replace the schedulers of all profiles as soon as the running session has ended."""
-        self._next = tuple(planners)
-        self._alarm.signal()
+        self._next = tuple(profile_schedulers)
+        self._wakeup.signal()
 
     async def run(self) -> None:
         """Run sessions (`run_once`) until cancelled. An exception in a session is logged, and the loop continues."""
@@ -122,24 +122,27 @@ class SchedulerLoop:
             except Exception:  # a defect in one session must not stop scheduling
                 _LOG.exception("a scheduling turn failed; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
-            await self._alarm.wait(IDLE_SECONDS)
+            await self._wakeup.wait(IDLE_SECONDS)
 
     async def run_once(self) -> None:
         """Apply the changes of the cluster, and run one session for each profile that has pending pods."""
         if self.is_outdated():
             return
         self._prepare()
-        for planner in self.planners:
-            await self._session(planner)
+        for profile_scheduler in self.profile_schedulers:
+            await self._session(profile_scheduler)
 
     def _prepare(self) -> None:
         """Do the work that must not overlap with a session."""
         if self._next is not None:
-            before = {planner.profile.scheduler_name: planner for planner in self.planners}
-            self.planners, self._next = self._next, None
-            for planner in self.planners:
-                if planner.profile.scheduler_name in before:
-                    planner.inherit_state(before[planner.profile.scheduler_name])
+            before = {
+                profile_scheduler.profile.scheduler_name: profile_scheduler
+                for profile_scheduler in self.profile_schedulers
+            }
+            self.profile_schedulers, self._next = self._next, None
+            for profile_scheduler in self.profile_schedulers:
+                if profile_scheduler.profile.scheduler_name in before:
+                    profile_scheduler.inherit_state(before[profile_scheduler.profile.scheduler_name])
         # Failed bindings release reservations of plugins, which a running session must not see change.
         self._cycles.requeue_failed()
         now = self._clock.now()
@@ -148,36 +151,41 @@ class SchedulerLoop:
             for task in self._tasks:
                 task.run_once(now)
 
-    async def _session(self, planner: ProfileScheduler) -> None:
+    async def _session(self, profile_scheduler: ProfileScheduler) -> None:
         now, begun = self._clock.now(), self._clock.monotonic()
         try:
-            planner.sync_queue(now)
-            work = planner.begin_session(now)
+            profile_scheduler.sync_queue(now)
+            work = profile_scheduler.begin_session(now)
             if work is None:
                 return
             # `begin_session` took all input; the thread reads nothing that the event loop changes meanwhile.
             decision = await asyncio.to_thread(work)
         except Exception:
             # Later sessions take fewer gangs until the gang that causes the failure is found.
-            planner.abandon_session(self._clock.now())
+            profile_scheduler.abandon_session(self._clock.now())
             raise
         if self.is_outdated():  # since the session began
             _LOG.warning("a session is abandoned: its cluster is from before a restore of the API server")
-            planner.abandon_session(self._clock.now())
-            self._alarm.signal()
+            profile_scheduler.abandon_session(self._clock.now())
+            self._wakeup.signal()
             return
         now, seconds = self._clock.now(), self._clock.monotonic() - begun
-        await self._cycles.start(planner, planner.apply_decision(decision, now, seconds))
+        await self._cycles.start(profile_scheduler, profile_scheduler.apply_decision(decision, now, seconds))
         # More gangs are active, beyond the session's budget or moved by events: do not wait for the next event.
-        if planner.queue.pending_pod_counts()["active"]:
-            self._alarm.signal()
+        if profile_scheduler.queue.pending_pod_counts()["active"]:
+            self._wakeup.signal()
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
-        if planner.runner.hung:
-            disabled = ", ".join(call.plugin for call in planner.runner.overdue) or "none of them again"
+        if profile_scheduler.runner.hung:
+            disabled = (
+                ", ".join(call.plugin for call in profile_scheduler.runner.overdue) or "none of them again"
+            )
             _LOG.error("plugins exceeded their deadline and are disabled until restart: %s", disabled)
-            planners = self.planners if self._next is None else self._next
-            self.reconfigure(
-                [other.without_hung_plugins() if other is planner else other for other in planners]
+            profile_schedulers = self.profile_schedulers if self._next is None else self._next
+            self.replace_schedulers(
+                [
+                    other.without_hung_plugins() if other is profile_scheduler else other
+                    for other in profile_schedulers
+                ]
             )
         for callback in self._callbacks:
-            callback(planner, decision, self._clock.monotonic() - begun)
+            callback(profile_scheduler, decision, self._clock.monotonic() - begun)

@@ -123,7 +123,7 @@ class RefusalMessages:
         for part in self._formulation.gangs[evidence.gang].parts:
             surveyed = self._context.feasibility.feasibility_of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
-                return surveyed.scan.fit_error()
+                return surveyed.scan.fit_error_message()
         return "no node is left for some of them"
 
     def missing_resources(self, evidence: RefusalEvidence) -> dict[str, int]:
@@ -244,7 +244,7 @@ def unschedulable_refusal(gang: PendingGang, scan: FilterResult, postfilter_mess
 
     The message of the PostFilter plugins follows, if there is one.
     """
-    sentence = scan.fit_error()
+    sentence = scan.fit_error_message()
     message = f"{sentence} {postfilter_message}" if postfilter_message else sentence
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
@@ -400,7 +400,9 @@ def _refusal(
         if surveyed.failure:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
         if surveyed.scan is not None and not surveyed.scan.status.ok:
-            return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error())
+            return Refusal(
+                pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error_message()
+            )
     # Plugin failures and PreFilter verdicts come first: the solver saw empty masks and would report a lack of room.
     evidence = explainer.explain_gang(number)
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
@@ -412,7 +414,7 @@ def _refusal(
     if (
         number in formulation.gathered
         and evidence.cause in ROOM_CAUSES
-        and explainer.fits_unconstrained(number)
+        and explainer.fits_without_plugins_and_level(number)
     ):
         return Refusal(
             pod_group=gang.key, reason="PluginConstraint", message=wording.single_domain_message(evidence)

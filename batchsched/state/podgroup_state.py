@@ -279,7 +279,7 @@ class GangIndex:
             self._count_accepted(gang, pod, 1)
             self._changed(gang)
 
-    def record_whole(self, identity: str) -> None:
+    def record_was_whole(self, identity: str) -> None:
         """Record that at some time minMember pods of a gang were bound, even if fewer are bound now.
 
         The caller knows it from the status of the PodGroup, or from pods in a list of the API server, finished ones

@@ -160,7 +160,7 @@ def scored(one: Asked) -> dict[str, Any]:
 
 def refused(one: Asked) -> dict[str, Any]:
     """Return the sentences, and what preemption found where that was recorded; an error's words are not compared."""
-    fit_error = one.scan.fit_error()
+    fit_error = one.scan.fit_error_message()
     stated = one.case.expected.preemption
     try:
         answer = run_postfilters(one.handle)

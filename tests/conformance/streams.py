@@ -71,7 +71,7 @@ def answer(pipeline: Pipeline, pod: PodClass, table: NodeTable) -> Any:
     scan = pipeline.run_filters(pod, table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)
     if not len(feasible):
-        return scan.fit_error()
+        return scan.fit_error_message()
     total = pipeline.score(pod, feasible, table, scan.state)
     best = sorted(table.names[at] for at in feasible[total == total.max()])
     named = best

@@ -39,7 +39,7 @@ def cycle(case: runner.Case) -> dict[str, Any]:
     scan = pipeline.run_filters(cluster.pod, cluster.table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)
     if not len(feasible):
-        return {"fit error": scan.fit_error()}
+        return {"fit error": scan.fit_error_message()}
     total = pipeline.score(cluster.pod, feasible, cluster.table, scan.state)
     return {cluster.table.names[at]: int(score) for at, score in zip(feasible, total, strict=True)}
 

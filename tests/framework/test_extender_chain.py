@@ -32,7 +32,7 @@ class Said:
             self.answer if isinstance(self.answer, ExtenderReply) else ExtenderReply(json.dumps(self.answer))
         )
 
-    async def send_async(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         return self.send(endpoint, verb, question)
 
 

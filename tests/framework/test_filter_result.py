@@ -46,13 +46,13 @@ def test_node_adds_every_reason_of_the_first_plugin_that_refuses_it():
     second = verdict(("no port", [True, True, True]))
     found = scan([0, 0, 1], first, second)
     assert found.reason_counts() == {"no cpu": 2, "no memory": 1, "no port": 1}
-    assert found.fit_error() == "0/3 nodes are available: 1 no memory, 1 no port, 2 no cpu."
+    assert found.fit_error_message() == "0/3 nodes are available: 1 no memory, 1 no port, 2 no cpu."
 
 
 def test_refusal_of_prefilter_is_the_whole_reason():
     status = Status(Code.UNRESOLVABLE, ("1 of the 2 pods exist",), "GangScheduling")
     found = FilterResult(CycleState(), status, np.zeros(4, np.bool_), no_refusals(4))
-    assert found.fit_error() == "0/4 nodes are available: 1 of the 2 pods exist."
+    assert found.fit_error_message() == "0/4 nodes are available: 1 of the 2 pods exist."
 
 
 def test_nodes_excluded_by_prefilters_name_these_plugins():

@@ -175,7 +175,7 @@ def test_filters_evaluate_the_nominated_node_although_prefilter_excluded_it():
     made = table([node("a"), node("b"), node("c", {"cpu": "1"})])
     wish = waiting(pod("one", {"cpu": "2"}, affinity=named), "a")
     scan = scanned(made, wish, plugins=(NodeAffinity, NodeResourcesFit))
-    assert scan.fit_error() == (
+    assert scan.fit_error_message() == (
         "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector, "
         "1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )

@@ -123,7 +123,7 @@ def test_put_does_not_block_the_event_loop():
             began = time.monotonic()
             port = HttpExtenders()
             replies = await asyncio.gather(
-                *(port.send_async(ExtenderEndpoint(server.url), "filter", b"[]") for _ in range(3))
+                *(port.send_bind(ExtenderEndpoint(server.url), "filter", b"[]") for _ in range(3))
             )
             return replies, time.monotonic() - began
 

@@ -22,18 +22,18 @@ class Observed:
     def __init__(self, snapshot, kept=3) -> None:
         self.town = town = Town(snapshot)
         self.seen = seen = Observer(town.clock, kept)
-        planner = ProfileScheduler(
+        profile_scheduler = ProfileScheduler(
             profile(), town.cache, runner=SessionRunner(profile(), telemetry=seen.telemetry(profile()))
         )
-        planner.recording = kept > 0
-        town.planner = planner
-        town.loop.planners = (planner,)
+        profile_scheduler.recording = kept > 0
+        town.profile_scheduler = profile_scheduler
+        town.loop.profile_schedulers = (profile_scheduler,)
         town.loop._callbacks = (*town.loop._callbacks, seen.record_decision)
         town.cycles._on_binding = seen.record_binding
         self.gauges = MetricsCollector(seen.metrics, town.cache, ())
 
     def read(self) -> None:
-        self.gauges.update_gauges(self.town.loop.planners, self.town.clock.monotonic())
+        self.gauges.update_gauges(self.town.loop.profile_schedulers, self.town.clock.monotonic())
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.seen.metrics.registry.get_sample_value(name, labels)
@@ -124,7 +124,7 @@ async def test_long_session_names_its_longest_stage_and_gang_for_ten_minutes(cap
     for seconds, gangs in ((4.0, {"team/short": 4.0}), (9.0, {"team/a": 1.0, "team/b": 3.0})):
         timed = one.seen.telemetry(profile())
         timed.stages, timed.gangs = {"walk": 1.0, "pipeline": 3.5}, gangs
-        one.seen.record_decision(one.town.planner, Decision(), seconds)
+        one.seen.record_decision(one.town.profile_scheduler, Decision(), seconds)
 
     def series():
         (family,) = one.seen.metrics.long_session_gang.collect()

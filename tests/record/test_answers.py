@@ -54,8 +54,8 @@ def test_repeated_session_calls_extenders_only_for_new_requests():
 
 def test_bindings_are_no_part_of_a_decision():
     transcript = Transcript(port=Counting())
-    assert asyncio.run(transcript.send_async(HERE, "bind", b"")).fault
-    assert asyncio.run(Transcript().send_async(HERE, "bind", b"")).fault == NOT_RECORDED
+    assert asyncio.run(transcript.send_bind(HERE, "bind", b"")).fault
+    assert asyncio.run(Transcript().send_bind(HERE, "bind", b"")).fault == NOT_RECORDED
     assert transcript.calls == ()
 
 

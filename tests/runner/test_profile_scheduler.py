@@ -50,13 +50,13 @@ async def test_surplus_pods_are_bound_when_capacity_is_free():
 
 async def test_gang_is_bound_with_another_pod_if_one_is_deleted_during_the_session():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
-    planner = town.planner
-    planner.sync_queue(town.clock.now())
-    work = planner.begin_session(town.clock.now())
+    profile_scheduler = town.profile_scheduler
+    profile_scheduler.sync_queue(town.clock.now())
+    work = profile_scheduler.begin_session(town.clock.now())
     assert work is not None
     decision = work()
     town.delete("bert-0")
-    assert planner.apply_decision(decision, town.clock.now()) == []
+    assert profile_scheduler.apply_decision(decision, town.clock.now()) == []
     assert town.assumed == set()
     town.make([pod("bert-2", group="bert", gpu=1)])
     await town.turns(3)
@@ -65,14 +65,14 @@ async def test_gang_is_bound_with_another_pod_if_one_is_deleted_during_the_sessi
 
 async def test_gang_is_bound_elsewhere_if_its_node_is_deleted_during_the_session():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
-    planner = town.planner
-    planner.sync_queue(town.clock.now())
-    work = planner.begin_session(town.clock.now())
+    profile_scheduler = town.profile_scheduler
+    profile_scheduler.sync_queue(town.clock.now())
+    work = profile_scheduler.begin_session(town.clock.now())
     assert work is not None
     decision = work()
     town.cache.remove(node("n0", gpu=2))
     town.cache.put(node("n1", gpu=2))
-    assert planner.apply_decision(decision, town.clock.now()) == []
+    assert profile_scheduler.apply_decision(decision, town.clock.now()) == []
     await town.turns(3)
     assert set(town.bound.values()) == {"n1"}
 
@@ -87,20 +87,20 @@ def foreign(name: str, node_name: str, **requests: Any) -> Pod:
 
 def decide_while(town: Town, *bound_meanwhile: Pod) -> list[str]:
     """Decide a session during which other schedulers bind pods; return the gangs that are to be bound."""
-    planner, now = town.planner, town.clock.now()
-    planner.sync_queue(now)
-    work = planner.begin_session(now)
+    profile_scheduler, now = town.profile_scheduler, town.clock.now()
+    profile_scheduler.sync_queue(now)
+    work = profile_scheduler.begin_session(now)
     assert work is not None
     decision = work()
     town.make(bound_meanwhile)
-    return [placed.entity.identity for placed in planner.apply_decision(decision, now)]
+    return [placed.entity.identity for placed in profile_scheduler.apply_decision(decision, now)]
 
 
 async def test_gang_is_not_bound_to_a_node_that_another_scheduler_filled_during_the_session():
     town = Town(cluster(nodes(2, gpu=2), gang("bert", 4)))
     assert decide_while(town, foreign("theirs", "n0", gpu=1)) == []
     assert town.assumed == set()
-    assert town.planner.dropped_placements == 1
+    assert town.profile_scheduler.dropped_placements == 1
     town.cache.put(node("n2", gpu=1))
     await town.turns(5)
     assert sorted(town.bound[f"bert-{at}"] for at in range(4)) == ["n0", "n1", "n1", "n2"]
@@ -114,18 +114,18 @@ async def test_gang_is_bound_if_the_pods_of_another_scheduler_leave_room():
 async def test_only_as_many_gangs_are_dropped_as_the_filled_node_has_no_room_for():
     town = Town(cluster(nodes(1, gpu=4), gang("a", 1), gang("b", 1), gang("c", 1), gang("d", 1)))
     assert len(decide_while(town, foreign("theirs", "n0", gpu=2))) == 2
-    assert town.planner.dropped_placements == 2
+    assert town.profile_scheduler.dropped_placements == 2
 
 
 async def test_gang_is_not_bound_to_a_node_that_shrank_during_the_session():
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
-    planner, now = town.planner, town.clock.now()
-    planner.sync_queue(now)
-    work = planner.begin_session(now)
+    profile_scheduler, now = town.profile_scheduler, town.clock.now()
+    profile_scheduler.sync_queue(now)
+    work = profile_scheduler.begin_session(now)
     assert work is not None
     decision = work()
     town.cache.put(node("n0", gpu=1))
-    assert planner.apply_decision(decision, now) == []
+    assert profile_scheduler.apply_decision(decision, now) == []
 
 
 async def test_confirmed_bindings_of_the_same_scheduler_drop_no_placement():
@@ -133,14 +133,16 @@ async def test_confirmed_bindings_of_the_same_scheduler_drop_no_placement():
     await town.turn(watch=False)
     town.make(gang("gpt", 2).pods)
     town.cache.put(group("gpt", 2))
-    planner, now = town.planner, town.clock.now()
-    planner.sync_queue(now)
-    work = planner.begin_session(now)
+    profile_scheduler, now = town.profile_scheduler, town.clock.now()
+    profile_scheduler.sync_queue(now)
+    work = profile_scheduler.begin_session(now)
     assert work is not None
     decision = work()
     town.watch()
-    assert [placed.entity.identity for placed in planner.apply_decision(decision, now)] == ["team/gpt"]
-    assert planner.dropped_placements == 0
+    assert [placed.entity.identity for placed in profile_scheduler.apply_decision(decision, now)] == [
+        "team/gpt"
+    ]
+    assert profile_scheduler.dropped_placements == 0
 
 
 class Licence:
@@ -169,11 +171,11 @@ async def test_held_gang_is_bound_after_permit(monkeypatch):
     town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
     await town.turns(3)
     assert (town.bound, town.assumed) == ({}, set())
-    assert [one.pod_group for one in town.planner.held] == ["team/bert"]
+    assert [one.pod_group for one in town.profile_scheduler.held] == ["team/bert"]
     licence.answer = PermitAnswer()
     await town.turn(1)
     assert set(town.bound) == {"bert-0", "bert-1"}
-    assert town.planner.held == ()
+    assert town.profile_scheduler.held == ()
 
 
 async def test_held_gang_keeps_its_nodes_until_the_permit_timeout(monkeypatch):
@@ -200,7 +202,7 @@ async def test_held_gang_with_a_deleted_pod_is_released(monkeypatch):
     licence.answer = PermitAnswer()
     await town.turns(3)
     assert town.bound == {}
-    assert town.planner.held == ()
+    assert town.profile_scheduler.held == ()
     town.make([pod("bert-0", group="bert", gpu=1)])
     await town.turns(3)
     assert set(town.bound) == {"bert-0", "bert-1"}
@@ -226,7 +228,7 @@ async def test_terminating_pod_is_not_queued():
     await town.turn()
     town.cache.put(town.server.keep(leaving(town.server.pods["team/solo"])))
     await town.turn(1)
-    assert town.planner.queue.pending_pod_counts() == {
+    assert town.profile_scheduler.queue.pending_pod_counts() == {
         "active": 0,
         "backoff": 0,
         "unschedulable": 0,
@@ -256,19 +258,19 @@ async def test_scheduler_behind_the_change_log_lists_pending_pods_again():
     town.delete("gpt-1")
     await town.turns(2)
     assert set(town.bound) == {f"solo-{at}" for at in range(5)}
-    assert town.planner.queue.get("team/gpt") is None
+    assert town.profile_scheduler.queue.get("team/gpt") is None
 
 
 async def test_session_input_repeats_the_decision():
     town = Town(cluster(nodes(2, gpu=1), gang("gpt", 4), gang("bert", 2)))
-    town.planner.recording = True
+    town.profile_scheduler.recording = True
     await town.turn()
     town.make(alone(1, cpu=1).pods)
     await town.turn(1)
-    asked = town.planner.session_input
+    asked = town.profile_scheduler.session_input
     assert asked is not None
     assert asked.snapshot.resting == ("team/gpt",)
-    again = decide(asked.snapshot, town.planner.profile, asked.now, asked.seed)
+    again = decide(asked.snapshot, town.profile_scheduler.profile, asked.now, asked.seed)
     assert to_json(without_telemetry(again)) == to_json(without_telemetry(town.decisions[-1]))
 
 
@@ -333,7 +335,7 @@ async def test_surplus_pods_with_failed_bindings_return_to_the_queue():
     town.mend()
     await town.turns(5)
     assert len(town.bound) == 3
-    assert town.planner.queue.pending_pod_counts() == {
+    assert town.profile_scheduler.queue.pending_pod_counts() == {
         "active": 0,
         "backoff": 0,
         "unschedulable": 1,
@@ -365,11 +367,11 @@ async def test_head_that_rests_keeps_its_start_from_gangs_that_come_later(select
     snapshot = cluster(nodes(2, gpu=1), running("a", 10_000, "n0"), gang("head", 2, age=50))
     town = Town(snapshot, profile(selection=selection, backfill="easy"))
     await town.turns(2)
-    assert [one.pod_group for one in town.planner.reservations] == ["team/head"]
+    assert [one.pod_group for one in town.profile_scheduler.reservations] == ["team/head"]
     town.make(alone(1, gpu=1).pods)
     await town.turns(2)
     assert "solo-0" not in town.bound
-    assert [one.pod_group for one in town.planner.reservations] == ["team/head"]
+    assert [one.pod_group for one in town.profile_scheduler.reservations] == ["team/head"]
 
 
 def claiming(name: str, claim: str) -> Pod:
@@ -384,18 +386,18 @@ async def test_assumed_volume_stays_reserved_after_the_tables_are_rebuilt():
     for one in stored:
         town.cache.put(one)
     town.make([claiming("first", "data")])
-    planner, now = town.planner, town.clock.now()
-    planner.sync_queue(now)
-    work = planner.begin_session(now)
+    profile_scheduler, now = town.profile_scheduler, town.clock.now()
+    profile_scheduler.sync_queue(now)
+    work = profile_scheduler.begin_session(now)
     assert work is not None
-    assert [one.places[0][0].name for one in planner.apply_decision(work(), now)] == ["first"]
-    before = planner.node_table
+    assert [one.places[0][0].name for one in profile_scheduler.apply_decision(work(), now)] == ["first"]
+    before = profile_scheduler.node_table
     town.cache.put(volume("broken", phase="Failed"))
     town.make([claiming("second", "more")])
-    planner.sync_queue(now)
-    work = planner.begin_session(now)
+    profile_scheduler.sync_queue(now)
+    work = profile_scheduler.begin_session(now)
     assert work is not None
     (refusal,) = work().refusals
-    assert planner.node_table is not before
+    assert profile_scheduler.node_table is not before
     assert refusal.pod_group == "team/second"
     assert "persistent volumes to bind" in refusal.message

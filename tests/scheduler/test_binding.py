@@ -91,9 +91,9 @@ async def test_pod_deleted_during_its_binding_frees_its_node():
 )
 async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
     town = Town(cluster(nodes(3 * BINDINGS_PER_YIELD, gpu=1), waiting))
-    planner, now = town.planner, town.clock.now()
-    planner.sync_queue(now)
-    work = planner.begin_session(now)
+    profile_scheduler, now = town.profile_scheduler, town.clock.now()
+    profile_scheduler.sync_queue(now)
+    work = profile_scheduler.begin_session(now)
     assert work is not None
     seen = set()
 
@@ -102,8 +102,8 @@ async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
             seen.add(len(town.told))
             await asyncio.sleep(0)
 
-    placements = planner.apply_decision(work(), now)
-    start = asyncio.create_task(town.cycles.start(planner, placements))
+    placements = profile_scheduler.apply_decision(work(), now)
+    start = asyncio.create_task(town.cycles.start(profile_scheduler, placements))
     await asyncio.sleep(0)
     await look()
     await start
@@ -136,16 +136,16 @@ async def test_pods_are_bound_over_the_table_that_knows_of_their_reservation(mon
     ledger = Ledger()
     with_plugin(monkeypatch, ledger)
     town = Town(cluster(nodes(1, gpu=4), gang("bert", 2)))
-    planner, now = town.planner, town.clock.now()
-    planner.sync_queue(now)
-    work = planner.begin_session(now)
+    profile_scheduler, now = town.profile_scheduler, town.clock.now()
+    profile_scheduler.sync_queue(now)
+    work = profile_scheduler.begin_session(now)
     assert work is not None
-    await town.cycles.start(planner, planner.apply_decision(work(), now))
-    before = planner.node_table
+    await town.cycles.start(profile_scheduler, profile_scheduler.apply_decision(work(), now))
+    before = profile_scheduler.node_table
     town.make(alone(1).pods)
     town.cache.put(PriorityClass(metadata=ObjectMeta(name="high"), value=1))
-    planner.sync_queue(now)
-    planner.begin_session(now)  # over rebuilt tables, before any task has run
-    assert planner.node_table is not before
+    profile_scheduler.sync_queue(now)
+    profile_scheduler.begin_session(now)  # over rebuilt tables, before any task has run
+    assert profile_scheduler.node_table is not before
     await town.cycles.wait_until_idle()
     assert ledger.bound == ledger.reserved

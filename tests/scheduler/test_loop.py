@@ -29,7 +29,7 @@ async def test_loop_continues_after_a_failed_turn(monkeypatch):
     running = asyncio.create_task(town.loop.run())
     for _ in range(100):
         town.clock.turn(1)
-        town.alarm.signal()
+        town.wakeup.signal()
         await asyncio.sleep(0.001)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -70,10 +70,10 @@ async def test_nothing_is_touched_while_a_session_is_decided():
     town.make(alone(1, cpu=1).pods)
     seen: list[set[str]] = []
 
-    def heard(planner: Any, decision: Any, took: float) -> None:
+    def heard(profile_scheduler: Any, decision: Any, took: float) -> None:
         seen.append(town.assumed)
 
-    town.loop = SchedulerLoop([town.planner], town.cycles, town.alarm, town.clock, [heard], [])
+    town.loop = SchedulerLoop([town.profile_scheduler], town.cycles, town.wakeup, town.clock, [heard], [])
     town.server.pods.pop("team/bert-1")
     town.mend()
     await town.turn(1, watch=False)
@@ -100,10 +100,10 @@ async def test_new_schedulers_take_over_between_sessions_with_bindings_in_flight
     await town.turn()
     town.fail("bert-1", ApiError(500, "InternalError", "try again"))
     other = ProfileScheduler(profile(), town.cache, leaving=town.stranded.leaving)
-    town.loop.reconfigure([other])
-    assert town.loop.planners == (town.planner,)
+    town.loop.replace_schedulers([other])
+    assert town.loop.profile_schedulers == (town.profile_scheduler,)
     await town.turn(1)
-    assert town.loop.planners == (other,)
+    assert town.loop.profile_schedulers == (other,)
     town.mend()
     await town.turns(20)
     assert set(town.bound) == {"bert-0", "bert-1", "solo-0"}
@@ -115,7 +115,7 @@ async def test_new_scheduler_keeps_the_usage_history():
     await town.turns(3)
     other = ProfileScheduler(settings, town.cache, leaving=town.stranded.leaving)
     other.recording = True
-    town.loop.reconfigure([other])
+    town.loop.replace_schedulers([other])
     await town.turn(3600)
     town.make([pod("late", gpu=1)])
     await town.turns(2)
@@ -127,19 +127,19 @@ async def test_scheduler_with_a_hung_plugin_is_replaced_by_one_without_it():
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     runner = SessionRunner(profile(), (ExceededDeadline("Slow", "Filter", 0, 1.0),))
     runner.hung = True  # as its last session leaves it
-    town.loop.planners = (ProfileScheduler(profile(), town.cache, runner=runner),)
+    town.loop.profile_schedulers = (ProfileScheduler(profile(), town.cache, runner=runner),)
     await town.turns(2)
-    (planner,) = town.loop.planners
-    assert not planner.runner.hung
-    assert [one.plugin for one in planner.runner.overdue] == ["Slow"]
+    (profile_scheduler,) = town.loop.profile_schedulers
+    assert not profile_scheduler.runner.hung
+    assert [one.plugin for one in profile_scheduler.runner.overdue] == ["Slow"]
     assert set(town.bound) == {"solo-0"}
 
 
 async def test_event_wakes_the_loop_at_once():
-    alarm = Wakeup(SystemClock())
-    alarm.signal()
+    wakeup = Wakeup(SystemClock())
+    wakeup.signal()
     async with asyncio.timeout(60):
-        await alarm.wait(3600)
+        await wakeup.wait(3600)
 
 
 async def test_wait_without_events_ends_after_its_maximum():
@@ -147,12 +147,12 @@ async def test_wait_without_events_ends_after_its_maximum():
 
 
 async def test_a_flood_is_waited_out_and_forgotten():
-    alarm = Wakeup(SystemClock())
+    wakeup = Wakeup(SystemClock())
     for _ in range(2 * MAX_EVENTS_WITHOUT_DELAY):
-        alarm.signal()
+        wakeup.signal()
     async with asyncio.timeout(60):
-        await alarm.wait(3600)
-    waiting = asyncio.create_task(alarm.wait(3600))
+        await wakeup.wait(3600)
+    waiting = asyncio.create_task(wakeup.wait(3600))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     waiting.cancel()
@@ -161,15 +161,15 @@ async def test_a_flood_is_waited_out_and_forgotten():
 @pytest.mark.parametrize("later", range(5))
 async def test_cancellation_together_with_an_event_is_not_lost(later):
     """A leader that lost its Lease has to leave: its bindings fail, which is news all the time."""
-    alarm = Wakeup(SystemClock())
+    wakeup = Wakeup(SystemClock())
 
     async def loop():
         while True:
-            await alarm.wait(3600)
+            await wakeup.wait(3600)
 
     task = asyncio.create_task(loop())
     await asyncio.sleep(0)
-    alarm.signal()
+    wakeup.signal()
     for _ in range(later):
         await asyncio.sleep(0)
     task.cancel()

@@ -30,13 +30,13 @@ def vars_of(snapshot):
     return (*snapshot.nodes, *snapshot.queues, *snapshot.pod_groups, *snapshot.pods)
 
 
-def chronicle(cache: ClusterState, clock: Clock) -> StandbyUsageRecorder:
+def standby_usage(cache: ClusterState, clock: Clock) -> StandbyUsageRecorder:
     return StandbyUsageRecorder(cache, clock, lambda: (PROFILE,), lambda: False)
 
 
 async def test_usage_of_one_half_life_counts_half():
     clock = Clock()
-    one = chronicle(running(), clock)
+    one = standby_usage(running(), clock)
     for _ in range(61):
         one.record_usage()
         clock.turn(HOUR / 60)
@@ -45,7 +45,7 @@ async def test_usage_of_one_half_life_counts_half():
 
 async def test_usage_is_not_recorded_without_a_policy_that_reads_it():
     clock = Clock()
-    one = chronicle(running(policy="drf"), clock)
+    one = standby_usage(running(policy="drf"), clock)
     for _ in range(2):
         one.record_usage()
         clock.turn(HOUR)
@@ -68,9 +68,12 @@ async def test_sampling_ends_when_the_replica_leads():
 
 
 async def test_new_leader_continues_with_the_sampled_history():
-    planner = ProfileScheduler(PROFILE, running())
-    planner.set_usage_history(UsageHistory({"team": {GPU: 7.0}}, HOUR))
-    planner.recording = True
-    planner.sync_queue(1.0)
-    assert planner._past.usage == {"team": {GPU: 7.0}}
-    assert planner._follower(planner._cache.snapshot()).decayed_usage(1.0)["team"][GPU] == 7.0
+    profile_scheduler = ProfileScheduler(PROFILE, running())
+    profile_scheduler.set_usage_history(UsageHistory({"team": {GPU: 7.0}}, HOUR))
+    profile_scheduler.recording = True
+    profile_scheduler.sync_queue(1.0)
+    assert profile_scheduler._past.usage == {"team": {GPU: 7.0}}
+    assert (
+        profile_scheduler._follower(profile_scheduler._cache.snapshot()).decayed_usage(1.0)["team"][GPU]
+        == 7.0
+    )

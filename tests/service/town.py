@@ -179,17 +179,17 @@ class Town:
 
     def lead(self, settings: Profile) -> None:
         """Begin to lead: all that a leader before knew is lost."""
-        self.alarm = Wakeup(self.clock)
+        self.wakeup = Wakeup(self.clock)
         server: Any = self.server
-        self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.alarm.signal)
+        self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.wakeup.signal)
         self.stranded = StaleGangController(self.cache, server, server, self.cycles.is_binding)
         self.expiry = AssumedPodExpiry(self.cache, self._read, self.seen)
-        self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.alarm.signal)
-        self.planner = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
+        self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.wakeup.signal)
+        self.profile_scheduler = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
         self.loop = SchedulerLoop(
-            [self.planner],
+            [self.profile_scheduler],
             self.cycles,
-            self.alarm,
+            self.wakeup,
             self.clock,
             [self.disruptions.apply_decision, lambda _, decision, __: self.decisions.append(decision)],
             [self.stranded, self.expiry],
@@ -257,7 +257,7 @@ class Town:
 
 
 def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
-    """Let every planner have one more plugin."""
+    """Let the scheduler of every profile have one more plugin."""
     usual = standard_registry()
 
     class Registry:

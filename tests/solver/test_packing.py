@@ -29,7 +29,7 @@ def state(packing: Packing) -> tuple:
         [left.tolist() for left in room.rows.left_side],
         packing.taken.tolist(),
         dict(packing.domain_of),
-        dict(packing.domain_of_part),
+        dict(packing.domain_of_subgroup),
     )
 
 
@@ -153,7 +153,7 @@ def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
     gone = room.withdraw({0})
     assert room.free[0].tolist() == [3]
     for entry in gone:
-        room.apply_entry(entry)
+        room.apply_trail_entry(entry)
     assert room.free[0].tolist() == [1]
 
 

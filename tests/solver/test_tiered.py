@@ -242,14 +242,14 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
     transport.restore(kept)
 
 
-def climber(problem: Problem, *, relaxed: bool = True) -> TierSolver:
+def tier_solver(problem: Problem, *, relaxed: bool = True) -> TierSolver:
     return TierSolver(model(problem, relaxed=relaxed), CpSatBudget(2.0, 30.0, 0))
 
 
 @pytest.mark.properties
 @given(problems(extras=False))
 def test_the_loose_peak_is_no_lower_than_the_optimum(problem: Problem):
-    loose = climber(problem)
+    loose = tier_solver(problem)
     start = np.zeros(loose.aggregate.variable_count, np.int64)
     peak = loose.maximise_tiers(start, [])
     assert peak is not None
@@ -276,7 +276,7 @@ def test_bounds_of_the_model_with_every_domain_hold(problem: Problem):
 @pytest.mark.properties
 @given(problems(extras=False))
 def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
-    full = climber(problem, relaxed=False)
+    full = tier_solver(problem, relaxed=False)
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
     peak = full.maximise_tiers(full.aggregate.values_of_solution(floor), [placed])
@@ -292,7 +292,7 @@ def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
 
 def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
     gangs = [{"pods": 4, "demand": [1], "tier": 0}, {"pods": 4, "demand": [1], "tier": 1}]
-    loose = climber(problem_of([[4]], gangs))
+    loose = tier_solver(problem_of([[4]], gangs))
     assert loose.compute_bounds(np.array([4, 0])).tolist() == [4.0, 0.0]
     assert loose.compute_bounds(np.array([0, 4])).tolist() == [4.0, 4.0]
 
@@ -300,7 +300,7 @@ def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
 def test_classes_without_requests_do_not_limit_each_other():
     gangs = [{"pods": 2, "demand": [0], "tier": 0}, {"pods": 3, "demand": [0], "tier": 0}]
     problem = problem_of([[4]], gangs)
-    full = climber(problem, relaxed=False)
+    full = tier_solver(problem, relaxed=False)
     floor = solve_greedy(problem)
     peak = full.maximise_tiers(
         full.aggregate.values_of_solution(floor), [count_placed_pods(problem, floor.classes, floor.counts)]

@@ -82,8 +82,10 @@ class DebugHandlers:
 
     async def _queue(self, request: web.Request) -> web.Response:
         entities = {
-            planner.profile.scheduler_name: [_entity(entity) for entity in planner.queue.entities()]
-            for planner in self._service.profile_schedulers
+            profile_scheduler.profile.scheduler_name: [
+                _entity(entity) for entity in profile_scheduler.queue.entities()
+            ]
+            for profile_scheduler in self._service.profile_schedulers
         }
         return _json(entities)
 

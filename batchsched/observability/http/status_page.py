@@ -132,15 +132,15 @@ class ClusterView:
 
 
 def pending_rows(
-    planners: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
+    profile_schedulers: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
 ) -> dict[str, PendingRow]:
     """Return the rows of the status page for pending gangs and single pods, by `namespace/name`.
 
     Call this function in the event loop only.
     """
     rows: dict[str, PendingRow] = {}
-    for planner in planners:
-        for entity in planner.queue.entities():
+    for profile_scheduler in profile_schedulers:
+        for entity in profile_scheduler.queue.entities():
             key = gang_key(entity.identity)
             by = ", ".join(entity.blocking_plugins)
             rows[key] = PendingRow(
@@ -151,7 +151,7 @@ def pending_rows(
                 by,
                 refusals.get(key),
             )
-        for held in planner.held:
+        for held in profile_scheduler.held:
             place = f"Held until {format_timestamp(held.until)}"
             rows[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
     return rows

@@ -43,8 +43,14 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.pod_topology_spread import constraints as wishes
-from batchsched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, HONOR, selectors_of
+from batchsched.plugins.pod_topology_spread.constraints import (
+    DO_NOT_SCHEDULE,
+    HONOR,
+    SCHEDULE_ANYWAY,
+    PodTopologySpreadArgs,
+    constraints_of,
+    selectors_of,
+)
 from batchsched.plugins.pod_topology_spread.counts import (
     KEEPS_AWAY,
     PreferredSpreads,
@@ -81,12 +87,12 @@ class PodTopologySpread(
 
     name: ClassVar[str] = "PodTopologySpread"
     traits: ClassVar[PluginTraits] = PluginTraits(placement_effect=PlacementEffect.ANY, reads_priority=False)
-    Args: ClassVar[type[wishes.PodTopologySpreadArgs]] = wishes.PodTopologySpreadArgs
+    Args: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
 
-    def __init__(self, args: wishes.PodTopologySpreadArgs | None = None) -> None:
-        self._args = args or wishes.PodTopologySpreadArgs()
-        self._required = self._args.defaults(wishes.DO_NOT_SCHEDULE)
-        self._preferred = self._args.defaults(wishes.SCHEDULE_ANYWAY)
+    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        self._args = args or PodTopologySpreadArgs()
+        self._required = self._args.defaults(DO_NOT_SCHEDULE)
+        self._preferred = self._args.defaults(SCHEDULE_ANYWAY)
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -121,7 +127,7 @@ class PodTopologySpread(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        constraints = wishes.constraints_of(pod.pod, wishes.DO_NOT_SCHEDULE, self._required, nodes.table)
+        constraints = constraints_of(pod.pod, DO_NOT_SCHEDULE, self._required, nodes.table)
         if not constraints:
             return SKIP_FILTER
         state.write(SPREADS, count_hard_constraints(nodes.table, pod.pod, constraints))
@@ -158,7 +164,7 @@ class PodTopologySpread(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        constraints = wishes.constraints_of(pod.pod, wishes.SCHEDULE_ANYWAY, self._preferred, nodes.table)
+        constraints = constraints_of(pod.pod, SCHEDULE_ANYWAY, self._preferred, nodes.table)
         if not constraints:
             return SKIP
         # With kube-scheduler's default constraints, nodes without a zone label still have a score by host name.

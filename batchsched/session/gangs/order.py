@@ -89,7 +89,7 @@ class QueuePolicies:
         """True if the sharing policy of any queue reads the past usage of queues."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
 
-    def list_by_row(self, shares: QueueTable) -> tuple[SharingPolicy, ...]:
+    def policies_by_queue(self, shares: QueueTable) -> tuple[SharingPolicy, ...]:
         """Return the sharing policy of each queue, in the order of the queue table's rows."""
         return resolve_policies(shares, self._default, self._chosen)
 
@@ -120,7 +120,7 @@ def measure_queues(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
     )
     shares = build_queue_table(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
-    chosen = policies.list_by_row(shares)
+    chosen = policies.policies_by_queue(shares)
     return MeasuredQueues(shares, compute_entitlements(shares, chosen), chosen)
 
 

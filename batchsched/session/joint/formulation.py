@@ -358,7 +358,7 @@ def _plugin_rows(tables: SessionTables, batch: CandidateSet) -> tuple[tuple[Row,
     except PluginError:
         failures = _failures_by_gang(tables, batch)
     # The order matters: a gang that fails alone must not cost the other gangs the rows of that plugin.
-    rest = batch.of_gangs({candidate.gang for candidate in batch.candidates} - failures.keys())
+    rest = batch.for_gangs({candidate.gang for candidate in batch.candidates} - failures.keys())
     failed_plugins: set[str] = set()
     while True:
         try:
@@ -373,7 +373,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
     failures: dict[int, str] = {}
     for gang in sorted({candidate.gang for candidate in batch.candidates}):
         try:
-            tables.pipeline.constrain(batch.of_gangs({gang}), tables.node_table)
+            tables.pipeline.constrain(batch.for_gangs({gang}), tables.node_table)
         except PluginError as error:
             failures[gang] = str(error)
     return failures

@@ -56,7 +56,7 @@ class NominatedCapacity:
             self._remove(identity)
 
     @property
-    def resting_nominated_pods(self) -> list[tuple[Pod, int]]:
+    def nominated_pods_outside_session(self) -> list[tuple[Pod, int]]:
         """The nominated pods of gangs that take no part in the session, with their node indexes.
 
         Only pods in the node table are listed.

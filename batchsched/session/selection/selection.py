@@ -103,7 +103,7 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
             else JointWindowProposer(run, nominated)
         )
         unplaced = proposer.propose(pending)
-        builder.nominated += nominated.resting_nominated_pods
+        builder.nominated += nominated.nominated_pods_outside_session
         # Preemption may place gangs on their nominated nodes again, so these pods must not count twice.
         nominated.remove_participating_pods()
         _make_room(run, list(unplaced))

@@ -118,7 +118,7 @@ class FreeCapacity:
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
             self.take_gang(self._gang[class_index])
-            self.apply_entry(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
+            self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
         return len(each)
 
     def _fill(self, class_index: int, want: int, nodes: IntArray | None, whole: bool) -> int:
@@ -205,13 +205,13 @@ class FreeCapacity:
         Nodes are distinct.
         """
         pods = int(counts.sum())
-        self.apply_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
+        self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
     def take_gang(self, gang: int) -> None:
         """Count a gang as placed, both in queue limits on the number of gangs and in plugin constraints."""
-        self.apply_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
+        self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
-    def apply_entry(self, entry: TrailEntry, sign: int = 1) -> None:
+    def apply_trail_entry(self, entry: TrailEntry, sign: int = 1) -> None:
         """Make a recorded change (`entry`) and append it to the list of changes; with sign -1, undo it instead.
 
         A caller that undoes an entry has removed it from the trail.
@@ -237,7 +237,7 @@ class FreeCapacity:
     def rollback(self, mark: int) -> None:
         """Undo all changes of the packing since the call of `mark` that returned this number."""
         while len(self.trail) > mark:
-            self.apply_entry(self.trail.pop(), -1)
+            self.apply_trail_entry(self.trail.pop(), -1)
         for cut_back in self.cut_back_listeners:
             cut_back(mark)
 
@@ -248,7 +248,7 @@ class FreeCapacity:
         unchanged = len(self.trail)  # entries before the first withdrawn one keep their positions
         for position, entry in enumerate(self.trail):
             if entry.gang in gangs:
-                self.apply_entry(entry, -1)
+                self.apply_trail_entry(entry, -1)
                 withdrawn.append(entry)
                 unchanged = min(unchanged, position)
             else:

@@ -102,7 +102,7 @@ class Packing:
         self.needs: list[int] = required_pods(problem).tolist()
         self.taken = np.array([n == 0 for n in self.needs], np.bool_)
         self.domain_of: dict[int, int] = {}
-        self.domain_of_part: dict[int, int] = {}
+        self.domain_of_subgroup: dict[int, int] = {}
         self._members: dict[int, GangMembers] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
         gangs = len(problem.gangs.need)
@@ -125,7 +125,7 @@ class Packing:
         # The domains must be read before `_forget` drops them.
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {part.index for g in gangs for part in self.members(g).parts}
-        inner = {s: d for s, d in self.domain_of_part.items() if s in parts}
+        inner = {s: d for s, d in self.domain_of_subgroup.items() if s in parts}
         for g in sorted(gangs):
             self._forget(g)
         return WithdrawnGangs(self.room.withdraw(gangs), domains, inner)
@@ -133,18 +133,18 @@ class Packing:
     def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
         """Put the gangs that `withdraw` has removed back on the same nodes."""
         for entry in withdrawn.entries:
-            self.room.apply_entry(entry)
+            self.room.apply_trail_entry(entry)
             if entry.class_index < 0:
                 self.taken[entry.gang] = True
         self.domain_of.update(withdrawn.domains)
-        self.domain_of_part.update(withdrawn.inner)
+        self.domain_of_subgroup.update(withdrawn.inner)
 
     def _forget(self, gang: int) -> None:
         if self.needs[gang] > 0:
             self.taken[gang] = False
         self.domain_of.pop(gang, None)
         for part in self.members(gang).parts:
-            self.domain_of_part.pop(part.index, None)
+            self.domain_of_subgroup.pop(part.index, None)
 
     def place_gang(self, gang: int) -> list[TrailEntry] | None:
         """Place the minimum number of pods of a gang, or no pod at all.
@@ -221,7 +221,7 @@ class Packing:
                 return None, False
             nodes = self.domain_nodes(level, domain)
         if part.required != NONE:
-            domain = self.domain_of_part.get(part.index, part.pinned)
+            domain = self.domain_of_subgroup.get(part.index, part.pinned)
             if domain == NONE:
                 return nodes, False
             inner = self.domain_nodes(part.required, domain)
@@ -253,7 +253,7 @@ class Packing:
         capacity = self._capacity(class_index, part.required, cell)
         if not capacity.any():
             return 0
-        self.domain_of_part[part.index] = int(np.argmax(np.minimum(capacity, want)))
+        self.domain_of_subgroup[part.index] = int(np.argmax(np.minimum(capacity, want)))
         return self._surplus(gang, part, class_index, want, check)
 
     # ------------------------------------------------------------------------------------ minimum
@@ -348,7 +348,7 @@ class Packing:
             return self._preferring(part.preferred, gang, part.index, members, least, cell)
         for domain, nodes in self._try_domains(members, least, (part.required, part.pinned), cell):
             if self._preferring(part.preferred, gang, part.index, members, least, nodes):
-                self.domain_of_part[part.index] = domain
+                self.domain_of_subgroup[part.index] = domain
                 return True
         return False
 

@@ -317,7 +317,7 @@ class RefusalExplainer:
                 break
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
-    def fits_unconstrained(self, gang: int) -> bool:
+    def fits_without_plugins_and_level(self, gang: int) -> bool:
         """Tell whether a refused gang would fit without plugin constraints and without its required topology level."""
         problem = self._after.isolate(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))

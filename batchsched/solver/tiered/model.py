@@ -85,7 +85,7 @@ class CandidateDomains:
         chosen = self._candidates(members, need, level, None, None if every else (gang, NONE))
         return self._to_cells(level[0], chosen, None, every)
 
-    def cells_of_part(
+    def cells_of_subgroup(
         self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
         """Return the topology domains in which the model may place a subgroup, each as a set of nodes (a cell).
@@ -257,7 +257,7 @@ class TieredModel(LinearModel):
     ) -> Iterator[Load]:
         inner: list[tuple[int, DomainCell | None]] = [(switch, cell)]
         if part.required != NONE and part.classes:
-            cells = self._domains.cells_of_part(gang, part, cell, every=self._relaxed)
+            cells = self._domains.cells_of_subgroup(gang, part, cell, every=self._relaxed)
             inner = self._switches(switch, cells, optional=not (self.rigid[gang] or part.need))
         for inner_switch, inner_cell in inner:
             if inner_cell is not None and (not self.cells or self.cells[-1] is not inner_cell):

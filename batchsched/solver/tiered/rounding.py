@@ -350,7 +350,7 @@ def _settle(packing: Packing, order: _Order) -> bool:
     if problem.gangs.required[gang] != NONE:
         packing.domain_of[gang] = int(problem.nodes.levels[problem.gangs.required[gang], first])
     if part != NONE and problem.subgroups.required[part] != NONE:
-        packing.domain_of_part[part] = int(problem.nodes.levels[problem.subgroups.required[part], first])
+        packing.domain_of_subgroup[part] = int(problem.nodes.levels[problem.subgroups.required[part], first])
     return True
 
 

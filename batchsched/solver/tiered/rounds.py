@@ -369,8 +369,10 @@ class TieredStage:
             share = plan.split.pods[shortage.class_index]
             total = float(share.sum())
             if total > 0:
-                for climber in {id(c): c for c in (self._loose, self._full)}.values():
-                    climber.transport.tighten(shortage.class_index, np.ceil(share * (shortage.pods / total)))
+                for tier_solver in {id(c): c for c in (self._loose, self._full)}.values():
+                    tier_solver.transport.tighten(
+                        shortage.class_index, np.ceil(share * (shortage.pods / total))
+                    )
             if self._full is not self._loose:
                 self._forbid(plan, shortage.gang)
 
@@ -415,7 +417,7 @@ class TieredStage:
 
 
 def _above(
-    climber: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None
+    tier_solver: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None
 ) -> TieredSolution | None:
     """Solve above the floors; if cuts have made that impossible, without floors."""
-    return climber.maximise_tiers(hint, floors, ceiling) or climber.maximise_tiers(hint, [], ceiling)
+    return tier_solver.maximise_tiers(hint, floors, ceiling) or tier_solver.maximise_tiers(hint, [], ceiling)

@@ -32,7 +32,7 @@ def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any
         scan.status,
         scan.fits.tolist(),
         [(scan.code_at(at), scan.reasons_at(at)) for at in everywhere],
-        scan.fit_error(),
+        scan.fit_error_message(),
         scan.plugins,
     ]
     feasible = (standing or ClassResults()).feasible_nodes(scan.fits & chosen)

@@ -25,7 +25,7 @@ async def test_pending_gangs_are_first_and_have_their_reason():
     town = Town(cluster(nodes(1, gpu=2), gang("a", 2), gang("big", 3)))
     await town.turns(2)
     refusals = {one.pod_group: one for one in town.decisions[-1].refusals}
-    found = seen(town.cache.snapshot(), pending_rows([town.planner], refusals))
+    found = seen(town.cache.snapshot(), pending_rows([town.profile_scheduler], refusals))
     first, second = found.gangs
     assert (first.key, first.placed, first.pods, first.least) == ("team/big", 0, 3, 3)
     assert first.waiting is not None
@@ -37,7 +37,7 @@ async def test_pending_gangs_are_first_and_have_their_reason():
 async def test_pod_alone_is_shown_while_it_waits():
     town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await town.turns(2)
-    found = seen(town.cache.snapshot(), pending_rows([town.planner], {}))
+    found = seen(town.cache.snapshot(), pending_rows([town.profile_scheduler], {}))
     assert [(one.key, one.pods) for one in found.gangs] == [("team/solo-1", 1)]
 
 

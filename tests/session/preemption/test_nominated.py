@@ -40,7 +40,7 @@ def test_resting_gang_keeps_its_nominated_node_and_the_table_is_restored_afterwa
     tables = frame_of(nominated("g", "n1"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
         assert used(tables) == [0, 1]
-        assert [(pod.name, node) for pod, node in kept.resting_nominated_pods] == [("g-0", 1)]
+        assert [(pod.name, node) for pod, node in kept.nominated_pods_outside_session] == [("g-0", 1)]
     assert used(tables) == [0, 0]
 
 
@@ -72,4 +72,4 @@ def test_nominated_gangs_of_one_tier_form_one_part():
 def test_nomination_for_a_deleted_node_keeps_no_capacity():
     tables = frame_of(nominated("g", "n9"))
     with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
-        assert kept.resting_nominated_pods == []
+        assert kept.nominated_pods_outside_session == []
