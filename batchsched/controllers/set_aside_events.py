@@ -43,7 +43,7 @@ class SetAsideEvents:
         self._period_start = float("-inf")
 
     async def run(self) -> None:
-        """Report new objects every few seconds until cancelled."""
+        """Report newly set-aside objects every few seconds, until cancelled."""
         while True:
             self.report_new()
             await self._clock.sleep(CHECK_SECONDS)

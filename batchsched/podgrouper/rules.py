@@ -117,7 +117,9 @@ EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 def job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the gang shape of a Job: the pods that run at the same time. None if the Job is suspended.
+    """Return the parts of the gang that a Job forms; its minimum is the number of pods that run at the same time.
+
+    None if the Job is suspended.
 
     A Job without `completions` creates no new pods after the first success. From then on its minimum is 1.
     """

@@ -332,7 +332,7 @@ class LinearProgram:
             self._variables[index].SetBounds(0.0, top)
 
     def solve(self) -> LpOptimum | None:
-        """Solve the linear program; return its optimum, or None if GLOP finds none."""
+        """Solve the linear program; return its optimum, or None if the solver finds none."""
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
         duals = np.array([row.dual_value() for row in self._rows], np.float64)

@@ -62,7 +62,7 @@ class SiblingQueues:
 
     @property
     def surplus_demand(self) -> IntArray:
-        """The amount [S, R] that each sibling queue can use beyond its floor, the guaranteed part that it keeps."""
+        """The surplus [S, R] that each sibling queue can still use: its ceiling minus its floor."""
         return self.ceiling - self.floor
 
     def select(self, indexes: IntArray) -> "SiblingQueues":

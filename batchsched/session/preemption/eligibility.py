@@ -78,7 +78,7 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
 
 
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
-    """Return the eviction of a pod for a pending gang, as the decision states it."""
+    """Return the entry of a decision for an evicted pod: the pod, its PodGroup, the gang that takes its room, and why."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
 

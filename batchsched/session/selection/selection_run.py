@@ -25,7 +25,7 @@ from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
 class Proposer(Protocol):
-    """The interface of the three ways to select gangs: jointly, in strict order, or pod by pod."""
+    """Proposes placements for pending gangs: jointly, in strict order, or pod by pod."""
 
     def propose(self, pending: OrderedGangs) -> Iterable[PendingGang]:
         """Place gangs, and record their placements and refusals for the decision of the session.

@@ -81,7 +81,10 @@ class ChangeFamily:
 
 
 class AdmissionProbe:
-    """Tests whether a change admits a refused gang; it caches answers and limits the number of tests."""
+    """Tests whether a refused gang would be admitted after a change, such as a higher quota or one more node.
+
+    It caches the answers and limits the number of tests.
+    """
 
     def __init__(
         self,

@@ -236,7 +236,10 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ asking
 
     def split_over_pools(self, values: IntArray) -> tuple[PoolSplit, bool]:
-        """Divide the pods of a plan, the variable values [V], among node pools, and tell whether they fit.
+        """Divide the pods of a plan among the node pools. If they do not fit, add a cut that excludes the plan.
+
+        Args:
+          values: the values [V] of the variables of the plan.
 
         Returns:
           the division, and False if the pods do not fit and a cut that excludes the plan was added to the model.

@@ -187,7 +187,7 @@ class VictimState:
         self._move(unit, -1)
 
     def is_required(self, unit: int) -> bool:
-        """Tell whether this victim must stay evicted because another one may be evicted only together with it."""
+        """Tell whether the eviction of another victim requires this one, so that this one must stay evicted."""
         return any(self.evicted[other] for other in self._upon[unit])
 
     def _move(self, unit: int, sign: int) -> None:
