@@ -53,9 +53,9 @@ class PriorityTable:
         """
         members = tuple(pods)
         highest = self.highest_pod_priority(members)
-        return self.lowered_priority(group, highest) if members else highest
+        return self.capped_priority(group, highest) if members else highest
 
-    def lowered_priority(self, group: PodGroup | None, highest: int) -> int:
+    def capped_priority(self, group: PodGroup | None, highest: int) -> int:
         """Return the lower of two priorities: the highest of a gang's pods, and its PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 

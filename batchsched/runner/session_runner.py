@@ -38,7 +38,7 @@ MAX_CHECK_SECONDS: Final = 0.5
 
 
 @cache
-def http_extenders() -> Extenders:
+def shared_extender_client() -> Extenders:
     """Return the HTTP client that calls scheduler extenders.
 
     The whole process shares one client, so that connections are reused.
@@ -92,7 +92,7 @@ class SessionRunner:
         """Whether a plugin hung, so that the scheduler that follows the cluster must be rebuilt."""
         self.answers = NO_ANSWERS
         """The recorded answers of the last session."""
-        self._extenders = http_extenders() if profile.extenders else None
+        self._extenders = shared_extender_client() if profile.extenders else None
         self._transcript = Transcript((), self._extenders)
         self._call_counter = PluginCallCounter(overdue) if self.has_external_plugins else None
         self.outside = ExternalCalls(self._transcript, self._call_counter)

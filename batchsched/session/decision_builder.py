@@ -84,7 +84,7 @@ class DecisionBuilder:
         nominated = {pod.key for pod, _ in self.nominated}
         if self.head is None or nominated & self.head.gang.members.pending.keys():
             return
-        reservation = self.head.announced_reservation(self.placements)
+        reservation = self.head.reservation_to_announce(self.placements)
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:

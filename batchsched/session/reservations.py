@@ -481,7 +481,7 @@ class ReservedHead:
             nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
             np.add.at(self.reservation.free, nodes, sign * requests)
 
-    def replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def take_room_of_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Record that a gang replaces the pods evicted for it, unless this would delay the reserved start.
 
         Return False if it would.
@@ -504,7 +504,7 @@ class ReservedHead:
         tables = self.context.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
-    def announced_reservation(self, started: Iterable[GangPlacement]) -> Reservation | None:
+    def reservation_to_announce(self, started: Iterable[GangPlacement]) -> Reservation | None:
         """Return the reserved start for the decision, after all placements; None if no start is announced."""
         if not self.announced:
             return None

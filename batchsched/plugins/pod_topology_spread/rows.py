@@ -39,7 +39,7 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 
 @dataclass(slots=True, eq=False)
-class ConstraintFamily:
+class SharedConstraint:
     """Pending pod classes with the same spread constraint: equal selectors, topology key, skew and eligible nodes.
 
     Args:
@@ -150,11 +150,11 @@ def _families(
     batch: CandidateSet,
     table: NodeTable,
     constrained: Iterable[tuple[Candidate, tuple[SpreadConstraint, ...]]],
-) -> Iterable[ConstraintFamily]:
+) -> Iterable[SharedConstraint]:
     index = LabelIndex()
     for candidate in batch.candidates:
         index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
-    families: dict[Hashable, ConstraintFamily] = {}
+    families: dict[Hashable, SharedConstraint] = {}
     for candidate, constraints in constrained:
         pod = candidate.pod_class.pod
         labelled = labelled_nodes(table, constraints) if constraints else None
@@ -176,13 +176,13 @@ def _families(
                     np.int32
                 )
                 matching = tuple(batch.candidates[at] for at in index.select(constraint.selection))
-                families[key] = ConstraintFamily(constraint, codes, labelled & ~eligible, itself, matching)
+                families[key] = SharedConstraint(constraint, codes, labelled & ~eligible, itself, matching)
             if candidate not in families[key].members[-1:]:  # stated twice
                 families[key].members.append(candidate)
     return families.values()
 
 
-def _family_rows(batch: CandidateSet, table: NodeTable, family: ConstraintFamily) -> Iterator[Row]:
+def _family_rows(batch: CandidateSet, table: NodeTable, family: SharedConstraint) -> Iterator[Row]:
     inside = family.codes >= 0
     if not inside.any():
         return
@@ -202,7 +202,7 @@ def _family_rows(batch: CandidateSet, table: NodeTable, family: ConstraintFamily
             yield from _lower(family, levels, domains, members)
 
 
-def _upper(family: ConstraintFamily, levels: DomainCounts, domains: ConstraintDomains) -> Iterator[Row]:
+def _upper(family: SharedConstraint, levels: DomainCounts, domains: ConstraintDomains) -> Iterator[Row]:
     """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
     Consider the last pod of the members that is placed in z. It found n pods there, and the minimum m. The Filter
@@ -237,7 +237,7 @@ def _upper(family: ConstraintFamily, levels: DomainCounts, domains: ConstraintDo
 
 
 def _lower(
-    family: ConstraintFamily, levels: DomainCounts, domains: ConstraintDomains, members: Sequence[Candidate]
+    family: SharedConstraint, levels: DomainCounts, domains: ConstraintDomains, members: Sequence[Candidate]
 ) -> Iterator[Row]:
     """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 

@@ -78,7 +78,7 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
 
 
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
-    """Return the entry of a decision for an evicted pod: the pod, its PodGroup, the gang that takes its room, and why."""
+    """Return a decision's entry for an evicted pod, which names the gang that takes its room, and the reason."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
 
@@ -192,7 +192,7 @@ class VictimCandidates:
         table = tables.classes.priorities
         highest = [table.highest_pod_priority(members.bound_pods) for members in running]
         priorities = [
-            table.lowered_priority(members.group, highest_pod_priority)
+            table.capped_priority(members.group, highest_pod_priority)
             for members, highest_pod_priority in zip(running, highest, strict=True)
         ]
         # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.

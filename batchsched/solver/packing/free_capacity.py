@@ -96,7 +96,7 @@ class FreeCapacity:
     def _place_minima(self, class_index: int, want: int, nodes: IntArray | None) -> int:
         """Fill AT_LEAST rows first (the other domains of a topology spread constraint), domain by domain."""
         placed = 0
-        for domain, lack in self.rows.unmet_minimums(class_index):
+        for domain, lack in self.rows.missing_pods_by_domain(class_index):
             for d in np.flatnonzero(lack).tolist():
                 inside = np.flatnonzero(domain == d) if nodes is None else nodes[domain[nodes] == d]
                 if placed < want and inside.size:

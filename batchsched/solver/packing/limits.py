@@ -171,7 +171,7 @@ class RowLedger:
             caps = _clip_to_domains(caps, self.domains[i][nodes], room)
         return caps
 
-    def unmet_minimums(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
+    def missing_pods_by_domain(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
         """Return how many pods of a pod class each domain still needs to meet plugin constraints with a lower limit.
 
         For each such row, the result has the domains of the nodes, and the missing pods of each domain.

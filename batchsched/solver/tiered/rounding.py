@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.greedy import fill_packing
 from batchsched.solver.local_search import LocalSearch
-from batchsched.solver.objective import gang_worth
+from batchsched.solver.objective import gang_worths
 from batchsched.solver.packing.free_capacity import TrailEntry
 from batchsched.solver.packing.packing import Packing, WithdrawnGangs
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IndexArray, IntArray
@@ -252,7 +252,7 @@ def round_to_nodes(
 def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, fallen: set[int]) -> None:
     """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them."""
     problem = aggregate.problem
-    worth = gang_worth(problem)
+    worth = gang_worths(problem)
     for _ in range(MAX_RESETTLED_GANGS):
         if not fallen:
             break

@@ -97,12 +97,12 @@ class TierSolver:
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """
         model, local = self.aggregate, self.transport.local
-        kept = self.transport.loosen()
+        kept = self.transport.loosen_limits()
         # Local cuts came from tightened rows: they are no limit of the problem, and a bound must not rest on them.
         for row in local:
             model.set_row_bounds(row, -HIGHEST, HIGHEST)
         peak = self._ascend(np.zeros(model.variable_count, np.int64), [], ceiling, placed)
-        self.transport.restore(kept)
+        self.transport.restore_limits(kept)
         for row, limit in local.items():
             model.set_row_bounds(row, -HIGHEST, limit)
         return peak.bound if peak is not None else np.full(len(self._scale), np.inf)

@@ -218,14 +218,14 @@ class PoolTransport:
             if pods[p] and size <= amount:
                 self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
 
-    def loosen(self) -> FloatArray:
+    def loosen_limits(self) -> FloatArray:
         """Restore the original limits of all constraints; return the tightened limits for `restore`."""
         kept = self._right.copy()
-        self.restore(self._original_right)
+        self.restore_limits(self._original_right)
         return kept
 
-    def restore(self, right: FloatArray) -> None:
-        """Set the limits of all constraints to the values that `loosen` returned."""
+    def restore_limits(self, right: FloatArray) -> None:
+        """Set the limits of all constraints to the values that `loosen_limits` returned."""
         for row in np.flatnonzero(self._right != right).tolist():
             self._side(row, float(right[row]))
 
