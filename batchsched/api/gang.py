@@ -26,17 +26,23 @@ def gang_identity(pod: Pod) -> str:
 
 def is_single_pod(identity: str) -> bool:
     """Return whether a gang identity is that of a pod without a PodGroup."""
-    return identity.startswith(SINGLE_POD_PREFIX)
+    # Not by the prefix alone: a namespace may be named `pod`.
+    return identity.count("/") == 2
 
 
 def gang_key(identity: str) -> str:
     """Return the `namespace/name` in a gang identity: that of a PodGroup, or of a pod without a PodGroup."""
-    return identity.removeprefix(SINGLE_POD_PREFIX)
+    return identity.removeprefix(SINGLE_POD_PREFIX) if is_single_pod(identity) else identity
+
+
+def identities_of(key: str) -> tuple[str, str]:
+    """Return the identities that a gang with this `namespace/name` may have: as a PodGroup, and as a single pod."""
+    return key, SINGLE_POD_PREFIX + key
 
 
 def gang_namespace(identity: str) -> str:
     """Return the namespace of a gang."""
-    return gang_key(identity).partition("/")[0]
+    return identity.split("/")[-2]
 
 
 class GangPhase(StrEnum):

@@ -12,7 +12,7 @@ from typing import Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Eviction
-from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity, gang_key
+from batchsched.api.gang import gang_identity, gang_key, identities_of
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE
 from batchsched.kube.writer import Writer
@@ -158,7 +158,7 @@ class Evictor:
         pods = [
             pod
             for key in sorted(gangs)
-            for identity in (key, SINGLE_POD_PREFIX + key)
+            for identity in identities_of(key)
             if (gang := self._cache.gangs.get(identity)) is not None
             for pod in gang.schedulable_pods()
         ]

@@ -16,7 +16,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, external_source, is_external
-from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity, gang_key
+from batchsched.api.gang import gang_identity, gang_key, identities_of
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
@@ -102,7 +102,7 @@ class StatusController:
 
     def pending_pod_keys(self, key: str) -> list[str]:
         """Return the keys of the pending pods of a gang, given the `namespace/name` of its PodGroup or single pod."""
-        gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
+        gangs = (self._cache.gangs.get(identity) for identity in identities_of(key))
         return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable_pods()]
 
     async def run(self) -> None:
@@ -175,7 +175,7 @@ class StatusController:
             del self._written[place]
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
         for key in self._refusals.gang_keys():
-            gangs = (self._cache.gangs.get(identity) for identity in (key, SINGLE_POD_PREFIX + key))
+            gangs = (self._cache.gangs.get(identity) for identity in identities_of(key))
             if not any(gang is not None and gang.has_pods for gang in gangs):
                 self._refusals.forget(key)
 
@@ -286,7 +286,7 @@ class StatusController:
         return priorities.explain_cap(group, [*gang.pending.values(), *gang.bound.values()])
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
-        message = self._refusals.get(gang_identity(pod).removeprefix(SINGLE_POD_PREFIX)).message
+        message = self._refusals.get(gang_key(gang_identity(pod))).message
         if not message or pod.node or pod.terminating or self._written.get(place) == message:
             return None
         if pod.spec.scheduling_gates:  # the API server writes this condition itself

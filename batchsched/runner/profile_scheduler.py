@@ -12,7 +12,7 @@ from typing import Final
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity
+from batchsched.api.gang import gang_identity, gang_key, identities_of
 from batchsched.api.snapshot import HeldGang, HeldPod, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable
@@ -205,7 +205,7 @@ class ProfileScheduler:
     def _call_heads(self, now: float) -> None:
         """Activate the gangs with a reservation: a session without them would give their capacity away."""
         heads = (reservation.pod_group for reservation in self.reservations)
-        for identity in (identity for key in heads for identity in (key, SINGLE_POD_PREFIX + key)):
+        for identity in (identity for key in heads for identity in identities_of(key)):
             entity = self.queue.get(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
@@ -271,7 +271,7 @@ class ProfileScheduler:
             overtaken = bool(places) and not self._assume(places, changed, now)
             if places and not overtaken:
                 placements.append(PlacedGang(entity, places))
-            refusal = refused.get(_key(identity))
+            refusal = refused.get(gang_key(identity))
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
                 refused_by: tuple[str, ...] = ()  # it tries again soon
             else:
@@ -345,7 +345,7 @@ class ProfileScheduler:
 
     def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
         """Record the gangs that the decision holds at Permit, and their nodes."""
-        groups = {_key(identity): entity for identity, entity in taking_part.items()}
+        groups = {gang_key(identity): entity for identity, entity in taking_part.items()}
         nodes = {f"{entry.namespace}/{entry.pod}": entry.node for entry in decision.nominations}
         waiting, held = {}, []
         for entry in decision.waiting:
@@ -376,8 +376,3 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
 def _popped(entity: Entity) -> Sequence[Pod]:
     """Return the pods of the current cycle, each in its newest version."""
     return [entity.pods.get(pod.key, pod) for pod in entity.popped]
-
-
-def _key(identity: str) -> str:
-    """Return the name of a gang or of a single pod in decisions."""
-    return identity.removeprefix("pod/")

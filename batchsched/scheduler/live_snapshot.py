@@ -18,7 +18,7 @@ from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import gang_identity
+from batchsched.api.gang import gang_identity, gang_key
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, api_group
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, InvalidInput, UnusableInput
@@ -143,7 +143,7 @@ class WhatIf:
         """Return the `namespace/name` of each added gang: of its PodGroup or of its single pod."""
         cache = self.service.cache
         waiting = (cache.get("pods", key) for key in sorted(self.pods))
-        members = {gang_identity(pod).removeprefix("pod/") for pod in waiting if pod is not None}
+        members = {gang_key(gang_identity(pod)) for pod in waiting if pod is not None}
         return sorted(members | self.groups)
 
     def _put(self, document: Document) -> None:
@@ -162,10 +162,10 @@ class WhatIf:
         meta = self._born(manifest, namespaced=kind.namespaced)
         if kind.type is Pod:
             self._make_pending(manifest)
-        intake = self.service.event_handlers[kind.field]
-        intake.handle_json(msgspec.json.encode(manifest))
+        event_handler = self.service.event_handlers[kind.field]
+        event_handler.handle_json(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
-        refused = intake.set_aside.get(key)
+        refused = event_handler.set_aside.get(key)
         if refused is not None:
             why = refused.why
             raise InvalidInput(why.message, file=file, object=why.object, field=why.field)

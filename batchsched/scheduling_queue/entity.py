@@ -12,6 +12,7 @@ import msgspec
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.gang import gang_namespace
 from batchsched.errors import IllegalMove
 
 
@@ -122,7 +123,7 @@ class Entity:
     @property
     def namespace(self) -> str:
         """The namespace of the entity's pods."""
-        return self.identity.split("/")[-2]
+        return gang_namespace(self.identity)
 
     @property
     def highest_pod_priority(self) -> int:

@@ -2,7 +2,17 @@
 
 import pytest
 
-from batchsched.api.gang import MOVES, TERMINAL_PHASES, GangPhase, PhaseChange, changes_between, phase_after
+from batchsched.api.gang import (
+    MOVES,
+    TERMINAL_PHASES,
+    GangPhase,
+    PhaseChange,
+    changes_between,
+    gang_key,
+    gang_namespace,
+    is_single_pod,
+    phase_after,
+)
 from batchsched.errors import IllegalMove
 
 
@@ -13,6 +23,21 @@ def test_a_move_is_in_the_table_or_raises(state, move):
     else:
         with pytest.raises(IllegalMove, match=f"a gang that is {state} cannot {move}"):
             phase_after(state, move)
+
+
+@pytest.mark.parametrize(
+    "identity, key, single",
+    [
+        ("team/job", "team/job", False),
+        ("pod/team/job", "team/job", True),
+        ("pod/job", "pod/job", False),
+        ("pod/pod/job", "pod/job", True),
+    ],
+)
+def test_identity_states_whether_a_gang_is_a_single_pod_also_in_a_namespace_named_pod(identity, key, single):
+    assert is_single_pod(identity) == single
+    assert gang_key(identity) == key
+    assert gang_namespace(identity) == key.split("/")[0]
 
 
 def test_every_state_can_be_reached_and_every_unfinished_one_left():
