@@ -165,11 +165,12 @@ def queue_allocations(
     allocated: dict[str, Counter[str]] = {name: Counter() for name in queues}
     pending: Counter[str] = Counter()
     own_pending = Counter(state.queue_of(gang) for gang in state.gangs if _is_demand(state, gang))
-    for name in {*state.queue_usage.allocated, *own_pending}:
+    own_allocated = state.queue_usage.allocated
+    for name in {*own_allocated, *own_pending}:
         for ancestor in tree.queue_and_ancestors(name):
             if ancestor in allocated:
                 pending[ancestor] += own_pending[name]
-                for resource, amount in state.queue_usage.allocated.get(name, {}).items():
+                for resource, amount in own_allocated.get(name, {}).items():
                     # The status has amounts of resources; the number of pods is in the status of PodGroups.
                     if resource != POD_COUNT:
                         allocated[ancestor][resource] += amount

@@ -39,7 +39,7 @@ def may_reclaim(
     over = (shares.usage[path] > entitled.guarantee[path]) & request.affected_resources
     if not over.any(axis=1).all():
         return False
-    if is_within_guarantee(shares, entitled, request):
+    if _stays_within_guarantee(shares, entitled, gaining_row, request.gains):
         return True
     usage_after = shares.usage[path] - request.loses
     if (
@@ -65,10 +65,13 @@ def is_within_guarantee(shares: QueueTable, entitled: Entitlements, request: Rec
     The guarantee is compared at the child of the lowest common ancestor of both queues.
     """
     pair = _pair(shares, request.reclaimer, request.victim)
-    if pair is None:
-        return False
-    after = shares.usage[pair[1]] + request.gains
-    return bool(((after <= entitled.guarantee[pair[1]]) | (request.gains == 0)).all())
+    return pair is not None and _stays_within_guarantee(shares, entitled, pair[1], request.gains)
+
+
+def _stays_within_guarantee(shares: QueueTable, entitled: Entitlements, row: int, gains: IntArray) -> bool:
+    """Return whether a row that uses `gains` [R] more exceeds its guarantee in none of these resources."""
+    after = shares.usage[row] + gains
+    return bool(((after <= entitled.guarantee[row]) | (gains == 0)).all())
 
 
 def may_reclaim_all(
