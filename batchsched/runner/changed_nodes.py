@@ -61,7 +61,9 @@ def _may_fill(change: Change) -> bool:
     """Return whether a change may leave less room on a node; the confirmation of a binding does not."""
     before, after = change.before, change.after
     if change.field == NODES:
-        return True
+        return (
+            before is None or after is None or before.allocatable_quantities != after.allocatable_quantities
+        )
     if change.field != PODS or after is None or not after.node:
         return False
     return before is None or before.node != after.node or before.spec is not after.spec
