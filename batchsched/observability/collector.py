@@ -86,12 +86,12 @@ class MetricsCollector:
         gangs: Counter[str] = Counter(dict.fromkeys(QUEUES.values(), 0))
         metrics.unschedulable_pods.clear()
         for profile_scheduler in profile_schedulers:
-            self._read_planner(profile_scheduler, pods, gangs)
+            self._read_scheduler(profile_scheduler, pods, gangs)
         for name in QUEUES.values():
             metrics.pending_pods.labels(name).set(pods[name])
             metrics.pending_gangs.labels(name).set(gangs[name])
 
-    def _read_planner(
+    def _read_scheduler(
         self, profile_scheduler: ProfileScheduler, pods: Counter[str], gangs: Counter[str]
     ) -> None:
         metrics, profile = self.metrics, profile_scheduler.profile.scheduler_name

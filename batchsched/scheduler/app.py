@@ -87,11 +87,18 @@ class SchedulerApp:
         )
         decoder = Decoder()
         for kind, resource in api_resources():
-            intake = EventHandler(kind, self.grouper.store_for(kind), decoder, self.wakeup.signal)
-            self.event_handlers[kind.field] = intake
+            event_handler = EventHandler(kind, self.grouper.store_for(kind), decoder, self.wakeup.signal)
+            self.event_handlers[kind.field] = event_handler
             times = ReflectorSettings(without=OPTIONAL_KINDS.get(kind.field, ""))
             self.reflectors.append(
-                Reflector(self.connection, resource, intake, self.clock, terms=times, read=intake.decode)
+                Reflector(
+                    self.connection,
+                    resource,
+                    event_handler,
+                    self.clock,
+                    terms=times,
+                    read=event_handler.decode,
+                )
             )
         self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
         for reflector in self.reflectors:
@@ -99,7 +106,7 @@ class SchedulerApp:
 
     async def follow_cluster(self) -> None:
         """Keep the cluster state up to date by list and watch until cancelled, as leader or as standby replica."""
-        sampling = asyncio.create_task(self.standby_usage.run(), name="chronicle")
+        sampling = asyncio.create_task(self.standby_usage.run(), name="standby-usage")
         sampling.add_done_callback(log_sampling_failure)
         try:
             async with asyncio.TaskGroup() as tasks:

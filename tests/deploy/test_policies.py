@@ -192,8 +192,8 @@ def test_object_that_named_a_queue_before_it_was_disallowed_can_still_be_updated
 def test_user_of_a_pod_cannot_be_changed_added_or_removed(team):
     user = f"{GROUP}/user"
     make_pod(team, "ada", labels={user: "ada"})
-    make_pod(team, "nobody")
-    for name, value in (("ada", "bob"), ("ada", None), ("nobody", "ada")):
+    make_pod(team, "unlabelled")
+    for name, value in (("ada", "bob"), ("ada", None), ("unlabelled", "ada")):
         change = {"metadata": {"labels": {user: value}}}
         message = refusal(partial(team.api.merge, team.path("pods", name), change))
         assert f"the label {user} cannot be changed" in message

@@ -63,7 +63,7 @@ async def test_no_pod_is_patched_if_the_configuration_forbids_it():
 
 
 class Failing:
-    """A writer whose requests fail with a status, or succeed if it is 0."""
+    """A writer with requests that fail with a status, or succeed if it is 0."""
 
     def __init__(self, status: int = 0) -> None:
         self.status = status

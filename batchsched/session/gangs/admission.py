@@ -137,7 +137,7 @@ class Admission:
         return gang if tuple(parts) == gang.parts else replace(gang, parts=tuple(parts))
 
     def _refuse_for_spec(self, gang: PendingGang) -> Refusal | None:
-        """Return the refusal of a gang with a pod that exceeds a limit, or of whose spec no table can be built."""
+        """Return the refusal of a gang with a pod that exceeds a limit, or has a spec that no table can hold."""
         tables, specs = self.tables, self.tables.specs
         if not (specs.has_refused_specs or tables.lacks_columns):
             return None
