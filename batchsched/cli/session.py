@@ -234,14 +234,14 @@ async def _list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerAp
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import Credentials
-    from batchsched.scheduler.live_snapshot import list_cluster
+    from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 
     clock = SystemClock()
     grouping = (
         load_configuration(access.config).pod_grouper if access.config is not None else PodGrouperSettings()
     )
     async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
-        service = await list_cluster(connection, clock, [profile], grouping)
+        service = await create_scheduler_from_cluster(connection, clock, [profile], grouping)
     own_kinds = [
         reflector for reflector in service.reflectors if reflector.resource.api_version == API_VERSION
     ]

@@ -8,7 +8,7 @@ from batchsched.framework.status import SUCCESS, Code, Status
 
 
 @dataclass(slots=True)
-class GangCount:
+class GangPodCounts:
     """The pod counts of one gang: how many pods it needs at least, how many exist, and how many are placed.
 
     The session updates the numbers at Reserve and Unreserve.

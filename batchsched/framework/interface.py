@@ -193,7 +193,7 @@ class NodeDryRun(Protocol):
         """
 
 
-class MultiNodeDryRun(Protocol):
+class CandidateNodesDryRun(Protocol):
     """A dry run of preemption on several nodes at once.
 
     The dry run works on copies, so nothing needs to be undone.
@@ -243,7 +243,7 @@ class PostFilterHandle(Protocol):
     def start_node_dry_run(self, node: int) -> NodeDryRun:
         """Start a dry run of evictions on one node."""
 
-    def start_multi_node_dry_run(self, nodes: Sequence[int]) -> MultiNodeDryRun:
+    def start_candidate_nodes_dry_run(self, nodes: Sequence[int]) -> CandidateNodesDryRun:
         """Start a dry run of evictions on several nodes at once.
 
         It omits nodes that it does not support: use `start_node_dry_run`.

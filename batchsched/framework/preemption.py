@@ -3,9 +3,9 @@
 A nominated pod waits for capacity on a node, usually until victims have left it. Pods of lower priority must not
 use this capacity: for such a node the Filters are called with the nominated pods on it and without them.
 
-If Node objects and requests alone decide, `PreemptionDryRun` tries many nodes at once: one array for all nodes
-replaces a dry run on each, because the free resources of a node follow from the requests of the pods that are removed
-and added. If a Filter reads more than that, `SingleNodeDryRun` tries the nodes one after the other.
+If Node objects and requests alone decide, `PipelineCandidateNodesDryRun` tries many nodes at once: one array for all
+nodes replaces a dry run on each, because the free resources of a node follow from the requests of the pods that are
+removed and added. If a Filter reads more than that, `PipelineNodeDryRun` tries the nodes one after the other.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class DryRunNodes(Nodes):
         return self._nonzero
 
 
-class PreemptionDryRun:
+class PipelineCandidateNodesDryRun:
     """A dry run of preemption on several nodes at once, on copies of the requested amounts. The table is not changed.
 
     Args:
@@ -201,7 +201,7 @@ class Nominations:
         )
 
 
-class SingleNodeDryRun:
+class PipelineNodeDryRun:
     """A dry run of preemption on one node, which removes pods from the node table and adds pods to it.
 
     The exit restores the table; the cycle state is a copy.
@@ -220,7 +220,7 @@ class SingleNodeDryRun:
         self._counted: dict[str, tuple[IntArray, IntArray]] = {}
         self._ports = self._held_ports()
 
-    def __enter__(self) -> "SingleNodeDryRun":
+    def __enter__(self) -> "PipelineNodeDryRun":
         """Begin the dry run."""
         return self
 
@@ -366,11 +366,11 @@ class PreemptionHandle:
             if self.priority_of(pod) < self.pod.priority and not self.disruption.spares(pod)
         ]
 
-    def start_node_dry_run(self, node: int) -> SingleNodeDryRun:
+    def start_node_dry_run(self, node: int) -> PipelineNodeDryRun:
         """Start a dry run of evictions on one node."""
-        return SingleNodeDryRun(self, node)
+        return PipelineNodeDryRun(self, node)
 
-    def start_multi_node_dry_run(self, nodes: Sequence[int]) -> PreemptionDryRun:
+    def start_candidate_nodes_dry_run(self, nodes: Sequence[int]) -> PipelineCandidateNodesDryRun:
         """Start a dry run of evictions on several nodes at once.
 
         It omits nodes with nominated pods of equal or higher priority. It has no nodes if a Filter reads more than Node
@@ -382,7 +382,7 @@ class PreemptionHandle:
                 node for node in self.nominations.pods if self.nominations.competing_pods(self.pod, node)
             }
             together = [node for node in nodes if node not in waited_for]
-        return PreemptionDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
+        return PipelineCandidateNodesDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
         """Call the extenders' preempt verb with the proposed victims on each node, and return the extenders' choice.

@@ -18,8 +18,8 @@ from batchsched.errors import PluginError
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.filter_result import FilterResult, fit_error_message
 from batchsched.framework.interface import (
+    CandidateNodesDryRun,
     EnqueueExtensionsPlugin,
-    MultiNodeDryRun,
     NodeDryRun,
     PostFilterHandle,
     PostFilterPlugin,
@@ -218,7 +218,7 @@ def _try_nodes(
     for start in range(0, len(places), step):
         batch = places[start : start + step]
         try:
-            rooms = _select_victims_together(handle.start_multi_node_dry_run(batch), handle)
+            rooms = _select_victims_together(handle.start_candidate_nodes_dry_run(batch), handle)
         except PluginError:  # The trial of each single node repeats the error.
             rooms = {}
         for node in batch:
@@ -261,7 +261,7 @@ def _reprieve_pods(
 
 
 def _select_victims_together(
-    trials: MultiNodeDryRun, handle: PostFilterHandle
+    trials: CandidateNodesDryRun, handle: PostFilterHandle
 ) -> dict[int, PreemptionCandidate | Status]:
     """Do what `_select_victims` does for all nodes of a dry run at once."""
     names = handle.table.names

@@ -21,8 +21,8 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner.changed_nodes import ChangedNodes, Places
-from batchsched.runner.session_budget import SessionBudget
 from batchsched.runner.session_runner import SessionInput, SessionRunner
+from batchsched.runner.session_window import SessionWindow
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.queueing_hints import refusing_plugins
@@ -89,7 +89,7 @@ class ProfileScheduler:
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
-        self._budget = SessionBudget(profile.session_window, profile.session_seconds)
+        self._window = SessionWindow(profile.session_window, profile.session_seconds)
         self._promised = AssumedVolumes()
         self._current = self._follow()
         self._scheduler = self._follower(Snapshot())
@@ -165,8 +165,8 @@ class ProfileScheduler:
           A function that decides the session, which may run in another thread; None if no gang takes part.
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
-        self._budget.resize(self.queue.active_namespaces())
-        self._budget.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
+        self._window.resize(self.queue.active_namespaces())
+        self._window.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
         if self._in_flight:
             self._call_heads(now)
         if not self._in_flight and not self.held:
@@ -209,7 +209,7 @@ class ProfileScheduler:
             entity = self.queue.get(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
-        self._budget.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
+        self._window.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
 
     def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the same profile in which the plugins that hung are disabled."""
@@ -277,7 +277,7 @@ class ProfileScheduler:
             else:
                 refused_by = refusing_plugins(refusal, self.pipeline) if refusal else self._surplus
             self._settle(entity, () if overtaken else places, refused_by, now)
-        self._budget.record_duration(seconds)
+        self._window.record_duration(seconds)
         self._in_flight = {}
         return placements
 
@@ -286,7 +286,7 @@ class ProfileScheduler:
 
         After repeated failures, the gang that causes them is alone in its session.
         """
-        self._budget.record_failure()
+        self._window.record_failure()
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, (), now)

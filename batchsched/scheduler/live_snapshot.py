@@ -47,7 +47,7 @@ CHECK_SECONDS = 0.02
 """Seconds between two checks whether all lists are complete."""
 
 
-async def list_cluster(
+async def create_scheduler_from_cluster(
     connection: Connection, clock: Clock, profiles: Sequence[Profile], grouping: PodGrouperSettings
 ) -> SchedulerApp:
     """List all objects of a live cluster once, and return a scheduler with this cluster state.
@@ -105,7 +105,7 @@ class WhatIf:
     """Adds the objects of files to a listed cluster, for a what-if question.
 
     Args:
-      service: The scheduler that `list_cluster` returned.
+      service: The scheduler that `create_scheduler_from_cluster` returned.
       scheduler_name: Set on every added pod with another scheduler name or none.
       now: The creation time of the objects, seconds since 1970.
       namespace: For objects without a namespace.

@@ -44,10 +44,10 @@ class HeadReservation:
     problem: Problem
     needs: IntArray
 
-    def try_deduct(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Subtract another gang's requests from the resources at the reserved start, unless the start would be delayed.
+    def try_backfill(self, nodes: IndexArray, requests: IntArray) -> bool:
+        """Subtract a backfilling gang's requests from the resources at the reserved start if the head still fits there.
 
-        Return False if the gang with the reservation would not fit any more.
+        Return True if it fits. Otherwise nothing is subtracted.
         """
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
@@ -173,7 +173,7 @@ class PresumedPlacements:
         """The gangs that start."""
 
     def add(self, gang: PendingGang) -> None:
-        """Presume that a gang starts now, if the gangs before it leave enough room."""
+        """Add a gang to the forecast if it fits on what the gangs before it leave free; otherwise do nothing."""
         if not (gang.needs <= self._free_total).all():
             return
         problem = lasting_problem(self._context, gang)
@@ -371,10 +371,11 @@ class ReservedHead:
         sticky: StickyReservations,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
-        """Return the first gang that has to wait for running gangs to end, with its earliest start as a reservation.
+        """Return the first gang that must wait for running gangs to end, or for which an earlier session reserved.
 
-        A gang with a reservation that can start now is returned, too: no gang behind it may displace it. None if no
-        known end makes room for a gang, or if the profile has `backfill: none`.
+        A gang of the second kind is returned even if it can start now: no gang behind it may displace it. The result
+        includes the earliest start of the gang as a reservation. None if no known end makes room for a gang, or if the
+        profile has `backfill: none`.
 
         Args:
           context: the tables of the session.
@@ -495,7 +496,7 @@ class ReservedHead:
             return True
         nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
         freed_nodes, freed = self._places(leaving)
-        return self.reservation.try_deduct(
+        return self.reservation.try_backfill(
             np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed])
         )
 
@@ -505,7 +506,10 @@ class ReservedHead:
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
     def reservation_to_announce(self, started: Iterable[GangPlacement]) -> Reservation | None:
-        """Return the reserved start for the decision, after all placements; None if no start is announced."""
+        """Return the reservation that the decision states for the head, or None if it states none.
+
+        If gangs of higher tiers may delay the start, it is computed again with the gangs that the session placed.
+        """
         if not self.announced:
             return None
         current = (

@@ -157,7 +157,7 @@ class ProblemNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemKinds(ProblemTable):
-    """The distinct results of Filter and Score in a problem; pod classes with equal results share one kind.
+    """The kinds of a problem: each is an equivalence class of pod classes with equal Filter mask and score.
 
     Args:
       mask: [K, N] static Filter result: whether a pod of this kind may be on this node.
@@ -284,7 +284,7 @@ class ProblemQuotas(ProblemTable):
     free: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     gangs: IntArray = field(default_factory=_amounts)
 
-    def take_gangs(self, gangs: Positions) -> "ProblemQuotas":
+    def restrict_to_gangs(self, gangs: Positions) -> "ProblemQuotas":
         """Return all quotas as they apply to the given gangs only."""
         # Without quotas `covers` may be 0 x 0, which has no columns to take.
         return replace(self, covers=self.covers[:, gangs]) if len(self.gangs) else self
@@ -324,7 +324,7 @@ class Problem:
     ordered: bool = False
     spread: bool = False
 
-    def take_resources(self, kept: IntArray) -> "Problem":
+    def restrict_to_resources(self, kept: IntArray) -> "Problem":
         """Return the problem with only these resources [R'].
 
         No class that may be placed requests another resource.
@@ -340,7 +340,7 @@ class Problem:
             pod_resource=int(number[self.pod_resource]),
         )
 
-    def take_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
+    def restrict_to_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
         """Return the problem of some gangs only; it keeps all nodes and quotas, but no plugin constraints or cuts.
 
         Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
@@ -369,7 +369,7 @@ class Problem:
             gangs=self.gangs.take(gangs),
             subgroups=replace(parts, gang=gang[parts.gang]),
             used_domains=replace(used, gang=gang[used.gang], subgroup=subgroup[used.subgroup]),
-            quotas=self.quotas.take_gangs(gangs),
+            quotas=self.quotas.restrict_to_gangs(gangs),
             rows=(),
             cuts=(),
         )
@@ -512,7 +512,7 @@ class VictimProblem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class VictimSet:
+class VictimSolution:
     """The running gangs and elastic pods to evict for a pending gang, and the placement of that gang.
 
     Args:

@@ -84,7 +84,7 @@ def take_subset(problem: Problem, kept: BoolArray) -> GangSubset:
         raise ValueError("rows and cuts tie gangs to each other")
     gangs, classes = np.flatnonzero(kept), np.flatnonzero(kept[problem.classes.gang])
     subgroups = np.flatnonzero(kept[problem.subgroups.gang])
-    return GangSubset(problem.take_gangs(gangs, classes, subgroups), gangs, classes, problem)
+    return GangSubset(problem.restrict_to_gangs(gangs, classes, subgroups), gangs, classes, problem)
 
 
 BUDGET_SHARE: Final = 0.1

@@ -90,7 +90,7 @@ def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) 
     offered = problem.nodes.capacity.any(axis=0) | (
         np.arange(problem.nodes.capacity.shape[1]) == problem.pod_resource
     )
-    return problem if offered.all() else problem.take_resources(np.flatnonzero(offered))
+    return problem if offered.all() else problem.restrict_to_resources(np.flatnonzero(offered))
 
 
 def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:

@@ -24,7 +24,7 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
     VictimProblem,
-    VictimSet,
+    VictimSolution,
 )
 
 _TOLERANCE: Final = 1e-9
@@ -51,7 +51,7 @@ def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
     return tuple(fault for check in checks for fault in _limit_faults(check))
 
 
-def verify_victims(problem: VictimProblem, answer: VictimSet) -> tuple[str, ...]:
+def verify_victims(problem: VictimProblem, answer: VictimSolution) -> tuple[str, ...]:
     """Return all faults of a set of victims, one sentence each; the result is empty if the set is correct.
 
     Checked are: the units and their cost, bonds, limits and cuts, the placement on what is free without the units,
@@ -310,7 +310,7 @@ def _problem_after_eviction(problem: VictimProblem, leaving: set[int]) -> Proble
     )
 
 
-def _eviction_cost(problem: VictimProblem, answer: VictimSet) -> Iterator[str]:
+def _eviction_cost(problem: VictimProblem, answer: VictimSolution) -> Iterator[str]:
     cost = sum(int(problem.cost[unit]) for unit in answer.units.tolist())
     if cost != answer.cost:
         yield f"the units cost {cost} and the answer says {answer.cost}"

@@ -2,7 +2,7 @@
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
-from batchsched.framework.gang_counts import GangCount, WaitingPod, WaitingPods
+from batchsched.framework.gang_counts import GangPodCounts, WaitingPod, WaitingPods
 from batchsched.framework.status import Code, Status
 from tests.plugins.cluster import pod
 
@@ -11,12 +11,12 @@ def member(sub: str = "") -> Pod:
     return Pod(metadata=ObjectMeta(name="m", labels={SUB_GROUP_LABEL: sub} if sub else None))
 
 
-def complete(count: GangCount) -> bool:
+def complete(count: GangPodCounts) -> bool:
     return count.complete
 
 
 def test_gang_is_complete_once_its_minimum_is_placed():
-    count = GangCount("team/g", minimum=2, existing=3)
+    count = GangPodCounts("team/g", minimum=2, existing=3)
     assert count.has_enough_pods
     count.change_placed(member(), 1)
     assert complete(count) is False
@@ -27,7 +27,7 @@ def test_gang_is_complete_once_its_minimum_is_placed():
 
 
 def test_every_subgroup_needs_its_own_minimum_too():
-    count = GangCount("team/g", minimum=2, existing=3, sub_minimum={"x": 1}, sub_existing={"x": 1})
+    count = GangPodCounts("team/g", minimum=2, existing=3, sub_minimum={"x": 1}, sub_existing={"x": 1})
     assert count.has_enough_pods
     for sub in ("", "unknown"):
         count.change_placed(member(sub), 1)
@@ -38,8 +38,8 @@ def test_every_subgroup_needs_its_own_minimum_too():
 
 
 def test_gang_is_impossible_with_too_few_members_or_too_few_of_a_subgroup():
-    assert not GangCount("team/g", minimum=4, existing=3).has_enough_pods
-    assert not GangCount("team/g", minimum=1, existing=3, sub_minimum={"x": 1}).has_enough_pods
+    assert not GangPodCounts("team/g", minimum=4, existing=3).has_enough_pods
+    assert not GangPodCounts("team/g", minimum=1, existing=3, sub_minimum={"x": 1}).has_enough_pods
 
 
 def test_pods_wait_until_every_plugin_has_allowed_the_gang():

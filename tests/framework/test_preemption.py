@@ -275,7 +275,7 @@ def rows(*some):
 def test_trials_remove_and_add_pods_without_changing_the_table():
     handle, bound = handle_of(pod("x", {"cpu": "2"}), NodeResourcesFit(), TaintToleration())
     before = handle.table.requested.copy()
-    trials = handle.start_multi_node_dry_run([0, 1, 2])
+    trials = handle.start_candidate_nodes_dry_run([0, 1, 2])
     everyone = [one for some in bound.values() for one in some]
     trials.remove(rows(0, 0, 1, 1, 2, 2), everyone)
     assert [one.ok for one in trials.run_filters()] == [True, True, False]
@@ -286,7 +286,7 @@ def test_trials_remove_and_add_pods_without_changing_the_table():
 
 def test_each_row_of_trials_equals_a_single_trial():
     handle, bound = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit(), TaintToleration())
-    trials = handle.start_multi_node_dry_run([0, 2])
+    trials = handle.start_candidate_nodes_dry_run([0, 2])
     trials.remove(rows(0, 1), [bound["n0"][0], bound["n2"][0]])
     for at, status in zip((0, 2), trials.run_filters(), strict=True):
         with handle.start_node_dry_run(at) as trial:
@@ -300,7 +300,7 @@ def test_node_with_a_nominated_pod_is_tried_alone():
     handle = PreemptionHandle(
         handle.pipeline, handle.pod, handle.table, handle.scan, Nominations({1: (nominated,)})
     )
-    assert handle.start_multi_node_dry_run([0, 1, 2]).nodes == (0, 2)
+    assert handle.start_candidate_nodes_dry_run([0, 1, 2]).nodes == (0, 2)
 
 
 class Counted:
@@ -321,7 +321,7 @@ class Counted:
 def test_invalid_verdict_in_a_trial_names_the_plugin():
     handle, _ = handle_of(pod("x", {"cpu": "5"}), Counted())
     with pytest.raises(PluginError, match="plugin Counted failed in Filter"):
-        handle.start_multi_node_dry_run([0]).run_filters()
+        handle.start_candidate_nodes_dry_run([0]).run_filters()
 
 
 class Unknown:
@@ -351,4 +351,4 @@ class Unknown:
 )
 def test_nodes_are_tried_together_if_no_plugin_reads_individual_pods(one, plugin, together):
     handle, _ = handle_of(one, plugin)
-    assert handle.start_multi_node_dry_run([0, 1]).nodes == ((0, 1) if together else ())
+    assert handle.start_candidate_nodes_dry_run([0, 1]).nodes == ((0, 1) if together else ())

@@ -345,8 +345,8 @@ class OneByOne(PreemptionHandle):
     """Tries every node alone."""
 
     @override
-    def start_multi_node_dry_run(self, nodes):
-        return super().start_multi_node_dry_run(())
+    def start_candidate_nodes_dry_run(self, nodes):
+        return super().start_candidate_nodes_dry_run(())
 
 
 class Unsaid:

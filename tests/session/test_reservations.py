@@ -91,13 +91,13 @@ def test_longer_gang_may_use_only_what_the_head_does_not_need():
     there, found = shadow(snapshot, "team/head")
     assert found is not None
     one = there.gang("team/x").parts[0].pod_class.requests[np.newaxis]
-    assert not found.try_deduct(np.array([1], np.int32), one)
+    assert not found.try_backfill(np.array([1], np.int32), one)
     snapshot = cluster(nodes(4, gpu=1), running("a", 100, "n0"), gang("head", 3), gang("x", 1))
     there, found = shadow(snapshot, "team/head")
     assert found is not None
     one = there.gang("team/x").parts[0].pod_class.requests[np.newaxis]
-    assert found.try_deduct(np.array([1], np.int32), one)
-    assert not found.try_deduct(np.array([2], np.int32), one)
+    assert found.try_backfill(np.array([1], np.int32), one)
+    assert not found.try_backfill(np.array([2], np.int32), one)
 
 
 def test_reservation_respects_the_required_level_of_the_head():

@@ -191,7 +191,7 @@ class AffinityGroup:
 
 
 class PodLabelGroups:
-    """The pods on nodes, counted in groups of equal namespace and labels.
+    """The pods on nodes, counted in groups of equal namespace, labels and termination state.
 
     A long-running cluster gets new label sets all the time. Therefore `drop_empty_groups` drops groups without pods,
     which changes the numbers of the other groups.
@@ -215,7 +215,7 @@ class PodLabelGroups:
         return len(self._groups)
 
     def add_pods(self, pods: Iterable[Pod]) -> list[int]:
-        """Add pods to the groups of pods with the same namespace and labels.
+        """Add pods to the groups of pods with the same namespace, labels and termination state.
 
         Returns:
           The group of each pod, in the order of `pods`.
@@ -257,9 +257,9 @@ class PodLabelGroups:
                 self._leaving.append(number)
         return number
 
-    def remove_pods(self, numbers: Iterable[int]) -> None:
+    def remove_pods(self, group_numbers: Iterable[int]) -> None:
         """Remove one pod from each of the label groups with these numbers; a number may occur several times."""
-        for number in numbers:
+        for number in group_numbers:
             self._sizes[number] -= 1
             self._empty += self._sizes[number] == 0
 
@@ -285,9 +285,9 @@ class PodLabelGroups:
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
     def selected_groups(self, selection: Selection, *, terminating: bool) -> BoolArray:
-        """Return an array [groups]: True for each label group that `selection` matches by namespace and labels.
+        """Return a mask [groups] of the groups of pods with equal namespace and labels: True where `selection` matches.
 
-        Groups of terminating pods count only if `terminating`.
+        If `terminating` is False, the mask is False for groups of terminating pods.
         """
         chosen = np.zeros(len(self._groups), np.bool_)
         chosen[self._index.select(selection)] = True

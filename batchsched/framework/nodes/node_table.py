@@ -14,7 +14,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.gang_counts import GangCount, WaitingPods
+from batchsched.framework.gang_counts import GangPodCounts, WaitingPods
 from batchsched.framework.nodes.change_log import NO_NODE, Memo, NodeChangeLog, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
@@ -81,7 +81,7 @@ T = TypeVar("T")
 NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
-def no_gang(_pod: Pod) -> GangCount | None:
+def no_gang(_pod: Pod) -> GangPodCounts | None:
     """Return None for every pod; a node table uses this function until a session sets `NodeTable.gang_of`."""
     return None
 
@@ -111,7 +111,7 @@ class NodeTable:
         """Log of added nodes and of changed Node objects."""
         self.moves = NodeChangeLog(len(self.nodes))
         """Log of what `changes` has, and of nodes to which pods were added or from which they were removed."""
-        self.gang_of: Callable[[Pod], GangCount | None] = no_gang
+        self.gang_of: Callable[[Pod], GangPodCounts | None] = no_gang
         """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
         self.assumed = AssumedVolumes()

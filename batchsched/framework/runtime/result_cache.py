@@ -99,7 +99,7 @@ BYTES_PER_NODE: Final = 96
 """Approximate memory of one class's arrays for each node."""
 
 
-def scope_generation(scope: ResultScope, table: NodeTable) -> int:
+def node_change_generation(scope: ResultScope, table: NodeTable) -> int:
     """Return the current generation of the node changes that can outdate plugin results with the given result scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
@@ -200,7 +200,11 @@ class ScopeScores:
         ]
         raw = {plugin: np.zeros(count, np.int64) for plugin in normalized}
         return cls(
-            scope, scope_generation(scope, table), np.zeros(count, np.bool_), np.zeros(count, np.int64), raw
+            scope,
+            node_change_generation(scope, table),
+            np.zeros(count, np.bool_),
+            np.zeros(count, np.int64),
+            raw,
         )
 
 
@@ -256,7 +260,7 @@ class CachedScores:
                 self._normalized = None
             # Outdated nodes that are not feasible stay unknown, so they need no second look. If a plugin raises, this
             # line is not reached, and the next call finds the same nodes outdated.
-            scores.since = scope_generation(scores.scope, table)
+            scores.since = node_change_generation(scores.scope, table)
         if self._normalized is None:
             self._normalized = self._normalize(asking, feasible, table)
         if not same:
@@ -358,7 +362,7 @@ class ClassResults:
           ask: calls the plugin about a view of nodes.
         """
         stored = self._verdicts.get(plugin)
-        now = scope_generation(scope, table)
+        now = node_change_generation(scope, table)
         if stored is not None:
             if stored.since == now:
                 return stored

@@ -14,7 +14,7 @@ from aiohttp import web
 from batchsched.observability.logs import log_info, set_verbosity
 from batchsched.observability.observer import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import list_cluster
+from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.debugger import OVERDUE_SECONDS, compare_snapshots, dump_state
 
@@ -72,7 +72,9 @@ class DebugHandlers:
         """Compare the cache with a fresh list of the API."""
         service, cache = self._service, self._service.cache
         fresh = (
-            await list_cluster(service.connection, service.clock, service.profiles, service.grouping)
+            await create_scheduler_from_cluster(
+                service.connection, service.clock, service.profiles, service.grouping
+            )
         ).cache.snapshot_as_listed()
         overdue_since = service.clock.now() - OVERDUE_SECONDS
         drift = compare_snapshots(

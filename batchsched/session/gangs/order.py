@@ -176,7 +176,7 @@ class GangOrder:
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """The fields of Queues that cannot be used: unknown resources, and invalid policies."""
+        """The unusable fields of Queues: resources that no node offers, and invalid policies."""
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def decayed_usage(self, now: float) -> Usage:

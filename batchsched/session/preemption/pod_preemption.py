@@ -16,7 +16,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction
 from batchsched.api.gang import gang_identity
 from batchsched.framework.filter_result import FilterResult
-from batchsched.framework.gang_counts import GangCount
+from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption import (
     PREEMPT_NEVER,
@@ -253,7 +253,7 @@ def _all_pods(members: PodGroupState) -> list[Pod]:
 
 def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
     """Return True if the gang and its subGroups reach their minimums without the leaving pods."""
-    count: GangCount = members.count_pods()
+    count: GangPodCounts = members.count_pods()
     for key, (pod, _) in members.bound.items():
         if key in leaving:
             count.change_placed(pod, -1)

@@ -49,7 +49,7 @@ from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import IndexArray, VictimProblem, VictimSet
+from batchsched.solver.problem import IndexArray, VictimProblem, VictimSolution
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
 
@@ -389,7 +389,11 @@ class VictimSelection:
         )
 
     def _place_without(
-        self, gang: PendingGang, formulation: Formulation, answer: VictimSet, chosen: Sequence[EvictionOption]
+        self,
+        gang: PendingGang,
+        formulation: Formulation,
+        answer: VictimSolution,
+        chosen: Sequence[EvictionOption],
     ) -> GangPlacement | None:
         """Remove the chosen units and place a gang; None, and the units are back, if the pipeline accepts no way."""
         for option in chosen:
@@ -451,7 +455,7 @@ class VictimSelection:
         self.evicted_pods[gang.key] = sum(len(option.unit.pods) for option in chosen)
 
 
-def _planned(formulation: Formulation, answer: VictimSet) -> list[PlannedPods]:
+def _planned(formulation: Formulation, answer: VictimSolution) -> list[PlannedPods]:
     """Return the solver's placement, part by part of the gang."""
     return [
         PlannedPods(

@@ -306,7 +306,7 @@ class InOrderProposer:
     ) -> bool:
         """Return whether the head still fits after this solution; if so, the solution counts against its room."""
         demand = formulation.problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
-        return head_reservation.try_deduct(solution.nodes, demand)
+        return head_reservation.try_backfill(solution.nodes, demand)
 
     def _refuse_unplaced(
         self, gang: PendingGang, formulation: Formulation, solution: Solution

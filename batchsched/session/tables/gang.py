@@ -14,7 +14,7 @@ from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGrou
 from batchsched.api.decision import Refusal
 from batchsched.api.gang import gang_identity, gang_key, gang_namespace, is_single_pod
 from batchsched.api.queue_access import stated_queue
-from batchsched.framework.gang_counts import GangCount
+from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.solver.problem import Problem
@@ -208,7 +208,7 @@ class PodGroupState:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
-    def count_pods(self) -> GangCount:
+    def count_pods(self) -> GangPodCounts:
         """Return the gang's pod counts, as plugins read them; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
@@ -224,7 +224,7 @@ class PodGroupState:
             for pod in bound:
                 _count_subgroup(existing, pod)
                 _count_subgroup(placed, pod)
-        return GangCount(
+        return GangPodCounts(
             key=self.identity,
             minimum=self.minimum,
             existing=len(pending) + len(bound),
@@ -242,7 +242,7 @@ def _count_subgroup(counts: dict[str, int], pod: Pod) -> None:
         counts[name] += 1
 
 
-class GangPodCounts:
+class PodCountsByGang:
     """The numbers of existing and placed pods of each gang, which plugins read. The statement counts placed pods.
 
     Args:
@@ -251,25 +251,25 @@ class GangPodCounts:
 
     def __init__(self, gangs: Mapping[str, PodGroupState]) -> None:
         self._gangs = gangs
-        self._counts: dict[str, GangCount] = {}
+        self._counts: dict[str, GangPodCounts] = {}
 
     def gang_state(self, identity: str) -> PodGroupState | None:
         """Return the pending and bound pods of a gang, None if the gang does not exist."""
         return self._gangs.get(identity)
 
-    def count_for_pod(self, pod: Pod) -> GangCount:
+    def count_for_pod(self, pod: Pod) -> GangPodCounts:
         """Return the pod counts of the gang to which a pod belongs."""
         identity = gang_identity(pod)
         return self._counts.get(identity) or self.count_for_gang(self._gangs[identity])
 
-    def count_for_gang(self, members: PodGroupState) -> GangCount:
+    def count_for_gang(self, members: PodGroupState) -> GangPodCounts:
         """Return the pod counts of a gang, computed on first use."""
         count = self._counts.get(members.identity)
         if count is None:
             count = self._counts[members.identity] = members.count_pods()
         return count
 
-    def find_count(self, pod: Pod) -> GangCount | None:
+    def find_count(self, pod: Pod) -> GangPodCounts | None:
         """Return the pod counts of a pod's gang, or None for the nameless example pod of a pod class.
 
         Such a pod class may have pods of several gangs.

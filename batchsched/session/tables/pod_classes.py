@@ -17,7 +17,7 @@ from batchsched.framework.plugin_support.default_selectors import controller_of
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import IntArray
-from batchsched.session.tables.gang import GangPart, GangPodCounts, PodGroupState
+from batchsched.session.tables.gang import GangPart, PodCountsByGang, PodGroupState
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class PodClassTable:
         pipeline: Pipeline,
         specs: PodSpecIndex,
         columns: Mapping[str, int],
-        counts: GangPodCounts,
+        counts: PodCountsByGang,
         label_keys: frozenset[str] | None,
     ) -> None:
         self._pipeline = pipeline

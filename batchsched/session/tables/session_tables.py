@@ -27,8 +27,8 @@ from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.tree import QueueTree
 from batchsched.session.tables.gang import (
     GangCache,
-    GangPodCounts,
     PendingGang,
+    PodCountsByGang,
     PodGroupState,
     RunningGang,
     creation_sort_key,
@@ -77,7 +77,7 @@ class SessionTables:
         self.result_cache = ResultCache(self.node_table)
         self.gangs: dict[str, PodGroupState] = {}
         """All gangs with a PodGroup or pods, by identity."""
-        self.counts = GangPodCounts(self.gangs)
+        self.counts = PodCountsByGang(self.gangs)
         # A method of `counts`, not of the tables: a reference back would keep old tables alive until a collection.
         self.node_table.gang_of = self.counts.find_count
         self.classes = PodClassTable(

@@ -162,7 +162,7 @@ class GangProblems:
             else np.zeros(0, np.int64)
         )
         rows = [number for number, row in enumerate(problem.rows) if _concerns(row, classes, gang)]
-        taken = problem.take_gangs(np.array([gang]), classes, subgroups)
+        taken = problem.restrict_to_gangs(np.array([gang]), classes, subgroups)
         # Only whether the gang fits is asked: scores, weights, order and preferred levels would not matter.
         single = replace(
             taken,
@@ -406,7 +406,7 @@ def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCaus
     """Distinguish the ways in which capacity is missing."""
     if cause != RefusalCause.CAPACITY:
         return cause
-    needed = residual.minimum > 0
+    needed = residual.minimum_by_class > 0
     if not np.all(residual.passing_nodes()[needed].any(axis=1)):
         return RefusalCause.NO_NODE
     if residual.node_size_shortage().any():

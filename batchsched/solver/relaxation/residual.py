@@ -49,22 +49,22 @@ class FitCounts:
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
       placed: [D, C] pods that fit into each domain if the whole minimum is placed there.
-      minimum: [C] pods that make the minimum.
+      minimum_by_class: [C] pods that make the minimum.
     """
 
     domains: IntArray
     placed: IntArray
-    minimum: IntArray
+    minimum_by_class: IntArray
 
     @property
     def shortfall(self) -> IntArray:
         """The number of pods [D, C] of the gang's minimum for which a topology domain has no room, by pod class."""
-        return self.minimum - self.placed
+        return self.minimum_by_class - self.placed
 
     @property
     def fits(self) -> bool:
         """Whether some topology domain has room for the gang's minimum number of pods."""
-        return bool((self.placed.sum(axis=1) >= self.minimum.sum()).any())
+        return bool((self.placed.sum(axis=1) >= self.minimum_by_class.sum()).any())
 
     @property
     def best_domain_position(self) -> int:
@@ -105,7 +105,7 @@ class ResidualProblem:
         return int(required_pods(self.problem)[0])
 
     @cached_property
-    def minimum(self) -> IntArray:
+    def minimum_by_class(self) -> IntArray:
         """How many pods of each pod class [C] make up the gang's minimum if the smallest pods are chosen."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         chosen = np.zeros(len(classes.count), np.int64)
@@ -147,10 +147,10 @@ class ResidualProblem:
         subgroups do not. Exact for a gang of one class.
         """
         cells = self._cells
-        placed = _fill(self.problem, cells.nodes, cells.first, self.minimum, self._largest_first)
-        return FitCounts(cells.domains, placed, self.minimum)
+        placed = _fill(self.problem, cells.nodes, cells.first, self.minimum_by_class, self._largest_first)
+        return FitCounts(cells.domains, placed, self.minimum_by_class)
 
-    def fits_with_nodes(self, added: Problem) -> bool:
+    def fits_with_added_nodes(self, added: Problem) -> bool:
         """Tell whether the gang's minimum fits after new nodes, all in one topology domain, are added.
 
         The new nodes are filled last, with the pods that the other nodes of their domain do not take.
@@ -166,7 +166,7 @@ class ResidualProblem:
         if level != NONE and (domain < 0 or pinned not in (NONE, domain)):
             return False
         position = (counts.domains == domain).nonzero()[0]
-        short = counts.shortfall[position[0]] if len(position) else counts.minimum
+        short = counts.shortfall[position[0]] if len(position) else counts.minimum_by_class
         nodes, first = np.arange(len(added.nodes.free)), np.zeros(1, np.int64)
         placed = _fill(added, nodes, first, short, self._largest_first)
         return bool(placed.sum() >= short.sum())
@@ -181,11 +181,11 @@ class ResidualProblem:
             return False
         free = self.problem.nodes.free[cells.nodes]
         demand, kind = self.problem.classes.demand, self.problem.classes.kind
-        request = self.minimum @ demand
+        request = self.minimum_by_class @ demand
         result: BoolArray = np.all(np.add.reduceat(free, cells.first) >= request, axis=1)
-        for class_index in np.flatnonzero(self.minimum).tolist():
+        for class_index in np.flatnonzero(self.minimum_by_class).tolist():
             if result.any():
-                need = int(self.minimum[class_index])
+                need = int(self.minimum_by_class[class_index])
                 fits = self.problem.kinds.mask[kind[class_index]][cells.nodes] * pods_that_fit(
                     demand[class_index], free, need
                 )
@@ -212,7 +212,7 @@ class ResidualProblem:
         """Which nodes [N] have room for a pod of a class that the minimum needs."""
         problem = self.problem
         usable = np.zeros(len(problem.nodes.free), np.bool_)
-        for class_index in self.minimum.nonzero()[0].tolist():
+        for class_index in self.minimum_by_class.nonzero()[0].tolist():
             fits = problem.kinds.mask[problem.classes.kind[class_index]]
             for resource, amount in enumerate(problem.classes.demand[class_index].tolist()):
                 if amount:
@@ -259,7 +259,7 @@ class ResidualProblem:
         other_parts = tuple(part for part in parts if not isinstance(part, QuotaChange))
         if other_parts and isinstance(other_parts[-1], NodeChange) and self._counting_decides():
             before = self.with_changes(other_parts[:-1])
-            return before.fits_with_nodes(problem_of_added_nodes(before.problem, other_parts[-1]))
+            return before.fits_with_added_nodes(problem_of_added_nodes(before.problem, other_parts[-1]))
         return self.with_changes(other_parts)._is_placeable
 
     def fitted_in(self, before: "ResidualProblem") -> bool:
@@ -346,7 +346,7 @@ class ResidualProblem:
         quotas = other.problem.quotas
         if not len(quotas.gangs):
             return ()
-        request = (self.minimum @ self.problem.classes.demand).tolist()
+        request = (self.minimum_by_class @ self.problem.classes.demand).tolist()
         counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.pods_needed > 0
         gaps = []
         # There are few numbers: Python compares its own ints faster than small arrays.
@@ -367,7 +367,7 @@ class ResidualProblem:
 
         Classes that the minimum does not need pass no node.
         """
-        needed = self.minimum > 0
+        needed = self.minimum_by_class > 0
         passes: BoolArray = self.problem.kinds.mask[self.problem.classes.kind] & needed[:, None]
         return passes
 
@@ -377,7 +377,7 @@ class ResidualProblem:
         Nodes that no pod of the minimum may use do not count.
         """
         usable = self.passing_nodes().any(axis=0)
-        request = self.minimum @ self.problem.classes.demand
+        request = self.minimum_by_class @ self.problem.classes.demand
         total = self.problem.nodes.free[usable].sum(axis=0)
         return np.where(request > 0, np.maximum(request - total, 0), 0)
 

@@ -233,7 +233,7 @@ def _node_families(
     """More nodes; then also all rows loose; then also no level required; then also more of every quota."""
     problem = residual.problem
     rows = tuple(RowChange(number, _row_reach(problem, number)) for number in range(len(problem.rows)))
-    levels, minimum = _without_levels(problem), residual.minimum
+    levels, minimum = _without_levels(problem), residual.minimum_by_class
     # Neither quotas nor rows change how many nodes suffice, so the rows share the residual without them.
     stages: list[tuple[tuple[Relaxation, ...], ResidualProblem]] = [((), residual)]
     if rows:
@@ -297,7 +297,7 @@ def _estimates(
     residual: ResidualProblem, counts: FitCounts, node_types: Sequence[IntArray]
 ) -> Iterator[_NodeEstimate]:
     """One estimate for each node type, in the domain where the fewest nodes are needed."""
-    problem, passes, needed = residual.problem, residual.passing_nodes(), residual.minimum > 0
+    problem, passes, needed = residual.problem, residual.passing_nodes(), residual.minimum_by_class > 0
     total = np.maximum(problem.nodes.capacity.sum(axis=0), 1)
     short = np.maximum(counts.shortfall, 0)
     if not needed.any() or not len(short):

@@ -11,7 +11,7 @@ import numpy as np
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSet
+from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSolution
 from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.victim_state import VictimState, VictimTerms, place_after_eviction
 
@@ -188,7 +188,7 @@ class VictimBudget:
     exact: bool = True
 
 
-def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSet | None:
+def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSolution | None:
     """Find the cheapest running gangs and elastic pods to evict so that the pending gang's minimum fits.
 
     The set costs no more than the best greedy's set, and every unit in it is needed. If no set makes room for
@@ -364,7 +364,7 @@ def _idle(ground: VictimState, unit: int, free: IntArray, requests: IntArray) ->
     return bool(((requests[nodes] == 0) | (free[nodes] - problem.freed[shares] >= requests[nodes])).all())
 
 
-def _victims(problem: VictimProblem, evicted: BoolArray, packing: Packing) -> VictimSet:
+def _victims(problem: VictimProblem, evicted: BoolArray, packing: Packing) -> VictimSolution:
     classes, nodes, counts = packing.room.placements()
     units = np.flatnonzero(evicted).astype(np.int32)
-    return VictimSet(units, int(problem.cost[evicted].sum()), 0, classes, nodes, counts)
+    return VictimSolution(units, int(problem.cost[evicted].sum()), 0, classes, nodes, counts)

@@ -12,7 +12,7 @@ from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.session.tables.gang import GangPodCounts, PodGroupState
+from batchsched.session.tables.gang import PodCountsByGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.clusters import leaving, on
 from tests.session.scenario import cluster, gang, nodes, placed, priority_class, schedule
@@ -53,7 +53,7 @@ POD = Pod(metadata=ObjectMeta(name="one", namespace="team"), spec=PodSpec())
 
 
 def alone():
-    return GangPodCounts({"pod/team/one": PodGroupState("pod/team/one", None, {POD.key: POD})})
+    return PodCountsByGang({"pod/team/one": PodGroupState("pod/team/one", None, {POD.key: POD})})
 
 
 def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():

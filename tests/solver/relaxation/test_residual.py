@@ -161,7 +161,7 @@ def test_an_elastic_gangs_minimum_is_made_of_its_subgroups_and_its_smallest_pods
         gangs=replace(problem.gangs, need=np.array([6, 0, 0], np.int32)[:1]),
         subgroups=replace(problem.subgroups, gang=np.zeros(1, np.int32), need=np.ones(1, np.int32)),
     )
-    assert ResidualProblem(elastic).minimum.tolist() == [1, 3, 2]
+    assert ResidualProblem(elastic).minimum_by_class.tolist() == [1, 3, 2]
 
 
 def test_a_new_node_takes_what_its_own_domain_leaves():
@@ -174,7 +174,7 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
         (3, -1, -1, False),
     ):
         change = NodeChange(1, like, level, domain)
-        assert ResidualProblem(problem).fits_with_nodes(problem_of_added_nodes(problem, change)) is fits
+        assert ResidualProblem(problem).fits_with_added_nodes(problem_of_added_nodes(problem, change)) is fits
         assert ResidualProblem(apply_change(problem, change)).fit_counts.fits is fits
 
 
@@ -187,7 +187,7 @@ def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(proble
             for change in (
                 NodeChange(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
             ):
-                beside = ResidualProblem(single).fits_with_nodes(problem_of_added_nodes(single, change))
+                beside = ResidualProblem(single).fits_with_added_nodes(problem_of_added_nodes(single, change))
                 assert beside == ResidualProblem(apply_change(single, change)).fit_counts.fits
 
 

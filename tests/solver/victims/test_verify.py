@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchsched.solver.problem import VictimProblem, VictimSet
+from batchsched.solver.problem import VictimProblem, VictimSolution
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
 from tests.solver.victims.instances import victims_of
@@ -14,7 +14,7 @@ from tests.solver.victims.instances import victims_of
 LEVELS = [[0, 0, 1, 1]]
 
 
-def sound() -> tuple[VictimProblem, VictimSet]:
+def sound() -> tuple[VictimProblem, VictimSolution]:
     """A gang of two in one rack, for which two of four units leave; the third is the first one's surplus."""
     units = [(2, {0: [8]}), (1, {1: [8]}), (9, {2: [8]}), (9, {3: [8]})]
     problem = victims_of(
@@ -38,7 +38,7 @@ def test_a_valid_answer_has_no_fault():
     assert verify_victims(*sound()) == ()
 
 
-def changed(answer: VictimSet, **fields) -> VictimSet:
+def changed(answer: VictimSolution, **fields) -> VictimSolution:
     arrays = {"units", "classes", "nodes", "counts"}
     made: dict[str, Any] = {
         name: np.array(value, np.int32) if name in arrays else value for name, value in fields.items()

@@ -1,4 +1,4 @@
-"""The session budget: how many gangs and pod specs take part in one session, and how many of one namespace.
+"""The session window: how many gangs and pod specs take part in one session, and how many of one namespace.
 
 A session that takes too long delays all pods that arrive meanwhile. Its duration grows with the number of gangs and of
 different pod specs, so both are limited. The session after one that took too long is smaller, above all if gangs of
@@ -26,7 +26,7 @@ SpecsOfPods = Callable[[Iterable[Pod]], set[Hashable]]
 """Returns the different specs of some pods; pods that no plugin can tell apart have the same spec."""
 
 
-class SessionBudget:
+class SessionWindow:
     """Selects the gangs of each session, with equal shares for the namespaces that have gangs in the active queue.
 
     A gang is selected after gangs of the same priority in other namespaces once its namespace has used its share. What
