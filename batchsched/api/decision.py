@@ -27,6 +27,16 @@ REASONS: Final = {
     "ExplanationFailed": "the gang was not placed, and a defect of batchsched prevents a further explanation",
 }
 """Reasons of refusals with their meanings. The list is closed: a new reason comes with a changelog entry."""
+NODE_REASONS: Final = frozenset(
+    {
+        "NoNodes",
+        "NoFeasibleNode",
+        "InsufficientResources",
+        "InsufficientTopologyCapacity",
+        "PluginConstraint",
+    }
+)
+"""Reasons of refusals that additional nodes may remove. With any other reason, new nodes leave the gang pending."""
 
 
 class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -67,6 +77,14 @@ class Refusal(DecisionItem, frozen=True):
     message: str
     missing: dict[str, int] = {}
     relaxation: str = ""
+
+
+def new_nodes_may_help(refusal: Refusal) -> bool:
+    """Return whether the gang of a refusal may start if nodes are added to the cluster and nothing else changes.
+
+    A queue limit is reported before missing capacity, so a gang that lacks both has the reason QueueLimit.
+    """
+    return refusal.reason in NODE_REASONS
 
 
 class Reservation(DecisionItem, frozen=True):

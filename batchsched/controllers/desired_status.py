@@ -237,9 +237,9 @@ def desired_upstream_condition(
     return None if condition.items() <= present.items() else condition
 
 
-def desired_pod_status(pod: Pod, message: str, now: float) -> Json:
+def desired_pod_status(pod: Pod, reason: str, message: str, now: float) -> Json:
     """Compute the `PodScheduled` condition for a pending pod that is not scheduled, in the format of kube-scheduler."""
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
     status_by_type = {present.type: present.status for present in pod.status.conditions or ()}
     # A merge patch without the time keeps the time of the transition.
     if status_by_type.get("PodScheduled") != "False":

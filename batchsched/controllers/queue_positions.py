@@ -181,6 +181,51 @@ def queue_allocations(
     }
 
 
+class QueueHeadroom:
+    """The room that the limits of queues leave for further pods, given the pods that are placed now.
+
+    Limits per user are not considered, because only sessions know the usage of each user.
+
+    Args:
+      state: The cluster.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._tree, _ = build_queue_tree(all_queues(state))
+        self._limits = {
+            limit.name: limit.resources for limit in self._tree.limits() if limit.resources and not limit.kept
+        }
+        self._used: dict[str, Counter[str]] = {name: Counter() for name in self._limits}
+        if self._limits:
+            for queue, amounts in state.queue_usage.allocated.items():
+                for name in self._tree.queue_and_ancestors(queue):
+                    if name in self._used:
+                        self._used[name].update(amounts)
+
+    def find_full_queue(self, gang: GangPods) -> str:
+        """Return the nearest queue of a gang with a limit that excludes all its pending pods; "" if there is none."""
+        if not self._limits:
+            return ""
+        pods = [pod_requests(pod) for pod in gang.schedulable_pods()]
+        for name in self._tree.queue_and_ancestors(self._state.queue_of(gang)):
+            if name in self._limits and not any(
+                _fits(requests, self._limits[name], self._used[name]) for requests in pods
+            ):
+                return name
+        return ""
+
+
+def _fits(requests: Mapping[str, int], limit: Mapping[str, int], used: Mapping[str, int]) -> bool:
+    """Return whether a pod with these requests stays within a limit."""
+    counted = {POD_COUNT: 1, **requests}
+    return all(
+        amount == 0 or used.get(resource, 0) + amount <= limit[resource]
+        for resource, amount in counted.items()
+        if resource in limit
+    )
+
+
 def _fair_shares(
     state: ClusterState, tree: QueueTree, queue_policy: PolicySettings | None
 ) -> Mapping[str, Mapping[str, int]]:

@@ -4,11 +4,11 @@ Consecutive sessions may differ in details ("12 short", "11 short"), and each ch
 pods. So a message is kept for some time, which grows with each change. The latest message is published in the end.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.decision import Decision, Refusal, Waiting
+from batchsched.api.decision import Decision, Refusal, Waiting, new_nodes_may_help
 
 KEEP_SECONDS: Final = 10.0
 """Seconds for which a message is first kept, even if a later session counts differently."""
@@ -21,6 +21,15 @@ ARRIVING_SECONDS: Final = 5.0
 _ARRIVING: Final = frozenset({"NotEnoughPods", "PodGroupNotFound"})
 SURPLUS: Final = "Surplus"
 """The reason of pods beyond the minimum of their gang. It is in no decision, since the gang is not refused."""
+SURPLUS_OVER_LIMIT: Final = "SurplusOverLimit"
+"""The reason of such pods if the limit of a queue leaves no room for another one."""
+SURPLUS_REASONS: Final = {
+    SURPLUS: "the gang has its minimum, and there is no room for this pod, which is beyond the minimum",
+    SURPLUS_OVER_LIMIT: "the gang has its minimum, and the limit of a queue leaves no room for this pod",
+}
+"""Reasons of pods beyond the minimum of their gang, with their meanings."""
+UNSCHEDULABLE: Final = "Unschedulable"
+"""The condition reason of pods for which Cluster Autoscaler and Karpenter add nodes."""
 
 
 @dataclass(slots=True)
@@ -48,6 +57,17 @@ class RefusalRecord:
     start: str = ""
     since: float = 0.0
     keep_seconds: float = KEEP_SECONDS
+
+    @property
+    def pod_reason(self) -> str:
+        """The reason of its pods' condition `PodScheduled`; "" if it was not refused.
+
+        It is `Unschedulable` only if new nodes may help; otherwise autoscalers would add nodes without effect.
+        """
+        if self.refusal is None:
+            return ""
+        helped = self.refusal.reason == SURPLUS or new_nodes_may_help(self.refusal)
+        return UNSCHEDULABLE if helped else self.refusal.reason
 
     def may_be_published(self, now: float) -> bool:
         """Return whether the newest refusal of the gang should replace the published one at this time."""
@@ -101,7 +121,7 @@ class RefusalHistory:
         decision: Decision,
         profile: str,
         present: Collection[str],
-        surplus: Collection[str],
+        surplus: Mapping[str, str],
         nodes: int,
         now: float,
     ) -> set[str]:
@@ -111,7 +131,8 @@ class RefusalHistory:
           decision: The decision of a session.
           profile: The scheduler name of its profile.
           present: The gangs that took part.
-          surplus: The gangs with pods beyond the minimum that were not placed.
+          surplus: The gangs with pods beyond the minimum that were not placed, each with the queue that has no room
+            for another pod within its limit, or "".
           nodes: The number of nodes.
           now: Seconds since 1970.
 
@@ -121,7 +142,9 @@ class RefusalHistory:
         changed = self._held(decision, profile)
         starts = {entry.pod_group: entry.start for entry in decision.reservations}
         refused = {entry.pod_group: entry for entry in decision.refusals}
-        refused |= {key: elastic_pods_refusal(key) for key in surplus if key not in refused}
+        refused |= {
+            key: elastic_pods_refusal(key, queue) for key, queue in surplus.items() if key not in refused
+        }
         for key, refusal in refused.items():
             record = self._records.setdefault(key, RefusalRecord())
             if record.latest is None:
@@ -164,10 +187,18 @@ class RefusalHistory:
         return changed
 
 
-def elastic_pods_refusal(key: str) -> Refusal:
-    """Return the refusal for the pending elastic pods of a gang that already has minMember placed pods."""
-    message = "the gang has the pods that it needs at least; there is no room for more of them now"
-    return Refusal(pod_group=key, reason=SURPLUS, message=message)
+def elastic_pods_refusal(key: str, limiting_queue: str = "") -> Refusal:
+    """Return the refusal for the pending elastic pods of a gang that already has minMember placed pods.
+
+    Args:
+      key: `namespace/name` of the gang.
+      limiting_queue: The queue that has no room for another pod within its limit; "" if there is none.
+    """
+    reason, obstacle = SURPLUS, "there is no room for more of them now"
+    if limiting_queue:
+        reason, obstacle = SURPLUS_OVER_LIMIT, f"the limit of queue {limiting_queue} allows no more of them"
+    message = f"the gang has the pods that it needs at least; {obstacle}"
+    return Refusal(pod_group=key, reason=reason, message=message)
 
 
 def refusal_text(refusal: Refusal) -> str:

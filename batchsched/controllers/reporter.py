@@ -18,7 +18,8 @@ from batchsched.controllers.event_recorder import (
     WriteThrottle,
     object_reference,
 )
-from batchsched.controllers.refusal_history import SURPLUS, RefusalHistory, refusal_text
+from batchsched.controllers.queue_positions import QueueHeadroom
+from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory, refusal_text
 from batchsched.controllers.scheduler_names import SchedulerNameClaims
 from batchsched.controllers.set_aside_events import SetAsideEvents
 from batchsched.controllers.status_controller import StatusController
@@ -110,7 +111,9 @@ class Reporter:
         """Record Events and queue status for the gangs of a decision (a `loop.DecisionCallback`)."""
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
         present = {gang_key(entity.identity): entity for entity in profile_scheduler.taking_part}
-        surplus = [key for key, entity in present.items() if key not in held and self._surplus(entity)]
+        surplus = self._full_queues(
+            {key: entity for key, entity in present.items() if key not in held and self._surplus(entity)}
+        )
         changed = self._refusals.record_decision(
             decision,
             profile_scheduler.profile.scheduler_name,
@@ -128,6 +131,16 @@ class Reporter:
         surplus = sum(pod.key in entity.pods for pod in entity.popped)
         return surplus > 0 and (surplus < len(entity.popped) or self.status.is_complete(entity.identity))
 
+    def _full_queues(self, surplus: Mapping[str, Entity]) -> dict[str, str]:
+        """Return, for each gang with surplus pods, the queue that has no room for them within its limit, or ""."""
+        if not surplus:
+            return {}
+        headroom = QueueHeadroom(self._cache)
+        gangs = {key: self._cache.gangs.get(entity.identity) for key, entity in surplus.items()}
+        return {
+            key: headroom.find_full_queue(gang) if gang is not None else "" for key, gang in gangs.items()
+        }
+
     def _refused(self, key: str, pods: Iterable[Pod]) -> None:
         last_refusal = self._refusals.get(key)
         refusal = last_refusal.refusal
@@ -138,7 +151,7 @@ class Reporter:
                 target, note = _pod_reference(pod), last_refusal.message
                 self.recorder.record_series(PendingEvent(target, FAILED, "Scheduling", note, warning=True))
         group = self._cache.get(POD_GROUPS, key)
-        if group is not None and not is_external(group) and refusal.reason != SURPLUS:
+        if group is not None and not is_external(group) and refusal.reason not in SURPLUS_REASONS:
             target = object_reference(POD_GROUP_RESOURCE, group.namespace, group.name, group.metadata.uid)
             note = f"{refusal.reason}: {refusal_text(refusal)}"
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))

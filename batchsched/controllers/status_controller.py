@@ -286,12 +286,15 @@ class StatusController:
         return priorities.explain_cap(group, [*gang.pending.values(), *gang.bound.values()])
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
-        message = self._refusals.get(gang_key(gang_identity(pod))).message
-        if not message or pod.node or pod.terminating or self._written.get(place) == message:
+        record = self._refusals.get(gang_key(gang_identity(pod)))
+        condition = record.pod_reason, record.message
+        if not record.message or pod.node or pod.terminating or self._written.get(place) == condition:
             return None
         if pod.spec.scheduling_gates:  # the API server writes this condition itself
             return None
-        return StatusChange(place, POD_RESOURCE, status.desired_pod_status(pod, message, now), None, message)
+        return StatusChange(
+            place, POD_RESOURCE, status.desired_pod_status(pod, *condition, now), None, condition
+        )
 
     async def _send(self, change: "StatusChange") -> None:
         key_to_check, uid = change.place
@@ -316,7 +319,7 @@ class StatusController:
         except BatchschedError:  # this replica does not lead any more
             return
         else:
-            self._written[change.place] = change.message or change.desired
+            self._written[change.place] = change.pod_condition or change.desired
             if field == POD_GROUPS:
                 self._record_scheduled(change)
 
@@ -340,14 +343,14 @@ class StatusChange:
       place: The object with its uid.
       resource: Its API resource.
       desired, present: The status to be written, and the one before.
-      message: The message of a pod's condition, which identifies the condition.
+      pod_condition: Reason and message of a pod's condition, which identify the condition; () for other objects.
     """
 
     place: ObjectWithUid
     resource: ApiResource
     desired: Any
     present: Any
-    message: str = ""
+    pod_condition: tuple[str, str] | tuple[()] = ()
 
 
 def _change(place: ObjectWithUid, resource: ApiResource, present: Any, desired: Any) -> StatusChange | None:

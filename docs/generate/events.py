@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.decision import REASONS
+from batchsched.api.decision import NODE_REASONS, REASONS
 from batchsched.controllers.desired_status import (
     CAP_REASONS,
     CONDITION_REASONS,
@@ -11,7 +11,15 @@ from batchsched.controllers.desired_status import (
     QUEUE_REASONS,
 )
 from batchsched.controllers.event_recorder import REFRESH_SECONDS, SERIES_END_SECONDS
-from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, MAX_KEEP_SECONDS
+from batchsched.controllers.refusal_history import (
+    ARRIVING_SECONDS,
+    KEEP_SECONDS,
+    MAX_KEEP_SECONDS,
+    SURPLUS,
+    SURPLUS_OVER_LIMIT,
+    SURPLUS_REASONS,
+    UNSCHEDULABLE,
+)
 from batchsched.controllers.set_aside_events import MAX_EVENTS_PER_NAMESPACE
 from batchsched.controllers.set_aside_events import PERIOD_SECONDS as SET_ASIDE_PERIOD
 from batchsched.controllers.status_controller import MAX_WRITES_PER_PERIOD, PERIOD_SECONDS
@@ -124,7 +132,7 @@ written. For the first {ARRIVING_SECONDS:g} seconds of a gang, missing pods or a
 | PodGroup | `Scheduled` | whether minMember of its pods have nodes |
 | PodGroup | `PriorityCapped`, `ProtectionLimited` | a setting of the PodGroup has no effect, or a limited one; absent otherwise |
 | Queue | `Active` | whether the queue takes part in sessions |
-| Pod | `PodScheduled` | `False` with reason `Unschedulable` while the pod is pending and was refused; Kubernetes sets `True` |
+| Pod | `PodScheduled` | `False` while the pod is pending and was refused, with one of [these reasons](#podscheduled); Kubernetes sets `True` |
 
 Every {PERIOD_SECONDS:g} s, up to {MAX_WRITES_PER_PERIOD} objects are written, PodGroups and Queues before pods,
 so that ten thousand pending pods do not delay bindings. `lastTransitionTime` is the time of the last change between `True` and `False`. PodGroups of other
@@ -135,6 +143,16 @@ the conditions of their pods state why they are pending.
 
 | status | reason | meaning |
 |---|---|---|
+"""
+_POD_SCHEDULED: Final = f"""
+### `PodScheduled`
+
+Cluster Autoscaler and Karpenter add nodes for pods with the reason `{UNSCHEDULABLE}`, whatever the message says. So pods
+have this reason only if new nodes may help their gang. Pods that wait for something else, such as a queue limit, have the
+reason of their gang's refusal. A pod with scheduling gates keeps the condition `SchedulingGated` that Kubernetes sets.
+
+| status | reason | the gang was refused with | new nodes |
+|---|---|---|---|
 """
 _NUMBERS: Final = """
 ## Status
@@ -172,12 +190,26 @@ def events() -> str:
     ]
     protection = "\n### `ProtectionLimited`\n\n| status | reason | meaning |\n|---|---|---|\n"
     active = "\n### `Active`\n\n| status | reason | meaning |\n|---|---|---|\n"
+    by_nodes = ", ".join(f"`{reason}`" for reason in REASONS if reason in NODE_REASONS)
+    pods = [
+        f"| False | `{UNSCHEDULABLE}` | {by_nodes} | may help |",
+        f"| False | `{UNSCHEDULABLE}` | nothing: {SURPLUS_REASONS[SURPLUS]} | may help |",
+        *(
+            f"| False | `{reason}` | `{reason}` | do not help |"
+            for reason in REASONS
+            if reason not in NODE_REASONS
+        ),
+        f"| False | `{SURPLUS_OVER_LIMIT}` | nothing: {SURPLUS_REASONS[SURPLUS_OVER_LIMIT]} | do not help |",
+    ]
     return (
         _INTRODUCTION
         + "\n".join(rows)
         + "\n"
         + _SENTENCES
         + "\n".join(scheduled + refused)
+        + "\n"
+        + _POD_SCHEDULED
+        + "\n".join(pods)
         + "\n"
         + cap
         + "\n".join(capped)

@@ -162,10 +162,13 @@ def test_status_of_a_queue_outside_the_tree_has_the_reason():
 
 def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
     one = pod("bert-0")
-    assert "lastTransitionTime" in desired_pod_status(one, "no room", NOW)["conditions"][0]
+    assert "lastTransitionTime" in desired_pod_status(one, "Unschedulable", "no room", NOW)["conditions"][0]
     refused = msgspec.convert({"conditions": [{"type": "PodScheduled", "status": "False"}]}, PodStatus)
     again = msgspec.structs.replace(one, status=refused)
-    assert "lastTransitionTime" not in desired_pod_status(again, "no room", NOW)["conditions"][0]
+    assert (
+        "lastTransitionTime"
+        not in desired_pod_status(again, "Unschedulable", "no room", NOW)["conditions"][0]
+    )
 
 
 def upstream(numbers: PodCounts, verdict: RefusalRecord = NOTHING, before=()):

@@ -30,7 +30,7 @@ def hear(
     verdicts: RefusalHistory, *refusals: Refusal, now: float = 0.0, surplus: bool = False, **more: Any
 ) -> set[str]:
     return verdicts.record_decision(
-        Decision(refusals=refusals, **more), "batchsched", {GANG}, {GANG} if surplus else (), 3, now
+        Decision(refusals=refusals, **more), "batchsched", {GANG}, {GANG: ""} if surplus else {}, 3, now
     )
 
 
@@ -102,7 +102,7 @@ def test_surplus_pods_are_reported_as_without_room(verdicts):
 def test_refusal_of_a_gang_is_cleared_only_by_its_own_profile(verdicts):
     waiting = Waiting(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
     assert hear(verdicts, waiting=(waiting,)) == {GANG}
-    assert verdicts.record_decision(Decision(), "other", (), (), 3, 0.0) == set()
+    assert verdicts.record_decision(Decision(), "other", (), {}, 3, 0.0) == set()
     assert verdicts.get(GANG).waiting == waiting
     assert hear(verdicts) == {GANG}
     assert verdicts.get(GANG).waiting is None

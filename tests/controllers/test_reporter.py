@@ -13,7 +13,7 @@ from batchsched.errors import BindFailed
 from docs.generate.events import EVENTS
 from tests.controllers.office import Desk, known
 from tests.service.town import Town
-from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod
+from tests.session.scenario import GPU, alone, cluster, gang, group, node, nodes, pod, queue
 
 
 class Reported(Town):
@@ -103,6 +103,49 @@ async def test_surplus_pods_have_an_event_without_room():
     assert sorted(one["reason"] for one in found) == ["FailedScheduling", "Scheduled", "Scheduled"]
     (waits,) = (one for one in found if one["reason"] == "FailedScheduling")
     assert "no room for more" in waits["note"]
+
+
+async def conditions(town: Reported) -> dict[str, str]:
+    """The reason of the last written condition of each pod."""
+    await town.teller.status.run_once()
+    return {
+        where.split("/")[-2]: body["status"]["conditions"][0]["reason"]
+        for _, where, body in town.desk.sent
+        if "/pods/" in where
+    }
+
+
+async def test_surplus_pods_are_unschedulable_only_if_the_limit_of_their_queue_has_room():
+    def waiting_pods(limit: int) -> Reported:
+        research = (queue("research", limit={GPU: str(limit)}), queue("nlp", parent="research"))
+        return Reported(cluster(nodes(1, gpu=3), gang("bert", 4, 2, queue="nlp"), queues=research))
+
+    for limit, reason in ((3, "SurplusOverLimit"), (4, "Unschedulable")):
+        town = waiting_pods(limit)
+        await town.turn()
+        assert await conditions(town) == {"bert-3": reason}
+    limited = waiting_pods(3)
+    await limited.turn()
+    (note,) = {body["note"] for body in await limited.events() if body["reason"] == "FailedScheduling"}
+    assert "the limit of queue research allows no more" in note
+
+
+async def test_pods_that_wait_for_a_queue_limit_are_not_unschedulable():
+    limited = cluster(
+        nodes(1, gpu=2), gang("bert", 2, queue="research"), queues=(queue("research", limit={GPU: "1"}),)
+    )
+    town = Reported(limited)
+    await town.turn()
+    assert await conditions(town) == {"bert-0": "QueueLimit", "bert-1": "QueueLimit"}
+
+
+async def test_pods_that_lack_both_room_and_a_queue_limit_are_not_unschedulable():
+    limited = cluster(
+        nodes(1, gpu=1), gang("bert", 2, queue="research"), queues=(queue("research", limit={GPU: "1"}),)
+    )
+    town = Reported(limited)
+    await town.turn()
+    assert await conditions(town) == {"bert-0": "QueueLimit", "bert-1": "QueueLimit"}
 
 
 async def test_failed_binding_has_an_event_with_the_message_of_kube_scheduler():

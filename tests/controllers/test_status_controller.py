@@ -7,10 +7,10 @@ import pytest
 from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.decision import Decision, Refusal
+from batchsched.api.decision import REASONS, Decision, Refusal
 from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
 from batchsched.controllers.event_recorder import EventRecorder, WriteThrottle
-from batchsched.controllers.refusal_history import RefusalHistory
+from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, RefusalHistory
 from batchsched.controllers.status_controller import (
     MAX_WRITES_PER_PERIOD,
     POSITIONS_SECONDS,
@@ -47,13 +47,13 @@ class Office:
         self.recorder = EventRecorder(server, self.clock, courtesy, "batchsched")
         return StatusController(self.cache, self.verdicts, server, self.recorder, courtesy, self.clock)
 
-    def refuse(self, *gangs: str, message: str = "2 cpu short") -> None:
-        refusals = tuple(
-            Refusal(pod_group=one, reason="InsufficientResources", message=message) for one in gangs
-        )
+    def refuse(
+        self, *gangs: str, message: str = "2 cpu short", reason: str = "InsufficientResources"
+    ) -> None:
+        refusals = tuple(Refusal(pod_group=one, reason=reason, message=message) for one in gangs)
         self.controller.enqueue(
             self.verdicts.record_decision(
-                Decision(refusals=refusals), "batchsched", gangs, (), 3, self.clock.now()
+                Decision(refusals=refusals), "batchsched", gangs, {}, 3, self.clock.now()
             )
         )
 
@@ -193,6 +193,39 @@ async def test_condition_of_refused_pods_is_written_once():
         (written,) = office.desk.of(f"/pods/bert-{at}/status")
         (condition,) = written["status"]["conditions"]
         assert condition["message"] == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
+
+
+def pod_conditions(office: Office, name: str) -> list[tuple[str, str]]:
+    """Status and reason of each written condition of a pod, the oldest first."""
+    written = [one["status"]["conditions"][0] for one in office.desk.of(f"/pods/{name}/status")]
+    return [(one["status"], one["reason"]) for one in written]
+
+
+@pytest.mark.parametrize("reason", sorted(REASONS))
+async def test_pods_are_unschedulable_only_if_new_nodes_may_help_their_gang(reason):
+    office = office_with(*bert())
+    office.refuse("team/bert", reason=reason)
+    await office.clock.sleep(ARRIVING_SECONDS)
+    office.refuse("team/bert", reason=reason)
+    await office.controller.run_once()
+    helped = {
+        "NoNodes",
+        "NoFeasibleNode",
+        "InsufficientResources",
+        "InsufficientTopologyCapacity",
+        "PluginConstraint",
+    }
+    assert pod_conditions(office, "bert-0") == [("False", "Unschedulable" if reason in helped else reason)]
+
+
+async def test_condition_of_pods_changes_with_the_reason_even_if_the_message_stays():
+    office = office_with(*bert())
+    office.refuse("team/bert")
+    await office.controller.run_once()
+    await office.clock.sleep(KEEP_SECONDS)
+    office.refuse("team/bert", reason="QueueLimit")
+    await office.controller.run_once()
+    assert pod_conditions(office, "bert-1") == [("False", "Unschedulable"), ("False", "QueueLimit")]
 
 
 async def test_condition_of_a_refused_single_pod_is_written_unless_the_pod_was_bound_meanwhile():

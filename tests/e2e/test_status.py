@@ -64,6 +64,15 @@ def test_status_of_a_refused_gang_has_reason_shortage_and_relaxation(namespace):
     assert "queuePosition" not in status(namespace, "bert")
 
 
+def test_pods_that_wait_for_a_queue_limit_do_not_make_autoscalers_add_nodes(namespace):
+    namespace.nodes(1, cpu=4)
+    namespace.queue(f"{namespace.name}-capped", limit={"cpu": "1"})
+    group(namespace, "bert", 2, queue=f"{namespace.name}-capped")
+    namespace.pods(2, prefix="bert", gang="bert", cpu=1)
+    eventually(lambda: condition(namespace, "bert-0").get("reason") == "QueueLimit", SOON)
+    assert condition(namespace, "bert-0")["status"] == "False"
+
+
 def test_events_have_the_messages_of_kube_scheduler(namespace):
     namespace.nodes(1, cpu=1)
     namespace.gang("bert", 2, cpu=1)

@@ -169,7 +169,7 @@ class Town:
         self.clock = Clock()
         self.cache = ClusterState(ttl_seconds=TTL, journal_length=journal)
         self.server = Server(self.cache)
-        for field in ("nodes", "pod_groups", "topologies", "priority_classes"):
+        for field in ("nodes", "queues", "pod_groups", "topologies", "priority_classes"):
             for one in getattr(snapshot, field):
                 self.cache.put(one)
         self.make(snapshot.pods)
