@@ -160,7 +160,7 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: OutputFormat) -> None:
-    """Print the mean measures of each policy by workload, and the differences from the first policy."""
+    """Print for each workload the means of the measures of each policy, and the differences from the first policy."""
     from batchsched.lab.pairs import compare_pairs, group_by_workload
 
     parts = group_by_workload(outcomes)

@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
-    """Load the scheduler configuration from a file or from text, without its warnings.
+    """Load the scheduler configuration from a file or from text, and discard the warnings of `load_with_warnings`.
 
     Raises:
       InvalidInput: as `load_with_warnings`.

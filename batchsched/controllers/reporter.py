@@ -21,7 +21,7 @@ from batchsched.controllers.event_recorder import (
 from batchsched.controllers.queue_positions import QueueHeadroom
 from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory, refusal_text
 from batchsched.controllers.scheduler_names import SchedulerNameClaims
-from batchsched.controllers.set_aside_events import SetAsideEvents
+from batchsched.controllers.set_aside_events import SetAsideEventReporter
 from batchsched.controllers.status_controller import StatusController
 from batchsched.kube.connection import POD_GROUP_RESOURCE, Connection
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
@@ -67,7 +67,7 @@ class Reporter:
         self._task: asyncio.Task[None] | None = None
         self._resting = False
         self._claims: SchedulerNameClaims | None = None
-        self._set_aside: SetAsideEvents | None = None
+        self._set_aside: SetAsideEventReporter | None = None
         self._throttle = throttle = WriteThrottle(clock, busy)
         self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
@@ -86,7 +86,7 @@ class Reporter:
 
     def report_set_aside(self, reflectors: Sequence[Reflector]) -> None:
         """Write Events for the objects that reflectors set aside. Call it before `start`."""
-        self._set_aside = SetAsideEvents(reflectors, self._clock, self.recorder.record_series)
+        self._set_aside = SetAsideEventReporter(reflectors, self._clock, self.recorder.record_series)
 
     @property
     def conflicting_deployments(self) -> Mapping[str, str]:

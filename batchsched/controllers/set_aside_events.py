@@ -21,7 +21,7 @@ MAX_EVENTS_PER_NAMESPACE: Final = 20
 PERIOD_SECONDS: Final = 600.0
 
 
-class SetAsideEvents:
+class SetAsideEventReporter:
     """Reports each object that reflectors set aside, once for each problem.
 
     Args:
@@ -56,7 +56,7 @@ class SetAsideEvents:
             self._period_start = now
         before, self._reported = self._reported, {}
         for reflector in self._reflectors:
-            for key, item in reflector.set_aside.items():
+            for key, item in reflector.set_aside_objects.items():
                 address, problem = (reflector.resource.full_name, key), (item.uid, item.why.message)
                 self._reported[address] = problem
                 if item.name and before.get(address) != problem:

@@ -211,7 +211,7 @@ class Connection:
     async def watch_lines(
         self, path: str, query: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Start a watch and yield its events as they arrive, as lists of lines with the JSON of one event each.
+        """Start a watch and yield its events in batches as they arrive; each line of a batch is the JSON of one event.
 
         Args:
           path: the path of the collection.

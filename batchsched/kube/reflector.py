@@ -212,9 +212,9 @@ class Reflector:
         self._backoff = Backoff(clock, longest=_MAX_BACKOFF_SECONDS)
 
     @property
-    def set_aside(self) -> Mapping[str, SetAsideObject]:
+    def set_aside_objects(self) -> Mapping[str, SetAsideObject]:
         """The invalid objects of the collection that the sink set aside, by `namespace/name`."""
-        return self._sink.set_aside
+        return self._sink.set_aside_objects
 
     async def run(self) -> None:
         """List and watch the collection until this task is cancelled."""

@@ -99,7 +99,7 @@ class ManifestSource(StrictModel):
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
 
 
-class SessionSource(StrictModel):
+class RecordedSessionSource(StrictModel):
     """The settings of a workload that is read from a recorded session: the cluster at the time of the session."""
 
     file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
@@ -114,7 +114,9 @@ class WorkloadSpec(StrictModel):
     philly: PhillySource | None = Field(default=None, description="Microsoft's Philly trace.")
     generate: GeneratedSource | None = Field(default=None, description="Gangs drawn from the seed.")
     manifests: ManifestSource | None = Field(default=None, description="A cluster of manifests.")
-    session: SessionSource | None = Field(default=None, description="The cluster of a recorded session.")
+    session: RecordedSessionSource | None = Field(
+        default=None, description="The cluster of a recorded session."
+    )
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:

@@ -131,7 +131,7 @@ class ReadResult:
     warnings: tuple[str, ...] = ()
 
     @property
-    def set_aside(self) -> tuple[SetAside, ...]:
+    def set_aside_objects(self) -> tuple[SetAside, ...]:
         """The invalid objects that were set aside, in the order of the input."""
         return self.snapshot.set_aside
 
@@ -174,7 +174,7 @@ class _Cluster:
     decoder: Decoder = field(default_factory=Decoder)
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in OBJECT_KINDS})
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    set_aside: list[SetAside] = field(default_factory=list)
+    set_aside_objects: list[SetAside] = field(default_factory=list)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     foreign_pods: Counter[str] = field(default_factory=Counter)
     seen: int = 0
@@ -191,7 +191,9 @@ class _Cluster:
         """Add a Kubernetes object of an input file to the cluster, or set it aside if it is invalid."""
         self.seen += 1
         if isinstance(document, InvalidInput):
-            self.set_aside.append(SetAside(document.file, document.object, document.field, document.message))
+            self.set_aside_objects.append(
+                SetAside(document.file, document.object, document.field, document.message)
+            )
             return
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
@@ -203,7 +205,7 @@ class _Cluster:
             self._put_decoded(self.decoder.decode(document, kind), kind, document)
         except ObjectDecodeError as refused:
             object_name = _named(kind, document)
-            self.set_aside += [
+            self.set_aside_objects += [
                 SetAside(document.file, object_name, complaint.field, complaint.message)
                 for complaint in refused.complaints
             ]
@@ -240,13 +242,13 @@ class _Cluster:
             self.usable += 1  # an empty list: a cluster may well have nothing
         elif not envelope.kind or not envelope.api_version:
             missing = "apiVersion" if envelope.kind else "kind"
-            self.set_aside.append(
+            self.set_aside_objects.append(
                 SetAside(document.file, f"({document.place})", missing, f"is required; {EXPECTED}")
             )
         elif api_group(envelope.api_version) == GROUP:
             known_kinds = [kind.name for kind in OBJECT_KINDS if kind.group == GROUP]
             message = f"there is no kind {envelope.kind!r} in {API_VERSION}; {suggest_name(envelope.kind, known_kinds)}"
-            self.set_aside.append(SetAside(document.file, f"({document.place})", "kind", message))
+            self.set_aside_objects.append(SetAside(document.file, f"({document.place})", "kind", message))
         else:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
@@ -258,12 +260,12 @@ class _Cluster:
         """
         self._set_queues_aside()
         if not self.usable:
-            raise UnusableInput(_nothing_usable(self.sought, self.set_aside, self.skipped))
+            raise UnusableInput(_nothing_usable(self.sought, self.set_aside_objects, self.skipped))
         # As in the running scheduler: the order of nodes decides between nodes that are equally good.
         self.objects["nodes"].sort(key=lambda node: node.name)
         snapshot = Snapshot(
             **{name: tuple(objects) for name, objects in self.objects.items()},
-            set_aside=tuple(self.set_aside),
+            set_aside=tuple(self.set_aside_objects),
         )
         return ReadResult(snapshot, tuple(self._warnings(snapshot)))
 
@@ -271,7 +273,7 @@ class _Cluster:
         reasons = misplaced_queues(self.objects["queues"])
         for name, reason in reasons.items():
             file = self.homes["Queue", "", name]
-            self.set_aside.append(SetAside(file, f"Queue {name}", "spec.parent", reason))
+            self.set_aside_objects.append(SetAside(file, f"Queue {name}", "spec.parent", reason))
         self.objects["queues"] = [queue for queue in self.objects["queues"] if queue.name not in reasons]
         self.usable -= len(reasons)
 
@@ -309,11 +311,13 @@ def _named(kind: ObjectKind, document: Document) -> str:
     return f"{kind.name} {namespace}/{name}" if kind.namespaced else f"{kind.name} {name}"
 
 
-def _nothing_usable(sought: str, set_aside: Sequence[SetAside], skipped: Counter[tuple[str, str]]) -> str:
+def _nothing_usable(
+    sought: str, set_aside_objects: Sequence[SetAside], skipped: Counter[tuple[str, str]]
+) -> str:
     lines = ["there is nothing in the input that can be used"]
-    lines += [format_set_aside(invalid_object) for invalid_object in set_aside[:_MOST_SHOWN]]
-    if len(set_aside) > _MOST_SHOWN:
-        lines.append(f"and {len(set_aside) - _MOST_SHOWN} more")
+    lines += [format_set_aside(invalid_object) for invalid_object in set_aside_objects[:_MOST_SHOWN]]
+    if len(set_aside_objects) > _MOST_SHOWN:
+        lines.append(f"and {len(set_aside_objects) - _MOST_SHOWN} more")
     lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
     if len(lines) == 1:
         lines.append(f"{sought}: {EXPECTED}")

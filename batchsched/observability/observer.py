@@ -251,7 +251,7 @@ class Observer:
         self.metrics.name_conflicts.clear()
         for name, deployment in service.conflicting_deployments.items():
             self.metrics.name_conflicts.labels(name, deployment).set(1)
-        set_aside = sum(len(reflector.set_aside) for reflector in service.reflectors)
+        set_aside = sum(len(reflector.set_aside_objects) for reflector in service.reflectors)
         self.metrics.set_aside.set(set_aside + self._set_aside_by_session)
         return await asyncio.to_thread(self.metrics.prometheus_text)
 

@@ -364,7 +364,7 @@ def split_by_budget(
 def choose_candidate(
     candidates: Sequence[PreemptionCandidate], handle: PostFilterHandle
 ) -> PreemptionCandidate:
-    """Return the candidate node with the least harm by evictions; the first of equal ones.
+    """Return the candidate node on which evictions do the least harm; the first one on a tie.
 
     Source: `pickOneNodeForPreemption` of kube-scheduler.
     """

@@ -22,7 +22,7 @@ from batchsched.api.snapshot import ObjectKind
 from batchsched.kube.connection import ApiResource, Connection, api_resource, plural
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupSources, PodGroupStore
+from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
 from batchsched.podgrouper.owners import Owner, OwnerReferenceKey, Owners, OwnerSink, owner_of, read_owner
 from batchsched.podgrouper.rules import OWNERS, PodGroupTemplate
 from batchsched.ports.cluster import Clock
@@ -75,7 +75,7 @@ class GangMemberStore:
     def __init__(
         self,
         cache: ClusterState,
-        groups: PodGroupSources,
+        groups: PodGroupIndex,
         scheduler_names: Collection[str],
         *,
         derive: bool = True,
@@ -111,7 +111,10 @@ class GangMemberStore:
         self._cache.replace(kind, pods)
 
     def get(self, key: str) -> Pod | None:
-        """Return a pod without the gang labels that the grouper adds; None if no owner of the pod may form gangs."""
+        """Return the pod with this `namespace/name` as it is in the API, without the gang labels that the grouper adds.
+
+        None if the pod is unknown, or if the kind of its owner forms no gangs.
+        """
         member = self._members.get(key)
         return member.pod if member else None
 
@@ -296,11 +299,11 @@ class PodGrouper:
     scheduler_names: Collection[str]
     changed: Callable[[], None]
     derive: bool = True
-    groups: PodGroupSources = field(init=False)
+    groups: PodGroupIndex = field(init=False)
     members: GangMemberStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.groups = PodGroupSources(self.cache, len(EXTERNAL_KINDS))
+        self.groups = PodGroupIndex(self.cache, len(EXTERNAL_KINDS))
         self.members = GangMemberStore(self.cache, self.groups, self.scheduler_names, derive=self.derive)
 
     def store_for(self, kind: ObjectKind) -> ObjectStore:

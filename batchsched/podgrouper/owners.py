@@ -237,12 +237,12 @@ class OwnerSink:
         self._changed = changed
         self._kind = kind
         self._uids: set[str] = set()
-        self.set_aside: dict[str, SetAsideObject] = {}
+        self.set_aside_objects: dict[str, SetAsideObject] = {}
         """The owners that could not be read or handled, by `namespace/name`."""
 
     def on_replace(self, objects: Sequence[Owner]) -> None:
         """Replace all known owners of one kind, such as all Jobs, by a complete list of the API server."""
-        self.set_aside.clear()
+        self.set_aside_objects.clear()
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
             self._owners.remove(uid)
@@ -255,27 +255,27 @@ class OwnerSink:
         """Add or update an owner of pods, such as a Job, after a watch event."""
         self._uids.add(item.ref.uid)
         self._owners.put(item)
-        self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
+        self.set_aside_objects.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._changed()
 
     def on_delete(self, item: Owner) -> None:
         """Remove an owner of pods, such as a Job, after its deletion."""
-        self.set_aside.pop(f"{item.ref.namespace}/{item.ref.name}", None)
+        self.set_aside_objects.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._uids.discard(item.ref.uid)
         self._owners.remove(item.ref.uid)
         self._changed()
 
     def set_object_aside(self, item: bytes | Owner, problem: str) -> None:
-        """Remove an owner of pods, such as a Job, that cannot be read or handled.
+        """Stop using an owner of pods, such as a Job, because it cannot be read or handled, and record the problem.
 
         Its pods stay pending like those of an unknown owner.
         """
         meta = item.ref if isinstance(item, Owner) else read_identity(item)
         key = f"{meta.namespace}/{meta.name}"
-        if key not in self.set_aside:
+        if key not in self.set_aside_objects:
             _LOG.warning("%s %s is set aside: %s", self._kind, key, problem)
         why = SetAside("", f"{self._kind} {key}", "", problem)
-        self.set_aside[key] = SetAsideObject(why, meta.namespace, meta.name, meta.uid)
+        self.set_aside_objects[key] = SetAsideObject(why, meta.namespace, meta.name, meta.uid)
         self._uids.discard(meta.uid)
         self._owners.remove(meta.uid)
         self._changed()

@@ -16,7 +16,7 @@ from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.podgrouper.grouper import GangMemberStore
-from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupSources
+from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupIndex
 from batchsched.podgrouper.owners import Owner
 from batchsched.ports.cluster import Clock
 
@@ -47,7 +47,7 @@ class PodGroupWriter:
 
     def __init__(
         self,
-        groups: PodGroupSources,
+        groups: PodGroupIndex,
         members: GangMemberStore,
         writer: Writer,
         clock: Clock,

@@ -1,7 +1,7 @@
 """The rules that derive the gangs of an owner: its shape, and the spec of the PodGroup.
 
-The shape of a gang lists the parts of an owner that create pods, and how many of these are needed together. One
-function for each kind of owner returns it: Job, JobSet, LeaderWorkerSet, StatefulSet, the training jobs of Kubeflow,
+The shape of an owner lists its parts that create pods, and how many of these pods are needed together. One function for
+each kind of owner returns the shape: Job, JobSet, LeaderWorkerSet, StatefulSet, the training jobs of Kubeflow,
 RayCluster and RayJob. Owners are read as JSON, because most are objects of other projects. A field with an unexpected
 type counts as missing.
 """
@@ -50,7 +50,7 @@ class OwnerPart:
 
 @dataclass(frozen=True, slots=True)
 class OwnerShape:
-    """The shape of a gang: the parts of an owner that create its pods, and the labels that tell them apart.
+    """How the pods of an owner, such as a JobSet, form gangs: the parts that create them, and labels of these parts.
 
     Args:
       parts: at least one part.
@@ -117,11 +117,10 @@ EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 def job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the parts of the gang that a Job forms; its minimum is the number of pods that run at the same time.
+    """Return how the pods of a Job form a gang; the pods that run at the same time are needed together.
 
-    None if the Job is suspended.
-
-    A Job without `completions` creates no new pods after the first success. From then on its minimum is 1.
+    None if the Job is suspended. A Job without `completions` creates no new pods after the first success. From then on,
+    one pod is enough.
     """
     spec, status = spec_of(manifest), status_of(manifest)
     if spec.get("suspend") is True:
@@ -157,9 +156,9 @@ def _indexes(intervals: str) -> int:
 
 
 def jobset_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the gang shape of a JobSet, with one part for each replicated job.
+    """Return how the pods of a JobSet form a gang: the pods, minimum and template of each replicated job.
 
-    A replicated job that starts after others has minimum 0.
+    A replicated job that starts after others has minimum 0. None if the JobSet is suspended or has no replicated job.
     """
     spec = spec_of(manifest)
     if spec.get("suspend") is True:
@@ -186,9 +185,9 @@ def jobset_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the gang shape of a LeaderWorkerSet: each group of a leader and its workers is a gang.
+    """Return how the pods of a LeaderWorkerSet form gangs: each leader and its workers are one gang.
 
-    The minimum is 1 if the workers are created after their leader.
+    If the workers are created after their leader, the minimum number of pods is 1, otherwise all of them.
     """
     spec = spec_of(manifest)
     template = mapping_or_empty(spec.get("leaderWorkerTemplate"))
@@ -203,7 +202,7 @@ def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the gang shape of a StatefulSet: all replicas. None if its pods start one after the other."""
+    """Return how the pods of a StatefulSet form a gang: all replicas, or None if they start one after the other."""
     spec = spec_of(manifest)
     if spec.get("podManagementPolicy") != "Parallel":
         return None
@@ -218,7 +217,9 @@ LAUNCHER: Final = "launcher"
 
 
 def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
-    """Return the gang shape of a Kubeflow training job, with one part for each role, such as master and worker.
+    """Return how the pods of a Kubeflow training job form a gang: the pods and minimum of each role, such as worker.
+
+    None if the job is suspended or has no replicas.
 
     Elastic workers count with their smallest number. The `schedulingPolicy` of the job takes precedence over all rules.
 
@@ -277,14 +278,17 @@ HEAD: Final = "headgroup"
 
 
 def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the gang shape of a RayCluster: the head, and each worker group with `minReplicas` as its minimum."""
+    """Return how the pods of a RayCluster form a gang: the head, and of each worker group at least `minReplicas`.
+
+    None if the RayCluster is suspended or has no head.
+    """
     return _cluster(spec_of(manifest))
 
 
 def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return the gang shape of the Ray cluster that a RayJob starts, without the submitter pod.
+    """Return how the pods of the Ray cluster that a RayJob starts form a gang, without the submitter pod.
 
-    The submitter pod is created when the cluster runs.
+    The submitter pod is created when the cluster runs. None if the RayJob is suspended or uses an existing cluster.
     """
     spec = spec_of(manifest)
     if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):

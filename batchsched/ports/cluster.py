@@ -56,7 +56,7 @@ class ObjectSink(Protocol[T_contra]):
     An invalid object must not raise. If one does, the reflector calls `set_object_aside` and continues with the others.
     """
 
-    set_aside: dict[str, SetAsideObject]
+    set_aside_objects: dict[str, SetAsideObject]
     """The objects that were set aside, by their keys."""
 
     def on_replace(self, objects: Sequence[T_contra]) -> None:

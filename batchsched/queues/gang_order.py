@@ -206,7 +206,9 @@ class Wfp3Order:
 
 
 class F1Order:
-    """F1, found by simulation: key = log10(expected run time) · number of pods + 870 · log10(submission time).
+    """The F1 order of gangs, whose formula was learned from simulations: short, small and early gangs come first.
+
+    The gang with the smallest log10(expected run time) · number of pods + 870 · log10(submission time) is first.
 
     Source: Carastan-Santos and de Camargo, Obtaining dynamic scheduling policies with simulation and machine
     learning, SC 2017.

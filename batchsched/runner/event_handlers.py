@@ -101,7 +101,7 @@ class EventHandler:
         self._cache = cache
         self._decoder = decoder
         self._changed = changed
-        self.set_aside: dict[str, SetAsideObject] = {}
+        self.set_aside_objects: dict[str, SetAsideObject] = {}
         """The invalid objects by key."""
 
     def decode(self, raw: bytes) -> Any:
@@ -120,7 +120,7 @@ class EventHandler:
 
     def on_replace(self, objects: Sequence[Any]) -> None:
         """Replace all objects of this kind in the store by a complete list."""
-        before, self.set_aside = self.set_aside, {}
+        before, self.set_aside_objects = self.set_aside_objects, {}
         for listed_object in objects:
             if isinstance(listed_object, InvalidObject):
                 self._put_aside(listed_object, before)
@@ -133,7 +133,7 @@ class EventHandler:
     def on_change(self, changed_object: Any) -> None:
         """Add or update an object in the store. An object that becomes invalid counts as deleted."""
         if isinstance(changed_object, InvalidObject):
-            self._put_aside(changed_object, self.set_aside)
+            self._put_aside(changed_object, self.set_aside_objects)
             # No uid is passed, since the state ignores a deleted uid, and a later version of this object may
             # be valid.
             self._cache.remove(_bare(self._kind, changed_object.meta, uid=""))
@@ -172,11 +172,11 @@ class EventHandler:
         if invalid.key not in already_reported:
             _LOG.warning("%s %s is set aside: %s", self._kind.name, invalid.key, invalid.why.message)
         meta = invalid.meta
-        self.set_aside[invalid.key] = SetAsideObject(invalid.why, meta.namespace, meta.name, meta.uid)
+        self.set_aside_objects[invalid.key] = SetAsideObject(invalid.why, meta.namespace, meta.name, meta.uid)
 
     def _put_back(self, key: str) -> None:
-        if self.set_aside:
-            self.set_aside.pop(key, None)
+        if self.set_aside_objects:
+            self.set_aside_objects.pop(key, None)
 
 
 class _UncheckedIdentity(msgspec.Struct):

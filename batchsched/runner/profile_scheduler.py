@@ -206,7 +206,7 @@ class ProfileScheduler:
         """Activate the gangs with a reservation: a session without them would give their capacity away."""
         heads = (reservation.pod_group for reservation in self.reservations)
         for identity in (identity for key in heads for identity in identities_of(key)):
-            entity = self.queue.get(identity)
+            entity = self.queue.find(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
         self._window.select(self.queue, self._in_flight, now, self._scheduler.specs_of)

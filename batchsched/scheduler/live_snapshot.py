@@ -91,9 +91,9 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
     """Return all invalid objects that a scheduler set aside, ordered by kind and name."""
     return tuple(
-        reflector.set_aside[key].why
+        reflector.set_aside_objects[key].why
         for reflector in service.reflectors
-        for key in sorted(reflector.set_aside)
+        for key in sorted(reflector.set_aside_objects)
     )
 
 
@@ -165,7 +165,7 @@ class WhatIf:
         event_handler = self.service.event_handlers[kind.field]
         event_handler.handle_json(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
-        refused = event_handler.set_aside.get(key)
+        refused = event_handler.set_aside_objects.get(key)
         if refused is not None:
             why = refused.why
             raise InvalidInput(why.message, file=file, object=why.object, field=why.field)

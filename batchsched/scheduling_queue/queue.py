@@ -311,7 +311,7 @@ class SchedulingQueue:
             if entity.place is QueueState.UNSCHEDULABLE and now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
                 self._requeue(entity, UNSCHEDULABLE_TIMEOUT.label, now)
 
-    def get(self, identity: str) -> Entity | None:
+    def find(self, identity: str) -> Entity | None:
         """Return the entity of a gang, queued or in flight, or None if the queue does not know the gang."""
         return self._entities.get(identity)
 

@@ -56,7 +56,7 @@ class ReplicaProcess:
       connection: The open connection to the API server.
       clock: The clock.
       lease: The Lease to hold while scheduling; None if there is only one replica.
-      make: Creates the scheduler; its writes must be fenced by the Lease.
+      make_app: Creates the scheduler; its writes must be fenced by the Lease.
       background: Opens the context of the background tasks, such as the HTTP server.
       patience: Maximum seconds for bindings in flight, and again for the remaining Events, at shutdown.
     """
@@ -64,7 +64,7 @@ class ReplicaProcess:
     connection: Connection
     clock: Clock
     lease: LeaseElection | None
-    make: Callable[[], SchedulerApp]
+    make_app: Callable[[], SchedulerApp]
     background: Callable[[SchedulerApp], AbstractAsyncContextManager[None]]
     patience: float = 20.0
 
@@ -74,7 +74,7 @@ class ReplicaProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave.set)
-        service = self.make()
+        service = self.make_app()
         async with self.background(service):
             return await self._work(service, leave)
 
@@ -222,7 +222,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
         connection.on_request = observation.counting.count_request
         lease = _lease(options, configuration.leader_election, connection, clock)
 
-        def make() -> SchedulerApp:
+        def make_app() -> SchedulerApp:
             return SchedulerApp(
                 connection,
                 clock,
@@ -238,7 +238,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
             )
 
         background = BackgroundTasks(observation, configuration, options.config)
-        return await ReplicaProcess(connection, clock, lease, make, background.run).run()
+        return await ReplicaProcess(connection, clock, lease, make_app, background.run).run()
 
 
 def _lease(

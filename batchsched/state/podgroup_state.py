@@ -81,11 +81,11 @@ class GangPods:
         return bool(self.schedulable_pods()) and len(self.placed_pods()) < self.minimum
 
     def schedulable_pods(self) -> list[Pod]:
-        """Return the pending pods of the gang that a session may place: those that do not terminate."""
+        """Return the pending pods of the gang that a session may place: those that are not terminating."""
         return [pod for pod in self.pending.values() if not pod.terminating]
 
     def placed_pods(self) -> list[Pod]:
-        """Return the bound and assumed pods of the gang that count for minMember: those that do not terminate."""
+        """Return the bound and assumed pods of the gang that count for minMember: those that are not terminating."""
         return [pod for pod in self.bound.values() if not pod.terminating]
 
     def finished_counts(self) -> tuple[int, int]:
@@ -99,7 +99,7 @@ def missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
 
     Args:
       group: The PodGroup; None for a gang that needs one pod.
-      placed: The pods of the gang that have a node and do not terminate.
+      placed: The pods of the gang that have a node and are not terminating.
     """
     return _missing_members(group, Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in placed))
 

@@ -107,7 +107,7 @@ class QueueUsageTally:
             self.add(pod, after)
 
     def to_table(self) -> ResourceUsage:
-        """Return a copy of the sums as a mapping from queue and resource to the usage and the demand."""
+        """Return the usage and the demand of each queue and resource, as a mapping that later changes do not affect."""
         allocated, requested = self.allocated, self.requested
         keys = {
             (queue, resource)

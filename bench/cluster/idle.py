@@ -85,7 +85,7 @@ class BindWatch:
     """Resolves the futures of bound pods with the label of `LONE`; implements `ports.cluster.Sink`."""
 
     bound: dict[str, asyncio.Future[float]] = field(default_factory=dict)
-    set_aside: dict[str, SetAsideObject] = field(default_factory=dict)
+    set_aside_objects: dict[str, SetAsideObject] = field(default_factory=dict)
 
     def wanted(self, name: str) -> asyncio.Future[float]:
         if name not in self.bound:
@@ -106,7 +106,7 @@ class BindWatch:
         """No future waits for a deletion."""
 
     def set_object_aside(self, item: bytes, problem: str) -> None:
-        self.set_aside[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
+        self.set_aside_objects[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
 
 
 async def _populate(writer: Writer, nodes: int, row: Row) -> None:

@@ -135,7 +135,7 @@ class _Watch:
     wanted: int
     bound: dict[str, float] = field(default_factory=dict)
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    set_aside: dict[str, SetAsideObject] = field(default_factory=dict)
+    set_aside_objects: dict[str, SetAsideObject] = field(default_factory=dict)
 
     def on_replace(self, objects: Sequence[bytes]) -> None:
         for raw in objects:
@@ -152,7 +152,7 @@ class _Watch:
         """A pod that goes was bound or was not."""
 
     def set_object_aside(self, item: bytes, problem: str) -> None:
-        self.set_aside[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
+        self.set_aside_objects[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
 
 
 def run(scheduler: str, row: Row, nodes: int, *, live: bool = False, longest: float = 600.0) -> Outcome:

@@ -7,7 +7,11 @@ import pytest
 
 from batchsched.api.decision import SetAside
 from batchsched.controllers.event_recorder import PendingEvent
-from batchsched.controllers.set_aside_events import MAX_EVENTS_PER_NAMESPACE, PERIOD_SECONDS, SetAsideEvents
+from batchsched.controllers.set_aside_events import (
+    MAX_EVENTS_PER_NAMESPACE,
+    PERIOD_SECONDS,
+    SetAsideEventReporter,
+)
 from batchsched.kube.connection import POD_GROUP_RESOURCE, POD_RESOURCE
 from batchsched.ports.cluster import SetAsideObject
 from tests.service.town import Clock
@@ -19,17 +23,17 @@ class Office:
     def __init__(self) -> None:
         self.clock = Clock()
         self.events: list[PendingEvent] = []
-        self.pods = SimpleNamespace(resource=POD_RESOURCE, set_aside={})
-        self.groups = SimpleNamespace(resource=POD_GROUP_RESOURCE, set_aside={})
+        self.pods = SimpleNamespace(resource=POD_RESOURCE, set_aside_objects={})
+        self.groups = SimpleNamespace(resource=POD_GROUP_RESOURCE, set_aside_objects={})
         reflectors: Any = [self.pods, self.groups]
-        self.reports = SetAsideEvents(reflectors, self.clock, self.events.append)
+        self.reports = SetAsideEventReporter(reflectors, self.clock, self.events.append)
 
     def set_aside(
         self, name: str, problem: str = "wrong", *, namespace: str = "team", uid: str = "u"
     ) -> None:
         key = f"{namespace}/{name}"
         why = SetAside("", f"Pod {key}", "spec", problem)
-        self.pods.set_aside[key] = SetAsideObject(why, namespace, name, uid)
+        self.pods.set_aside_objects[key] = SetAsideObject(why, namespace, name, uid)
 
     def check(self, seconds: float = 5.0) -> list[PendingEvent]:
         """Report what is new, and return the Events of it."""
@@ -67,7 +71,7 @@ def test_another_problem_and_another_object_of_the_same_name_are_reported_again(
 def test_object_that_becomes_invalid_again_is_reported_again(office):
     office.set_aside("one")
     office.check()
-    office.pods.set_aside.clear()
+    office.pods.set_aside_objects.clear()
     assert office.check() == []
     office.set_aside("one")
     assert len(office.check()) == 1

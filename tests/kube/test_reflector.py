@@ -37,7 +37,7 @@ class Mirror:
         self.there: dict[str, str] = {}
         self.lists = 0
         self.wrong: list[str] = []
-        self.set_aside = {}
+        self.set_aside_objects = {}
 
     def set_object_aside(self, item, problem):
         self.wrong.append(problem)

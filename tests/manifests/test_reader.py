@@ -90,14 +90,14 @@ FLOW_NODE = "{apiVersion: v1, kind: Node, metadata: {name: %s}}"
 def test_nodes_are_read_in_every_format(reading, content, suffix):
     found = reading(content, suffix=suffix)
     assert names(found.snapshot.nodes) == ["n1", "n2"]
-    assert found.set_aside == ()
+    assert found.set_aside_objects == ()
 
 
 def test_json_lines_are_read_and_only_a_broken_line_is_set_aside(reading):
     lines = f"{json.dumps(node('n1'))}\n{{broken\n\n{json.dumps(node('n2'))}\n"
     found = reading(lines, suffix=".jsonl")
     assert names(found.snapshot.nodes) == ["n1", "n2"]
-    assert found.set_aside[0].message.startswith("line 2: is not JSON")
+    assert found.set_aside_objects[0].message.startswith("line 2: is not JSON")
 
 
 def test_yaml_documents_are_read_and_only_a_broken_one_is_set_aside(reading):
@@ -112,7 +112,7 @@ def test_yaml_documents_are_read_and_only_a_broken_one_is_set_aside(reading):
     )
     found = reading(text, suffix=".yaml")
     assert names(found.snapshot.nodes) == ["n1", "n2"]
-    (aside,) = found.set_aside
+    (aside,) = found.set_aside_objects
     assert aside.message.startswith("line 6: is not YAML")
 
 
@@ -129,26 +129,26 @@ def test_yaml_key_stated_twice_is_refused(reading):
         f"apiVersion: {OURS}\nkind: Queue\nmetadata: {{name: q}}\nspec:\n  weight: 1\n  weight: 2",
         suffix=".yaml",
     )
-    assert found.set_aside[0].message == "line 6: is not YAML: the key 'weight' is stated twice"
+    assert found.set_aside_objects[0].message == "line 6: is not YAML: the key 'weight' is stated twice"
 
 
 @pytest.mark.parametrize("deep", ["[" * 100_000, "- " * 100_000, '{"a":' * 100_000])
 def test_nesting_without_end_is_refused(reading, deep):
     found = reading(node(), deep)
-    assert "nested" in found.set_aside[0].message
+    assert "nested" in found.set_aside_objects[0].message
 
 
 def test_aliases_that_expand_exponentially_are_refused(reading):
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    assert "aliases" in reading(node(), bomb, suffix=".yaml").set_aside[0].message
+    assert "aliases" in reading(node(), bomb, suffix=".yaml").set_aside_objects[0].message
 
 
 def test_broken_gzip_is_set_aside(reading):
     whole = gzip.compress(json.dumps(node("n1")).encode())
     found = reading(node("n2"), whole[:-12])
-    assert "broken gzip" in found.set_aside[0].message
+    assert "broken gzip" in found.set_aside_objects[0].message
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -157,7 +157,7 @@ def test_file_with_more_text_than_the_limit_is_set_aside(reading, monkeypatch, p
     blanks = b" " * 2**21
     found = reading(node("n2"), gzip.compress(blanks) if packed else blanks)
     assert names(found.snapshot.nodes) == ["n2"]
-    (aside,) = found.set_aside
+    (aside,) = found.set_aside_objects
     assert "GiB of text, which is the limit" in aside.message
     assert aside.file
 
@@ -191,14 +191,14 @@ def test_object_with_bytes_that_are_not_utf_8_is_set_aside_and_the_others_are_re
         b"\n".join(lines) if suffix == ".jsonl" else b"[" + b",".join(lines) + b"]", suffix=suffix
     )
     assert names(found.snapshot.nodes) == ["n1"]
-    (aside,) = found.set_aside
+    (aside,) = found.set_aside_objects
     assert "not UTF-8" in aside.message
     assert field in ("name", "kind") or aside.object == "Pod default/a"
 
 
 def test_custom_resource_with_bytes_that_are_not_utf_8_is_set_aside(reading):
     raw = b'{"apiVersion":"scheduling.batchsched.dev/v1alpha1","kind":"Queue","metadata":{"name":"q"},"x":"\xff"}'
-    (aside,) = reading(node("n1"), raw).set_aside
+    (aside,) = reading(node("n1"), raw).set_aside_objects
     assert (aside.object, aside.message) == ("Queue q", "contains bytes that are not UTF-8 text")
 
 
@@ -213,7 +213,7 @@ def test_pod_that_requests_more_than_any_cluster_has_is_set_aside(reading, resou
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "resources": resources}]},
     }
-    (aside,) = reading(node("n1"), huge).set_aside
+    (aside,) = reading(node("n1"), huge).set_aside_objects
     assert aside.field == f"spec.containers[0].resources.requests.{resource}"
     assert "more than any cluster has" in aside.message
 
@@ -225,14 +225,14 @@ def test_directory_is_read_by_name_and_what_is_no_manifest_is_left(tmp_path):
     (tmp_path / "README.md").write_text("# not this")
     found = read_manifests([tmp_path])
     assert names(found.snapshot.nodes) == ["n1", "n2"]
-    assert found.set_aside == ()
+    assert found.set_aside_objects == ()
 
 
 def test_file_that_is_missing_is_set_aside(tmp_path):
     (tmp_path / "1.json").write_text(json.dumps(node("n1")))
     found = read_manifests([tmp_path / "none.json", tmp_path / "1.json"])
     assert (
-        format_set_aside(found.set_aside[0])
+        format_set_aside(found.set_aside_objects[0])
         == f"{tmp_path}/none.json: cannot be read: No such file or directory"
     )
 
@@ -272,7 +272,7 @@ def test_each_kind_that_is_not_read_causes_one_warning(reading):
         "Deployment of apps/v1 is not read: 2 passed over",
         "Secret of v1 is not read: 1 passed over",
     )
-    assert found.set_aside == ()
+    assert found.set_aside_objects == ()
 
 
 def test_scenarios_of_the_lab_cause_no_warning(reading):
@@ -318,7 +318,7 @@ def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_wai
     ],
 )
 def test_invalid_storage_sizes_are_named(reading, wrong, field):
-    (aside,) = reading(listed(node(), {"metadata": {"name": "o"}, **yaml.safe_load(wrong)})).set_aside
+    (aside,) = reading(listed(node(), {"metadata": {"name": "o"}, **yaml.safe_load(wrong)})).set_aside_objects
     assert aside.field == field
 
 
@@ -349,7 +349,7 @@ def test_null_means_not_stated(reading):
     empty = pod(nodeName=None, tolerations=None)
     empty["metadata"]["namespace"] = None
     found = reading(empty)
-    assert found.set_aside == ()
+    assert found.set_aside_objects == ()
     assert found.snapshot.pods[0].key == "default/p"
 
 
@@ -357,21 +357,21 @@ def test_null_means_not_stated_in_custom_resources_too(reading):
     group = custom("PodGroup", "g", minMember=None, queue=None, subGroups=[{"name": "a", "minMember": 2}])
     group["metadata"]["labels"] = None
     found = reading(group)
-    assert found.set_aside == ()
+    assert found.set_aside_objects == ()
     assert found.snapshot.pod_groups[0].min_member == 2
 
 
 def test_empty_list_is_an_empty_cluster(reading):
     found = reading(listed())
     assert found.snapshot.nodes == ()
-    assert found.set_aside == ()
+    assert found.set_aside_objects == ()
 
 
 # What is set aside
 
 
 def aside(found):
-    return [(one.object, one.field) for one in found.set_aside]
+    return [(one.object, one.field) for one in found.set_aside_objects]
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_invalid_amount_is_named_with_its_container(reading, amount, problem):
     broken = pod(requests={"cpu": amount})
     found = reading(node(), broken)
     assert names(found.snapshot.nodes) == ["n1"]
-    (one,) = found.set_aside
+    (one,) = found.set_aside_objects
     assert one.object == "Pod team-a/p"
     assert one.field.startswith("spec.containers[0].resources.requests")
     assert problem in one.message
@@ -499,26 +499,26 @@ GREATER = "{selector: {matchExpressions: [{key: a, operator: Gt, values: ['1']}]
 )
 def test_invalid_object_is_named(reading, broken, field):
     found = reading(node(), yaml.safe_load(broken))
-    assert [one.field for one in found.set_aside] == [field]
+    assert [one.field for one in found.set_aside_objects] == [field]
     assert names(found.snapshot.nodes) == ["n1"]
 
 
 def test_invalid_kind_is_reported_with_what_is_expected(reading):
     found = reading(node(), {"apiVersion": OURS, "kind": "PodGrup", "metadata": {"name": "q"}})
-    assert found.set_aside[0].message.endswith("did you mean PodGroup?")
+    assert found.set_aside_objects[0].message.endswith("did you mean PodGroup?")
 
 
 @pytest.mark.parametrize("content", ["just words", "3", "kind: {a: b}"])
 def test_value_that_is_not_an_object_is_set_aside_with_what_is_expected(reading, content):
     found = reading(json.dumps(node()), content, suffix=".yaml")
-    assert "expected a Kubernetes object" in found.set_aside[0].message
+    assert "expected a Kubernetes object" in found.set_aside_objects[0].message
 
 
 def test_second_object_of_a_name_is_set_aside_with_the_place_of_the_first(reading, tmp_path):
     found = reading(listed(node("n1", cpu="1"), pod("p")), listed(node("n1", cpu="2"), pod("p")))
     assert [one.status.allocatable for one in found.snapshot.nodes] == [{"cpu": "1"}]
     assert aside(found) == [("Node n1", "metadata.name"), ("Pod team-a/p", "metadata.name")]
-    assert f"in {tmp_path}/0.json" in found.set_aside[0].message
+    assert f"in {tmp_path}/0.json" in found.set_aside_objects[0].message
 
 
 def test_equal_names_in_different_namespaces_are_distinct(reading):
@@ -539,7 +539,7 @@ def test_all_queues_of_a_cycle_and_those_below_are_set_aside(reading):
     ]
     found = reading(listed(*queues))
     assert names(found.snapshot.queues) == ["d"]
-    messages = {one.object: one.message for one in found.set_aside}
+    messages = {one.object: one.message for one in found.set_aside_objects}
     assert "a → b → a" in messages["Queue a"]
     assert "a → b → a" in messages["Queue b"]
     assert messages["Queue c"] == "the parent 'b' was set aside; set that one right first"
@@ -547,13 +547,16 @@ def test_all_queues_of_a_cycle_and_those_below_are_set_aside(reading):
 
 def test_queue_that_is_its_own_parent_is_set_aside(reading):
     found = reading(listed(custom("Queue", "a", parent="a"), node()))
-    assert "a → a" in found.set_aside[0].message
+    assert "a → a" in found.set_aside_objects[0].message
 
 
 def test_queue_below_none_is_set_aside_and_one_below_default_is_not(reading):
     found = reading(listed(custom("Queue", "a", parent="none"), custom("Queue", "b", parent="default")))
     assert names(found.snapshot.queues) == ["b"]
-    assert found.set_aside[0].message == "the parent 'none' does not exist; make it, or leave out the parent"
+    assert (
+        found.set_aside_objects[0].message
+        == "the parent 'none' does not exist; make it, or leave out the parent"
+    )
 
 
 def test_unknown_sub_group_causes_one_warning_and_the_pods_are_kept(reading):
@@ -604,5 +607,5 @@ def test_pods_of_a_pod_group_of_coscheduling_join_a_gang_unless_another_schedule
 
 def test_an_invalid_gang_of_another_scheduler_is_set_aside_with_its_field(reading):
     group = custom("PodGroup", "bad", minMember=2, minResources={"cpu": "much"})
-    (one,) = reading(node(), group | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}).set_aside
+    (one,) = reading(node(), group | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}).set_aside_objects
     assert (one.object, one.field) == ("PodGroup team-a/bad", "spec.minResources.cpu")

@@ -26,7 +26,7 @@ def test_snapshot_survives_being_written_and_read_as_manifests(tmp_path_factory,
     reading = read_manifests([file])
     by_name = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
     assert reading.snapshot == replace(snapshot, nodes=by_name)
-    assert reading.set_aside == ()
+    assert reading.set_aside_objects == ()
 
 
 @given(SNAPSHOTS)

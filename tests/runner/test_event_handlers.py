@@ -62,12 +62,12 @@ def test_object_that_becomes_invalid_is_removed_and_set_aside(kind, manifest):
     assert desk.keys == ["one"]
     desk.intake.on_change(desk.read(broken(manifest)))
     assert desk.keys == []
-    (item,) = desk.intake.set_aside.values()
+    (item,) = desk.intake.set_aside_objects.values()
     assert item.name == "one"
     assert item.why.object.startswith(kind)
     assert item.why.field
     desk.intake.on_change(desk.read(manifest))
-    assert (desk.keys, desk.intake.set_aside) == (["one"], {})
+    assert (desk.keys, desk.intake.set_aside_objects) == (["one"], {})
     assert desk.changes >= 3
 
 
@@ -76,7 +76,7 @@ def test_deleted_invalid_object_is_no_longer_set_aside(kind, manifest):
     desk = Desk(kind)
     desk.intake.on_change(desk.read(manifest))
     desk.intake.on_delete(desk.read(broken(manifest)))
-    assert (desk.keys, desk.intake.set_aside) == ([], {})
+    assert (desk.keys, desk.intake.set_aside_objects) == ([], {})
 
 
 @pytest.mark.parametrize("kind, manifest", EACH)
@@ -85,10 +85,10 @@ def test_list_replaces_the_invalid_objects(kind, manifest):
     desk = Desk(kind)
     desk.intake.on_replace([desk.read(broken(manifest)), desk.read(other, "v")])
     assert desk.keys == ["other"]
-    assert [key.rpartition("/")[2] for key in desk.intake.set_aside] == ["one"]
+    assert [key.rpartition("/")[2] for key in desk.intake.set_aside_objects] == ["one"]
     desk.intake.on_replace([desk.read(manifest), desk.read(other, "v")])
     assert sorted(desk.keys) == ["one", "other"]
-    assert desk.intake.set_aside == {}
+    assert desk.intake.set_aside_objects == {}
 
 
 def test_younger_pod_of_the_same_name_stays_if_the_deleted_one_is_invalid():
@@ -102,7 +102,7 @@ def test_text_that_is_not_json_is_set_aside():
     desk = Desk("Pod")
     desk.intake.handle_json(b"{")
     assert desk.keys == []
-    assert len(desk.intake.set_aside) == 1
+    assert len(desk.intake.set_aside_objects) == 1
 
 
 @pytest.mark.parametrize("number", range(len(EXTERNAL_KINDS)))

@@ -47,7 +47,7 @@ class NamedDisk(KubernetesValue, frozen=True, gc=False):
 
 
 class OpaqueSource(KubernetesValue, frozen=True, gc=False):
-    """A volume source: an Azure Files share or a vSphere disk. Scheduling reads only the type."""
+    """A volume source of which scheduling reads only the type: an Azure Files share or a vSphere disk."""
 
 
 class ISCSIDisk(KubernetesValue, frozen=True, gc=False):

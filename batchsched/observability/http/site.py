@@ -43,16 +43,16 @@ def ping() -> str:
 def health_check_routes(name: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
     """Return the HTTP routes of health checks: `/NAME` runs all checks, and `/NAME/CHECK` runs one of them."""
 
-    async def all_checks(request: web.Request) -> web.Response:
+    async def handle_all_checks(request: web.Request) -> web.Response:
         return _answer(name, checks, request)
 
-    async def single_check(request: web.Request) -> web.Response:
+    async def handle_single_check(request: web.Request) -> web.Response:
         check = request.match_info["check"]
         if check not in checks:
             return web.Response(status=404, text=f"there is no check {check!r}\n")
         return _answer(f"{name}/{check}", {check: checks[check]}, request)
 
-    return [web.get(f"/{name}", all_checks), web.get(f"/{name}/{{check}}", single_check)]
+    return [web.get(f"/{name}", handle_all_checks), web.get(f"/{name}/{{check}}", handle_single_check)]
 
 
 def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web.Response:

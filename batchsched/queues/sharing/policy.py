@@ -80,7 +80,11 @@ class SharingPolicy(Protocol):
         """
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether a sibling queue uses more of it than its entitlement."""
+        """Return for each resource [R] whether one of several sibling queues uses more than its policy entitles it to.
+
+        `sibling` is the index of this queue. Depending on the policy, a queue is entitled to its fair share, or only to
+        its guarantee.
+        """
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
         """Return whether one sibling queue may reclaim resources from another.
@@ -127,7 +131,7 @@ class FairSharePolicy:
         )
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether a sibling queue uses more of it than its fair share."""
+        """Return for each resource [R] whether the queue at index `sibling` uses more than its fair share."""
         above: BoolArray = siblings.usage[sibling] > siblings.fair[sibling]
         return above
 
@@ -225,7 +229,7 @@ class GuaranteePolicy(FairSharePolicy):
 
     @override
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether a sibling queue uses more of it than its guarantee."""
+        """Return for each resource [R] whether the queue at index `sibling` uses more than its guarantee."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
 
