@@ -88,7 +88,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the weight of the gangs that the solver placed, and its upper bound, to the session's sums by tier."""
+        """Add the weight that the solver has placed, and the upper bound of it, to the sums by tier."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -104,7 +104,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def compute_tier_accounts(self) -> None:
-        """Set `tiers` and `gap`: the placed weight and its upper bound by tier, and the gap between both in sum."""
+        """Set `tiers` (placed weight and its upper bound, by tier) and `gap` (the relative gap between their sums)."""
         self.tiers = tuple(
             TierAccount(
                 share=tier[0].share_name,
@@ -118,7 +118,7 @@ class DecisionBuilder:
         self.gap = max(0.0, 1.0 - math.fsum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimSelection) -> None:
-        """Add evictions and nominations; a preempting gang's refusal then states how many pods are evicted for it."""
+        """Add evictions and nominations; the refusal of a preempting gang then counts the pods evicted for it."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard

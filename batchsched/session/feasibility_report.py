@@ -44,7 +44,7 @@ class DomainFeasibility(FeasibilityItem, frozen=True):
 
 
 class LevelFeasibility(FeasibilityItem, frozen=True):
-    """How many pods of one pod class fit in each domain of one topology level, the roomiest domain first.
+    """How many pods of one pod class fit in each domain of one topology level, the domain for the most pods first.
 
     Nodes without the level's label are left out.
     """
@@ -54,7 +54,7 @@ class LevelFeasibility(FeasibilityItem, frozen=True):
 
 
 class PartFeasibility(FeasibilityItem, frozen=True):
-    """How many of a gang's pending pods of one subGroup and one pod class fit, and where.
+    """How many of the pending pods that a gang has in one subGroup and one pod class fit, and in which domains.
 
     Args:
       sub_group: the subGroup, "" for none.
@@ -98,7 +98,7 @@ class GangFeasibility(FeasibilityItem, frozen=True):
 def report_feasibility(
     snapshot: Snapshot, decision: Decision, profile: Profile, key: str
 ) -> GangFeasibility | None:
-    """Return where a gang fits after the assignments and evictions of a decision; None for an unknown gang.
+    """Report where a gang would fit once a decision has been carried out; return None if no such gang exists.
 
     Args:
       snapshot: the cluster that the decision was made for.

@@ -249,7 +249,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class StickyReservations:
-    """Decides which reserved starts a session announces, and which announced starts it keeps.
+    """Decides which reserved starts a session announces, and which starts that earlier sessions announced it keeps.
 
     Args:
       now: seconds since 1970.
@@ -264,9 +264,9 @@ class StickyReservations:
 
     @classmethod
     def of_profile(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
-        """Create the rules for announced starts from a profile.
+        """Create the object from the `backfill` setting of a profile and the reservations of the previous decision.
 
-        `previous` contains the reservations of the previous decision.
+        Starts are kept only with `backfill: kept`.
         """
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
@@ -288,7 +288,7 @@ class StickyReservations:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Return the order in which gangs with a kept start or with nominated pods come first in their tier.
+        """Return the pending gangs reordered: those with a kept start or with nominated pods come first in their tier.
 
         The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
 
@@ -371,7 +371,7 @@ class ReservedHead:
         sticky: StickyReservations,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
-        """Return the first gang that must wait for running gangs to end, or for which an earlier session reserved.
+        """Return the first gang that must wait for running gangs to end, or that an earlier session gave a reservation.
 
         A gang of the second kind is returned even if it can start now: no gang behind it may displace it. The result
         includes the earliest start of the gang as a reservation. None if no known end makes room for a gang, or if the

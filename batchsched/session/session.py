@@ -99,7 +99,7 @@ class Session:
         self.tables.refused_evictions = frozenset(pods)
 
     def specs_of(self, pods: Iterable[Pod]) -> set[Hashable]:
-        """Return a set that identifies the different specs; specs are equal here if no plugin can tell them apart."""
+        """Return the set of spec numbers of the given pods; specs that no plugin can tell apart share a number."""
         return {self.tables.specs.signature_of(pod) for pod in pods}
 
     def decide(

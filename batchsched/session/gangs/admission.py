@@ -27,7 +27,7 @@ from batchsched.session.tables.topology_levels import Levels, UnknownLevel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """Checks whether gangs may be tried at all: queue, topology level, number of pods, scheduling gates and users.
+    """Checks what a gang must have before its placement is tried: queue, topology level, enough ungated pods, one user.
 
     Args:
       tables: the tables.

@@ -43,7 +43,7 @@ class MeasuredQueues:
 
 
 class PolicyOrders:
-    """The positions of gangs in the order of each policy: queues may order their gangs by different policies.
+    """The positions of gangs in the order of each gang policy, because the queues may use different policies.
 
     Args:
       columns: attributes of the G gangs, the input of policies.
@@ -406,7 +406,7 @@ def _lines(
 
 
 def minimum_requests(gang: PendingGang) -> IntArray:
-    """Return the requests [R] of the pods that a gang still needs to start, or of one pod if it needs none."""
+    """Return the requests [R] of the pods that a gang lacks to start, or of one pod if it has already started."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 

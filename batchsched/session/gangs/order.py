@@ -76,7 +76,7 @@ class QueuePolicies:
 
     @classmethod
     def of_profile(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
-        """Return the sharing policies of the queues under a profile, or None if no queue has an entitlement.
+        """Return the sharing policies of the queues, by default the profile's; None if no queue has an entitlement.
 
         Raises:
           InvalidInput: the profile's policy cannot be made.
@@ -169,14 +169,14 @@ class GangOrder:
         """By identity, the class in which a gang had its first turn in the last run of `iterate_indexes`."""
 
     def check_resources(self) -> None:
-        """Find the resources that queues mention and no node offers, and set them aside."""
+        """Find guarantees above that of the parent queue, and resources that no node offers, for `set_aside`."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = invalid_settings(queues, offered)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """The unusable fields of Queues: resources that no node offers, and invalid policies."""
+        """The unusable fields of Queues: resources that no node offers, guarantees above the parent's, bad policies."""
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def decayed_usage(self, now: float) -> Usage:
@@ -237,7 +237,7 @@ class GangOrder:
         )
 
     def iterate_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
-        """Yield the indexes of pending gangs in fair-share order, which is computed lazily.
+        """Yield the index of each pending gang in fair-share order; the order is computed as far as it is read.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.

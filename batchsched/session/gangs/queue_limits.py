@@ -56,7 +56,7 @@ class QueueLimits:
         return member
 
     def first_exceeded(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
-        """Return the first queue with a limit below these requests [R] or this number of gangs, "" if there is none."""
+        """Return the first queue whose limit forbids these further requests [R] or gangs; "" if no limit does."""
         if not self.limits:
             return ""
         rows = self.finder.limit_indexes(tables, owner)
@@ -159,7 +159,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
 
 
 def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner, dict[str, list[Pod]]]:
-    """Return the running pods that count against queues, grouped by (queue, user), then by gang identity.
+    """Return the running pods that count as usage of queues, grouped by queue and user, then by gang identity.
 
     Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
     """
@@ -230,7 +230,7 @@ class LimitIndex:
                 self._plain.setdefault(limit.name, []).append(row)
 
     def limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the indexes of the limits that restrict gangs of a (queue, user)."""
+        """Return the indexes of the limits that may prevent a user's gangs in a queue from starting."""
         rows = self._rows_of_owner.get(owner)
         if rows is None:
             chain = tables.queues.queue_and_ancestors(owner[0])
@@ -240,7 +240,7 @@ class LimitIndex:
         return rows
 
     def usage_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the indexes of the limits against which pods of a (queue, user) count.
+        """Return the indexes of the limits against which the running pods of a user in a queue count.
 
         Guarantees kept for the queue are among them.
         """

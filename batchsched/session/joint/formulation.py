@@ -97,7 +97,7 @@ class FeasibilityByClass:
         return entry[1]
 
     def precompute(self, classes: Iterable[PodClass]) -> None:
-        """Compute the accepted nodes and scores of pod classes now, so that the time counts for the current stage."""
+        """Compute the accepted nodes and scores of pod classes now, so that metrics count it in the current stage."""
         for pod_class in classes:
             self.feasibility_of(pod_class)
 
@@ -380,7 +380,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
 
 
 def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
-    """Return the solver problem of placing one gang at a later time, when running gangs may have ended.
+    """Return the solver problem of placing one gang, valid also at a later time, when running gangs may have ended.
 
     Its masks contain each node that may then pass the Filters.
 

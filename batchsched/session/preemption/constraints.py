@@ -48,7 +48,7 @@ class EvictionConstraints:
     def tighten(
         self, eligibility: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]
     ) -> None:
-        """Tighten the eviction limits so that the solver cannot choose again a set of victims that fair shares forbid.
+        """Tighten the eviction limits so that the solver cannot choose again victims that fair shares forbid together.
 
         Args:
           eligibility: measures how far queues are above their entitlement.

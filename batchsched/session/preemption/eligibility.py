@@ -104,7 +104,7 @@ class EvictionUnit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElasticPodPreference:
-    """Which pods of an elastic gang count as pods beyond its minimum: those of lowest rank, then the youngest.
+    """Chooses which pods of an elastic gang are beyond its minimum: those of lowest `rank`, then the youngest.
 
     Args:
       rank: returns the rank of a pod on a node, by its index.
@@ -405,7 +405,7 @@ class EvictionEligibility:
         return RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.units) else ""
 
     def may_override_protection(self, gang: PendingGang, candidate: VictimCandidate) -> bool:
-        """Return True if a pending gang may evict a protected gang, which only a claim to a guarantee permits.
+        """Return True if a pending gang may evict a protected gang in order to get the guarantee of its queue.
 
         The pending gang has to be inside the guarantee of its own queue, and the protected gang in another queue.
         """
@@ -481,7 +481,7 @@ class EvictionEligibility:
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(standing, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return how far a queue's usage exceeds the part that a pending gang may not reclaim: guarantee or fair share.
+        """Return how much a pending gang may reclaim of a queue's usage: what exceeds its guarantee or fair share.
 
         It is the guarantee if the gang stays inside the guarantee of its own queue, else the fair share.
 

@@ -16,7 +16,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedCapacity:
-    """A context manager that adds nominated pods to the node table, and removes them when its block ends.
+    """A context manager that adds nominated pods to the node table, and removes them at the end of the `with` block.
 
     Args:
       tables: the tables; the pods of gangs that wait at Permit are on their nodes already.
@@ -86,7 +86,7 @@ class NominatedCapacity:
         return gang.members.identity in self._nominated
 
     def split_at_nominations(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Split gangs after those with nominated pods in each tier, where the caller reserves the nominated nodes.
+        """Yield gangs in batches; a tier's nominated gangs end a batch, after which the caller reserves their nodes.
 
         A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.
 

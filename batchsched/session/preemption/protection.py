@@ -30,7 +30,7 @@ def start_of_first_pod(pods: Iterable[Pod]) -> float:
 def is_protected(
     group: PodGroup | None, max_min_runtime: int | None, pods: Iterable[Pod], now: float
 ) -> bool:
-    """Return True if a running gang is not preemptible, or has not run for its minimum run time.
+    """Return True if a PodGroup is not preemptible, or its pods have not run for its minimum run time.
 
     Args:
       group: the PodGroup; None for a pod without one, which is never protected.
@@ -50,7 +50,7 @@ def is_protected(
 
 
 def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> bool:
-    """Return True if the PodGroup of a running gang protects the gang from eviction at this time."""
+    """Return True if a running gang's PodGroup protects the gang from eviction at the time `now`."""
     group = members.group
     if group is None or (group.spec.preemptible and not group.spec.min_runtime_seconds):
         return False

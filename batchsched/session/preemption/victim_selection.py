@@ -484,7 +484,7 @@ def list_move_options(gang: PendingGang, candidates: Iterable[VictimCandidate]) 
 
 
 def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
-    """Return True if all gangs to be moved fit together on the free resources of the node table.
+    """Return True if all gangs that consolidation would move fit together on the free resources of the nodes.
 
     Args:
       context: the session; its node table is without the units.

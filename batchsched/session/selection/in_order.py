@@ -56,7 +56,7 @@ class AttemptResult(Enum):
 
 
 class InOrderProposer:
-    """Selects gangs strictly in the order of the policy; a `Proposer`."""
+    """A `Proposer` that selects gangs strictly in the order of the policy."""
 
     def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
         self._run = run

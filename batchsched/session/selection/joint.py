@@ -18,7 +18,7 @@ from batchsched.session.tables.pending import OrderedGangs
 
 
 class JointWindowProposer:
-    """Lets the solver choose the gangs of most total weight, in batches of `sessionWindow` gangs; a `Proposer`."""
+    """A `Proposer` that lets the solver choose the gangs of most total weight, in batches of `sessionWindow` gangs."""
 
     def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
         self._run = run

@@ -283,7 +283,7 @@ class PodByPodPlacer:
 
 
 class PodByPodProposer:
-    """Selects gangs without the solver, pod by pod, in the order of their queues' fair shares; a `Proposer`."""
+    """A `Proposer` that places gangs pod by pod, without the solver, in the order of their queues' fair shares."""
 
     def __init__(self, run: SelectionRun) -> None:
         self._run = run

@@ -41,7 +41,7 @@ class Proposer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SelectionRun:
-    """What a session has decided so far, with its inputs; the components that select gangs share this object.
+    """The inputs of a session and what it has decided so far, shared by the components that select gangs.
 
     Args:
       tables: nodes, gangs and classes.

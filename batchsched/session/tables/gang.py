@@ -21,7 +21,7 @@ from batchsched.solver.problem import Problem
 
 
 class EntitlementClass(IntEnum):
-    """Whether a gang is inside its queue's guarantee, inside its fair share, or borrows; ALL if queues have neither.
+    """Whether a gang is inside its queue's guarantee, inside its fair share, or borrows; ALL without entitlements.
 
     The members are in order of precedence.
     """
@@ -119,12 +119,15 @@ class PodGroupState:
 
     @property
     def user(self) -> str:
-        """The user of the gang's first pod, "" for none. Where users are limited, a pending gang has only one user."""
+        """The user that a label names for the gang's first pod, "" for none.
+
+        Where users are limited, a pending gang has only one user.
+        """
         return next(map(self.user_of_pod, self._pods), "")
 
     @property
     def users(self) -> frozenset[str]:
-        """All users of the gang's pods; "" stands for pods without a user."""
+        """All users, stated by labels, of the gang's pods; "" stands for pods without the label."""
         return frozenset(map(self.user_of_pod, self._pods))
 
     def user_of_pod(self, pod: Pod) -> str:
@@ -300,7 +303,7 @@ class GangPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingGang:
-    """A gang with pending pods, as one session sees it: pods by class, priority, and what it must have to start.
+    """A gang with pending pods, as one session sees it: pods by class, priority, and the pods that it lacks to start.
 
     Args:
       members: the record of the gang.
@@ -358,7 +361,7 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet; False for elastic pods, which are placed after their gang."""
+        """True if no pod of the gang is bound yet; False for the elastic pods that are placed after their gang."""
         return not self.members.bound and not self.follows
 
 

@@ -209,7 +209,7 @@ class PodClassTable:
         return True
 
     def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return a pod's requests [R], with 1 for `pods` in column 0, and the milli-CPU and bytes [2] for scores."""
+        """Return a pod's requests [R] (column 0 counts pods: 1), and the milli-CPU and bytes [2] that scores assume."""
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
         if cached is not None and not may_be_resized(pod):

@@ -124,7 +124,7 @@ class SessionTables:
             return None
 
     def requests_without_column(self, requests: Iterable[str]) -> list[str]:
-        """Return the requested resources that no node offers and no extender accounts for; the tables lack a column."""
+        """Return those requested resources that no node offers and that the Filter for resources does not ignore."""
         column = self.node_table.column
         return [name for name in requests if name not in column and not self.pipeline.ignores_resource(name)]
 
