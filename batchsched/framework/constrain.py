@@ -109,9 +109,9 @@ def excluding_row(
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Add up the counts of the nodes in each topology domain, and return the sums [D+1].
+    """Return the sums [D+1] of the nodes' counts: one for each of D domains, the last one for nodes without a domain.
 
-    `codes` [N] has the domain of each node. The last sum is for nodes without a domain (code -1).
+    `codes` [N] has the domain of each node, -1 for none.
     """
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 

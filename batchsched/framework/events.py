@@ -126,7 +126,7 @@ class ClusterEvent:
         return self.resource is EventResource.ANY
 
     def includes(self, event: "ClusterEvent") -> bool:
-        """Return True if `event` is one of the changes for which a plugin registered with this `ClusterEvent`."""
+        """Return True if a plugin that registered this `ClusterEvent` is to be called for the change `event`."""
         return self.wildcard or (self.resource is event.resource and bool(self.action & event.action))
 
 

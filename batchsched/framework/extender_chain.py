@@ -219,7 +219,7 @@ class ExtenderChain:
         return len(self._extenders)
 
     def begin_session(self) -> None:
-        """Forget the extenders' failures in earlier sessions, so that the new session calls all extenders again."""
+        """Forget which extenders failed in the last session, so that the new session calls all extenders again."""
         self._failed.clear()
         self.ignored.clear()
 

@@ -133,7 +133,7 @@ FEW = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelGroup:
-    """The namespace and labels that a group of pods on nodes has in common.
+    """The namespace, labels and termination state that all pods of a group have in common.
 
     Either all pods of the group are terminating or none is.
     """

@@ -171,10 +171,10 @@ class UtilizationShapePoint(StrictModel):
 
 
 def check_increasing_utilization(shape: Sequence[UtilizationShapePoint]) -> None:
-    """Check that the points are sorted by increasing utilization.
+    """Check that each point of a utilization shape has a higher utilization than the previous point.
 
     Raises:
-      ValueError: a point does not have a higher utilization than the previous one.
+      ValueError: it has not.
     """
     points = [point.utilization for point in shape]
     if any(later <= earlier for earlier, later in pairwise(points)):
@@ -182,7 +182,9 @@ def check_increasing_utilization(shape: Sequence[UtilizationShapePoint]) -> None
 
 
 def scores_by_utilization(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
-    """Return the score [101] for each utilization from 0 to 100 percent, rounded toward zero.
+    """Return the scores [101] for 0 to 100 percent utilization, interpolated between the points of a shape.
+
+    Scores are rounded toward zero.
 
     Source: `BuildBrokenLinearFunction` of kube-scheduler's plugins/helper.
     """

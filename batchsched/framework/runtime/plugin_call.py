@@ -62,7 +62,7 @@ SHARE: Final = 0.1
 
 
 class SampledPluginCalls:
-    """Calls plugins, and measures the time of the calls in one scheduling cycle of ten.
+    """Calls plugins, and measures the duration of their calls in a random tenth of the scheduling cycles.
 
     Args:
       telemetry: receives the timings; None: nothing is measured.

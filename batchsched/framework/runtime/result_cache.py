@@ -209,7 +209,7 @@ class ScopeScores:
 
 
 class CachedScores:
-    """Cached scores of one pod class, for the nodes that passed Filter so far.
+    """The cached raw and normalised scores of one pod class on the nodes that have passed Filter.
 
     Raw scores are stored by scope: when a pod is placed on a node, plugins that read only Node objects are not called
     again. Normalised scores depend on all feasible nodes; they are stored for the last feasible nodes only.
@@ -312,7 +312,7 @@ class CachedScores:
 
 
 class ClassResults:
-    """The cached results of all plugins for one pod class and the nodes of one node table."""
+    """The cached results of all plugins for one pod class on the nodes of a node table."""
 
     def __init__(self) -> None:
         self._verdicts: dict[object, CachedVerdict] = {}
@@ -405,7 +405,7 @@ class ClassResults:
 
 
 class ResultCache:
-    """A cache of plugin results for pod classes and the nodes of one node table.
+    """A cache of plugin results for each pod class on the nodes of a node table.
 
     The rule of invalidation: a result about a node is valid until something in the plugin's `ResultScope` changes. The
     node table logs two kinds of changes, each with a generation number: `changes` for Node objects, and `moves` for
