@@ -127,10 +127,10 @@ class NodeModel(LinearModel):
     def add_at_most(
         self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
     ) -> None:
-        """Limit the sum of the pod counts in `which` to `limit` if the 0/1 variable `switch` is 1, otherwise to 0.
+        """Limit the sum of the marked pod counts to `limit` if the 0/1 variable `switch` is 1, otherwise to 0.
 
-        It is Σ counts[which] <= limit · x[switch], or = with `exactly`. If switch is -1, it is Σ counts[which] <=
-        limit.
+        The mask `which` marks the counts. It is Σ counts[which] <= limit · x[switch], or = with `exactly`. If switch is
+        -1, it is Σ counts[which] <= limit.
         """
         columns = np.flatnonzero(which)
         if switch < 0:

@@ -138,7 +138,7 @@ def compare_tier_values(first: FloatArray, second: FloatArray) -> int:
 
 
 def gang_worths(problem: Problem) -> FloatArray:
-    """Return the sum of the weights of all pending pods of each gang [G], placed or not."""
+    """Return for each gang [G] the sum of the weights of its pending pods, whether a solution places them or not."""
     worth = problem.classes.weight * problem.classes.count
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 

@@ -41,7 +41,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangSubset:
-    """A problem restricted to some gangs of a whole problem, and the numbers of these gangs in the whole problem.
+    """A problem with only some gangs of a whole problem, and the numbers that these gangs have in the whole problem.
 
     Args:
       problem: the problem of these gangs: quotas keep their numbers, gangs and classes have new ones.
@@ -92,7 +92,7 @@ BUDGET_SHARE: Final = 0.1
 
 
 def is_limited_by_quotas_only(packing: Packing) -> bool:
-    """Tell whether quotas, not node capacity, are why the greedy solver left out each pod that it did not place."""
+    """Tell whether quotas alone, not node capacity, kept the greedy solver from placing the pods that it left out."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])

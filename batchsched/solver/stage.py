@@ -60,7 +60,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
 
 
 def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
-    """Return the problem with unplaceable gangs and pod classes barred, and without resources that no node offers.
+    """Return the problem with unplaceable gangs and pod classes excluded, and resources that no node offers removed.
 
     A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
     each resource that no node offers: ten pods with 500 such resources each took minutes to solve.

@@ -45,7 +45,7 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def usable_nodes(self, class_index: int) -> BoolArray:
-        """Return which nodes [N] a pod class may use: filters accept the node, and no refused placement names it."""
+        """Return which nodes [N] a pod class may use: those that pass its filters and no refused placement excludes."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
@@ -231,7 +231,7 @@ class FreeCapacity:
             self.trail.append(entry)
 
     def mark(self) -> int:
-        """Return the length of the trail of changes, so that `rollback` can undo all later changes."""
+        """Return the number of changes recorded so far, so that `rollback` can undo all later ones."""
         return len(self.trail)
 
     def rollback(self, mark: int) -> None:

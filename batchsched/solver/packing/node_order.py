@@ -80,7 +80,7 @@ class NodeOrder:
         return result
 
     def is_filled_in_phases(self, class_index: int) -> bool:
-        """Tell whether nodes are filled in phases that keep sets of free devices, such as 4 GPUs, whole if possible.
+        """Tell whether pods of a class fill nodes in phases, which keep sets of free devices whole as long as possible.
 
         Otherwise all pods that fit are placed at once.
         """
@@ -142,7 +142,7 @@ class NodeOrder:
         return spare
 
     def order_nodes(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
-        """Return the `most` nodes to fill first, in this order, as positions in `nodes`.
+        """Return the nodes in the order in which to fill them, at most `most` of them, as positions in `nodes`.
 
         Args:
           class_index: the class.
@@ -222,9 +222,9 @@ class NodeOrder:
 
 
 def augmented_demand(problem: Problem) -> IntArray:
-    """Return the requests [C, R + E] of one pod of each class: R resources, and E plugin limits treated as resources.
+    """Return the requests of one pod of each class [C, R + E]: R resources, then E plugin limits as resources.
 
-    Each of the E rows limits every node by itself, so that it is treated as one more resource.
+    Each of the E rows limits every node by itself, so that it acts as one more resource.
     """
     rows = [
         row.class_coefficients(len(problem.classes.demand)) for row in problem.rows if limits_every_node(row)
@@ -233,7 +233,7 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return the free amounts [R + E, N] of each node: R resources, and E plugin limits treated as resources.
+    """Return the free amounts of each node [R + E, N]: R resources, then E plugin limits as resources.
 
     They are the columns of `augmented_demand`.
     """

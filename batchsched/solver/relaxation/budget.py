@@ -22,13 +22,13 @@ THOROUGH_WORK: Final = 10_000
 
 
 def probe_work(problem: Problem) -> float:
-    """Return the work of one question about the only gang of a problem."""
+    """Return the estimated work of testing once whether the only gang of a problem fits."""
     nodes = len(problem.nodes.free)
     return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
 
 
 class ExplanationBudget:
-    """The work that the explanations of one session may still cost.
+    """The amount of computing work that remains for explaining the refusals of one session.
 
     Work is counted, not timed, so that equal sessions have equal explanations. Once the budget is spent, refusals keep
     their cause and name no change that would admit the gang.
@@ -41,11 +41,11 @@ class ExplanationBudget:
         self._remaining = units
 
     def is_spent(self) -> bool:
-        """True if no more answers may be computed."""
+        """Return True if no work remains, so that no further test may be computed."""
         return self._remaining <= 0
 
     def spend(self, units: float) -> None:
-        """Subtract work that was done.
+        """Subtract computing work that was done for an explanation.
 
         Args:
           units: units of about a microsecond.
@@ -53,5 +53,5 @@ class ExplanationBudget:
         self._remaining -= units
 
     def spend_effort(self, deterministic: float) -> None:
-        """Subtract the work of CP-SAT, which is given in its deterministic units."""
+        """Subtract work that CP-SAT did for an explanation, given in its units of deterministic time."""
         self._remaining -= deterministic * WORK_PER_EFFORT

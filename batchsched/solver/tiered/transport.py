@@ -204,7 +204,10 @@ class PoolTransport:
 
     @property
     def has_tightened_rows(self) -> bool:
-        """Whether `tighten` has made any capacity constraint stricter. New cuts are then not valid for bounds."""
+        """Whether `tighten` has made the capacity constraint of any node pool stricter.
+
+        New cuts are then not valid for bounds.
+        """
         return bool((self._right < self._original_right).any())
 
     def tighten(self, class_index: int, pods: FloatArray) -> None:
@@ -219,7 +222,7 @@ class PoolTransport:
                 self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
 
     def loosen_limits(self) -> FloatArray:
-        """Restore the original limits of all constraints; return the tightened limits for `restore`."""
+        """Restore the original limits of all constraints; return the tightened limits for `restore_limits`."""
         kept = self._right.copy()
         self.restore_limits(self._original_right)
         return kept

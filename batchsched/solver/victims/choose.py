@@ -99,7 +99,7 @@ def _units_on(terms: VictimTerms, site: int) -> list[int]:
 
 
 def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
-    """Return for each node [S] a lower bound of the eviction cost that makes room for one more pod of a pod class.
+    """Return by node [S] the least eviction cost (a lower bound) that makes room for one more pod of a pod class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -135,7 +135,7 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
 
 
 def closure_cost(terms: VictimTerms) -> IntArray:
-    """Return for each gang or elastic pod [U] the cost of evicting it and all victims that must be evicted with it."""
+    """Return for each gang or elastic pod [U] its eviction cost, plus that of the victims that must go with it."""
     problem = terms.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])

@@ -101,7 +101,7 @@ class VictimTerms:
         )
 
     def may_suffice(self, fit: IntArray) -> bool:
-        """Tell whether the pending gang may fit, given how many pods of each class fit on each node, `fit` [C, S]."""
+        """Tell whether the pending gang may fit if `fit` [C, S] pods of each pod class fit on each of the S nodes."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
