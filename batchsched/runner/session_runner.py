@@ -50,7 +50,7 @@ def shared_extender_client() -> Extenders:
 
 @dataclass(frozen=True)
 class SessionInput:
-    """The input of a session, from which the session can be decided again with the same profile.
+    """The input of a session, from which its decision can be computed again with the same profile.
 
     Args:
       cluster: The cluster.
@@ -66,7 +66,7 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The Snapshot of the cluster, with the pending gangs outside the session in its field `resting`."""
+        """The Snapshot of the cluster; its field `resting` names the pending gangs that take no part in the session."""
         pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 

@@ -28,7 +28,7 @@ BindingCallback = Callable[[Pod, str, str], None]
 
 
 def ignore_binding(pod: Pod, node: str, problem: str) -> None:
-    """Do nothing when a binding has ended. This function is the default callback."""
+    """Do nothing; this is the default callback for the end of a pod's binding."""
 
 
 def combine_callbacks(first: BindingCallback, second: BindingCallback) -> BindingCallback:

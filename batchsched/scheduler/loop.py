@@ -73,7 +73,7 @@ class PeriodicTask(Protocol):
     """A periodic task that the scheduling loop runs between two sessions."""
 
     def run_once(self, now: float) -> None:
-        """Do the work that is due at a time in seconds since 1970. Slow work must be started in the background."""
+        """Do the task's work that is due at `now` (seconds since 1970). Slow work must be started in the background."""
         ...
 
 
