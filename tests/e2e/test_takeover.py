@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from tests.controlplane.background import repeating
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ApiFault, ControlPlane
 from tests.controlplane.process import LEASE, LEASE_PATH, leader
@@ -60,26 +61,6 @@ def pair(plane: ControlPlane, name: str) -> Iterator[Pair]:
         yield made
 
 
-@contextmanager
-def stream(namespace: Namespace, every: float = 0.1) -> Iterator[None]:
-    """Make a lone pod again and again."""
-    over = threading.Event()
-
-    def run() -> None:
-        number = 0
-        while not over.wait(every):
-            namespace.pod(f"lone-{number}", cpu="10m")
-            number += 1
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 class Watcher:
     """Notes when pods of a namespace get their nodes."""
 
@@ -125,7 +106,8 @@ def test_binding_continues_after_the_leader_ends(plane, namespace, how):
     gaps = []
     with pair(plane, f"ends-{how.name.lower()}") as two, Watcher(namespace).watching() as watcher:
         two.ready()
-        with stream(namespace):
+        names = (f"lone-{number}" for number in itertools.count())
+        with repeating(lambda: namespace.pod(next(names), cpu="10m"), seconds=0.1):
             eventually(lambda: watcher.times)
             for _ in range(ROUNDS):
                 old = two.ready()

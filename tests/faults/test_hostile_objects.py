@@ -4,10 +4,9 @@ import os
 import random
 import re
 import string
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.controlplane.background import repeating
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Proxy
@@ -95,24 +95,12 @@ class Others:
     namespace: Namespace
     seconds: list[float] = field(default_factory=list)
 
-    @contextmanager
-    def arriving(self) -> Iterator["Others"]:
-        over = threading.Event()
-
-        def run() -> None:
-            while not over.wait(PERIOD):
-                name, began = f"other-{len(self.seconds)}", time.monotonic()
-                self.namespace.pod(name, cpu="1m")
-                eventually(partial(self._is_bound, name), 60)
-                self.seconds.append(time.monotonic() - began)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield self
-        finally:
-            over.set()
-            thread.join()
+    def create_and_wait(self) -> None:
+        """Create a pod and wait until it is bound."""
+        name, began = f"other-{len(self.seconds)}", time.monotonic()
+        self.namespace.pod(name, cpu="1m")
+        eventually(partial(self._is_bound, name), 60)
+        self.seconds.append(time.monotonic() - began)
 
     def _is_bound(self, name: str) -> bool:
         return "nodeName" in self.namespace.get(name)["spec"]
@@ -217,15 +205,15 @@ def attack(own_plane) -> Iterator[Attack]:
 
 
 def test_hostile_objects_cost_only_themselves_and_are_named(attack):
-    others = Namespace(attack.namespace.api, "default")
-    others.nodes(1, pods=10_000)
+    others = Others(Namespace(attack.namespace.api, "default"))
+    others.namespace.nodes(1, pods=10_000)
     process = attack.scheduler.process
-    with Others(others).arriving() as arriving:
+    with repeating(others.create_and_wait, seconds=PERIOD):
         while attack.fuzzer.count < OBJECTS:
             attack.send(BATCH)
             assert process.runs
         eventually(lambda: attack.rejected <= set_aside(process.log.read_text(errors="replace")), 30)
-    seconds = sorted(arriving.seconds)
+    seconds = sorted(others.seconds)
     median, worst = seconds[len(seconds) // 2], seconds[-1]
     print(
         f"{attack.created} objects created, {attack.injected} injected, {len(attack.rejected)} of these set aside; "

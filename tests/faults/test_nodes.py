@@ -2,13 +2,11 @@
 
 import os
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
+from tests.controlplane.background import repeating
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.objects import node
 from tests.faults.load import Load
@@ -27,26 +25,6 @@ NOT_READY = [
 ]
 
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def repeating(*steps: Callable[[], None]) -> Iterator[None]:
-    """Repeat steps in turn in the background, `2 * HERTZ` in a second, and end with the last one."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.is_set():
-            for step in steps:
-                step()
-                time.sleep(0.5 / HERTZ)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def set_ready(namespace: Namespace, names: list[str], *, ready: bool) -> None:
@@ -79,8 +57,13 @@ def test_gangs_are_bound_completely_while_nodes_flap(plane, scheduler, namespace
             repeating(
                 lambda: set_ready(namespace, tainted, ready=False),
                 lambda: set_ready(namespace, tainted, ready=True),
+                seconds=0.5 / HERTZ,
             ),
-            repeating(lambda: delete_nodes(namespace, deleted), lambda: create_nodes(namespace, deleted)),
+            repeating(
+                lambda: delete_nodes(namespace, deleted),
+                lambda: create_nodes(namespace, deleted),
+                seconds=0.5 / HERTZ,
+            ),
             load.submitting(batches[0], SECONDS / 2),
             load.submitting(batches[1], SECONDS),
         ):

@@ -1,14 +1,13 @@
 """Pods that users, admission, kubelets and the namespace change while their gang is being bound."""
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import pytest
 
+from tests.controlplane.background import repeating
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import delayed
@@ -28,25 +27,6 @@ pytestmark = pytest.mark.slow
 def witness(plane) -> Iterator[Witness]:
     with Witness(plane.admin, CPUS).watching() as watching:
         yield watching
-
-
-@contextmanager
-def in_background(step: Callable[[], Any], seconds: float = 0.1) -> Iterator[None]:
-    """Repeat a step, as a controller would."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.wait(seconds):
-            with suppress(ApiFault):  # another client changed the object meanwhile
-                step()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 # A namespace that terminates
@@ -117,7 +97,8 @@ def reject_pods_on(namespace: Namespace, node: str, rejected: list[str], limit: 
         if not is_started or (len(rejected) >= limit and uid not in rejected):
             continue
         status = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
-        namespace.api.merge(namespace.path("pods", f"{name}/status"), {"status": status})
+        with suppress(ApiFault):  # another client changed the pod meanwhile
+            namespace.api.merge(namespace.path("pods", f"{name}/status"), {"status": status})
         if uid not in rejected:
             rejected.append(uid)
 
@@ -131,7 +112,7 @@ def test_gang_of_a_job_is_complete_after_the_kubelet_rejects_its_first_pods(
     rejected: list[str] = []
     plane.start_controller_manager("job-controller")
     try:
-        with in_background(lambda: reject_pods_on(namespace, "node-0", rejected, 2), 0.05):
+        with repeating(lambda: reject_pods_on(namespace, "node-0", rejected, 2), seconds=0.05):
             job(namespace, "train", 4, backoffLimit=6)
             eventually(
                 lambda: running_indexes(namespace) == ["0", "1", "2", "3"] and len(bound(namespace)) == 6, 60
