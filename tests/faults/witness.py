@@ -68,6 +68,11 @@ _LIST: Final = msgspec.json.Decoder(_List)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
+def _milli_cpu(text: str) -> int:
+    """Return a CPU request such as `2` or `500m` in milli-CPU."""
+    return int(text[:-1]) if text.endswith("m") else 1000 * int(text)
+
+
 @dataclass(slots=True)
 class Sighting:
     """A pod as it was seen last."""
@@ -76,6 +81,7 @@ class Sighting:
     namespace: str
     gang: str
     cpu: int
+    """Milli-CPU."""
     node: str = ""
     bound_at: float = 0.0
     """When it was first seen on its node, by the monotonic clock."""
@@ -84,7 +90,7 @@ class Sighting:
 
 @dataclass
 class Witness:
-    """Watches the pods of all namespaces; their CPUs are whole numbers.
+    """Watches the pods of all namespaces.
 
     Args:
       api: an administrator.
@@ -192,7 +198,7 @@ class Witness:
 
     def _see(self, pod: _Pod) -> None:
         meta = pod.metadata
-        cpu = sum(int(one.resources.requests.get("cpu", "0")) for one in pod.spec.containers)
+        cpu = sum(_milli_cpu(one.resources.requests.get("cpu", "0")) for one in pod.spec.containers)
         fresh = Sighting(meta.name, meta.namespace, meta.labels.get(POD_GROUP_LABEL, ""), cpu)
         known = self.pods.setdefault(meta.uid, fresh)
         if known.node and pod.spec.node_name != known.node:
@@ -202,8 +208,8 @@ class Witness:
             self.binds.append(known.bound_at)
             self._placed.add(f"{known.namespace}/{known.name}")
             self._used[known.node] += known.cpu
-            if self._used[known.node] > self.room:
-                self.complaints.append(f"{known.node} holds {self._used[known.node]} of {self.room} CPUs")
+            if self._used[known.node] > 1000 * self.room:
+                self.complaints.append(f"{known.node} holds {self._used[known.node]}m of {self.room} CPUs")
         if pod.status.phase in _OVER and not known.over:
             known.over = True
             self._used[known.node] -= known.cpu

@@ -11,7 +11,8 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.controlplane.process import Terms
 from tests.faults.kills import CPUS, Rounds, table
 from tests.faults.replicas import pair, running
 from tests.faults.witness import Witness
+from tests.soak.attacker import Attacker
 from tests.soak.churn import Churn, Sample, Size
 from tests.soak.storm import Gust, Storm
 
@@ -61,6 +63,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--until", type=float, default=float("inf"), help="no round of kills begins later (s)"
     )
+    parser.add_argument(
+        "--attack-rate",
+        type=float,
+        default=0,
+        help="objects per second of another tenant's attacks beside kills and churn (0: no attacks)",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--record", type=Path, help="a file that gets one line of JSON for each round and sample"
@@ -73,6 +81,7 @@ def _kill(plane: ControlPlane, options: argparse.Namespace) -> None:
     namespace = _namespace(plane, "kills")
     terms = Terms()
     with (
+        _attacking(plane, options, "kills", CPUS),
         Witness(plane.admin, CPUS).watching() as witness,
         running(*pair(plane, "soak-killed", terms)) as replicas,
     ):
@@ -107,7 +116,23 @@ def _clear(namespace: Namespace) -> None:
 def _churn(plane: ControlPlane, options: argparse.Namespace) -> None:
     namespace = _namespace(plane, "churn")
     churn = Churn(plane, namespace, Size(options.nodes, options.pods), options.seed)
-    _follow("sample", churn.run(options.seconds), churn.summary, options.record)
+    with _attacking(plane, options, "churn", churn.node_cpus):
+        _follow("sample", churn.run(options.seconds), churn.summary, options.record)
+
+
+@contextmanager
+def _attacking(plane: ControlPlane, options: argparse.Namespace, phase: str, cpu: int) -> Iterator[None]:
+    """Run the attacks of another tenant beside, if the arguments ask for them, and print their number at the end."""
+    if not options.attack_rate:
+        yield
+        return
+    attacker = Attacker(plane, _namespace(plane, f"attacker-of-{phase}"), options.attack_rate)
+    try:
+        with attacker.attacking(cpu):
+            yield
+    finally:
+        accepted = ", ".join(f"{name} {count}" for name, count in sorted(attacker.accepted.items()))
+        print(f"{attacker.rounds} attacks; accepted objects: {accepted or 'none'}", flush=True)
 
 
 def _follow(

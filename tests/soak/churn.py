@@ -78,8 +78,7 @@ class Churn:
         Raises:
           AssertionError: an invariant does not hold.
         """
-        batch = max(50, int(self.size.pods * SHARE))
-        room = -(-(self.size.pods + batch) // self.size.nodes)
+        batch, room = self._batch, self.node_cpus
         with ThreadPoolExecutor(8) as some:
             list(some.map(lambda at: self.namespace.nodes(1, f"node-{at}", cpu=room), range(self.size.nodes)))
         load = Load(self.namespace, random.Random(self.seed))
@@ -101,6 +100,16 @@ class Churn:
                     yield self.samples[-1]
             load.check(alive, witness)
         assert (self.grown() or 0.0) <= GROWTH, "memory grows"
+
+    @property
+    def _batch(self) -> int:
+        """The number of pods that come and go together."""
+        return max(50, int(self.size.pods * SHARE))
+
+    @property
+    def node_cpus(self) -> int:
+        """The CPUs of each node: one for each pod, with room for one batch in the cluster."""
+        return -(-(self.size.pods + self._batch) // self.size.nodes)
 
     @property
     def warm_up(self) -> int:

@@ -1,0 +1,98 @@
+"""A tenant that attacks the scheduler during the soak, with the objects of `bench isolation`."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import Any, Final
+
+from batchsched.errors import ApiError
+from batchsched.kube.clock import SystemClock
+from batchsched.kube.connection import POD_RESOURCE, Connection
+from batchsched.kube.credentials import Credentials
+from batchsched.kube.writer import Writer
+from bench.cluster.workload import GROUPS
+from bench.isolation import ATTACKS, Objects
+from tests.controlplane.fixtures import Namespace
+from tests.controlplane.plane import ControlPlane
+
+NODES: Final = 10
+"""Number of nodes on which the pods of the attacker run, so that they take no capacity from the pods of the soak."""
+NODE_LABEL: Final = "attacked"
+MAX_OBJECTS: Final = 2000
+"""Number of objects of one attack, before they are deleted and the next attack begins."""
+PAUSE_SECONDS: Final = 20.0
+"""Seconds between the last object of an attack and the deletion of its objects."""
+
+
+@dataclass
+class Attacker:
+    """Runs each attack of `bench isolation` in turn in the background, again and again.
+
+    Args:
+      plane: the control plane.
+      namespace: for the objects.
+      rate: objects per second.
+      accepted: by attack, the number of objects that the API server accepted.
+    """
+
+    plane: ControlPlane
+    namespace: Namespace
+    rate: float
+    accepted: Counter[str] = field(default_factory=Counter)
+    rounds: int = 0
+    """Number of attacks that ended."""
+
+    @contextmanager
+    def attacking(self, cpu: int) -> Iterator["Attacker"]:
+        """Attack from nodes with this number of CPUs until the context ends."""
+        for node in self.namespace.nodes(NODES, "attacked", cpu=cpu, pods=10_000):
+            labels = {"metadata": {"labels": {NODE_LABEL: "true"}}}
+            self.namespace.api.merge(f"/api/v1/nodes/{node['metadata']['name']}", labels)
+        over = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(self._run(over)))
+        thread.start()
+        try:
+            yield self
+        finally:
+            over.set()
+            thread.join()
+            self._delete_objects()
+
+    def _delete_objects(self) -> None:
+        for resource in (POD_RESOURCE, GROUPS):
+            self.namespace.api.delete(resource.path(self.namespace.name))
+
+    async def _run(self, over: threading.Event) -> None:
+        clock = SystemClock()
+        async with Connection(Credentials(self.plane.kubeconfig()), clock) as connection:
+            writer = Writer(connection, clock)
+            for name, (objects, _) in cycle(ATTACKS.items()):
+                await self._attack(writer, name, islice(objects("batchsched"), MAX_OBJECTS), over)
+                if over.is_set():
+                    return
+                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.to_thread(self._delete_objects)
+                self.rounds += 1
+
+    async def _attack(self, writer: Writer, name: str, objects: Objects, over: threading.Event) -> None:
+        begun = time.monotonic()
+        for number, (resource, body) in enumerate(objects):
+            await asyncio.sleep(max(0.0, begun + number / self.rate - time.monotonic()))
+            if over.is_set():
+                return
+            try:
+                await writer.create(resource, self.namespace.name, self._own(body))
+            except ApiError:
+                continue  # many attacks exceed what the API server accepts
+            self.accepted[name] += 1
+
+    def _own(self, body: dict[str, Any]) -> dict[str, Any]:
+        body["metadata"]["namespace"] = self.namespace.name
+        if body["kind"] == "Pod":
+            body["spec"]["nodeSelector"] = {NODE_LABEL: "true"}
+        return body
