@@ -11,6 +11,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
+from batchsched.kube.request_limit import RequestLimit
 from batchsched.ports.cluster import Binding, Clock, SelectedNode, VolumeBinding
 
 _LOG: Final = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Writer:
         self._connection = connection
         self._clock = clock
         self._fence = fence
-        self._slots = asyncio.Semaphore(in_flight)
+        self._limit = RequestLimit(in_flight)
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to a node. If a request gets no response, the pod is read, because it may be bound.
@@ -174,7 +175,7 @@ class Writer:
           ApiError: the server refused.
           Unreachable: there was no answer.
         """
-        async with self._slots:
+        async with self._limit.slot(namespace):
             path = resource.path(namespace, name)
             return await self._connection.request("GET", path, deadline=_DEADLINE_SECONDS)
 
@@ -218,6 +219,7 @@ class Writer:
         """Send a write request to the API server and return the body of the response.
 
         While the server is busy and `patient` is True, the request is sent again after the wait that it demands.
+        Many requests for objects of one namespace do not delay those of another.
 
         Raises:
           ApiError: the server refused, or was busy for a minute.
@@ -226,7 +228,7 @@ class Writer:
         """
         begun, backoff = self._clock.monotonic(), Backoff(self._clock, first=0.2, longest=10.0)
         while True:
-            async with self._slots:
+            async with self._limit.slot(_namespace_of(path)):
                 try:
                     return await self._connection.request(
                         method,
@@ -249,6 +251,11 @@ class Writer:
         if remaining <= 0:
             raise NotLeading("the write was not sent: this replica may have lost the Lease")
         return min(_DEADLINE_SECONDS, remaining)
+
+
+def _namespace_of(path: str) -> str:
+    """Return the namespace in the URL path of a request, "" without one."""
+    return path.partition("/namespaces/")[2].partition("/")[0]
 
 
 CLAIMS: Final = ApiResource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)

@@ -202,6 +202,48 @@ async def test_requests_in_flight_including_verifications_are_limited(namespace)
     assert counting.most == 4
 
 
+class Recording:
+    """A connection that answers at once and records the paths of the requests in order."""
+
+    def __init__(self):
+        self.paths = []
+
+    async def request(self, method, path, **more):
+        await asyncio.sleep(0)
+        self.paths.append(path)
+        return b"{}"
+
+
+async def test_binding_of_one_namespace_does_not_wait_for_all_bindings_of_another():
+    recording = Recording()
+    writer = Writer(cast(Connection, recording), Hurried(), in_flight=4)
+    flood = [pod_in("flood", f"p{number}") for number in range(100)]
+    await asyncio.gather(
+        *(writer.bind(Binding.to_node(pod, "node-0")) for pod in [*flood, pod_in("team", "p")])
+    )
+    assert len(recording.paths) == 101
+    assert [path for path in recording.paths[:10] if "/team/" in path]
+
+
+async def test_cancelled_binding_leaves_its_slot_to_the_others():
+    recording = Recording()
+    writer = Writer(cast(Connection, recording), Hurried(), in_flight=1)
+    bindings = [
+        asyncio.create_task(writer.bind(Binding.to_node(pod_in("team", f"p{number}"), "node-0")))
+        for number in range(6)
+    ]
+    for turns in range(3):
+        await asyncio.sleep(0)
+        bindings[turns].cancel()
+        bindings[turns + 1].cancel()
+    await asyncio.wait_for(asyncio.gather(*bindings[4:]), 5)
+    assert [path.split("/")[-2] for path in recording.paths[-2:]] == ["p4", "p5"]
+
+
+def pod_in(namespace, name):
+    return msgspec.convert({"metadata": {"namespace": namespace, "name": name}}, Pod)
+
+
 # The fence
 
 

@@ -1,0 +1,53 @@
+"""The limit on concurrent requests to the API server, with turns for the namespaces that wait."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class RequestLimit:
+    """A semaphore that serves waiting namespaces in turn, so that many bindings of one namespace do not delay another.
+
+    Args:
+      count: the maximum number of concurrent requests.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By namespace, the requests that wait; the first namespace has the next turn."""
+
+    @asynccontextmanager
+    async def slot(self, namespace: str) -> AsyncIterator[None]:
+        """Wait until a request of a namespace may be sent, and count it as concurrent until the context ends."""
+        await self._acquire(namespace)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _acquire(self, namespace: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # the slot was granted just before the cancellation
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        while self._waiting:
+            namespace, turns = next(iter(self._waiting.items()))
+            del self._waiting[namespace]
+            turn = turns.popleft()
+            if turns:
+                self._waiting[namespace] = turns  # behind the other namespaces
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
