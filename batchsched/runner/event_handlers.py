@@ -154,7 +154,7 @@ class EventHandler:
         self._changed()
 
     def set_object_aside(self, item: Any, problem: str) -> None:
-        """Remove an object that cannot be read or handled from the store, and record the reason."""
+        """Remove from the store an object that cannot be read or handled, and record the reason."""
         if isinstance(item, InvalidObject):
             meta = item.meta
         elif isinstance(item, bytes):

@@ -482,10 +482,10 @@ class ReservedHead:
             nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
             np.add.at(self.reservation.free, nodes, sign * requests)
 
-    def take_room_of_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def try_replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Record that a gang replaces the pods evicted for it, unless this would delay the reserved start.
 
-        Return False if it would.
+        Return True if it is recorded, False if the start would be delayed.
 
         Args:
           placement: the gang.

@@ -86,7 +86,7 @@ class Session:
         """
         self.tables.apply(changes)
         if changes.nodes is not None:
-            self._order.check_resources()
+            self._order.check_queue_settings()
             # Topology levels are valid for one set of nodes; cached admissions refer to them.
             self._admission = Admission.of_tables(self.tables)
 

@@ -66,7 +66,7 @@ def fill_packing(packing: Packing) -> None:
 
 
 def number_equal_gangs(room: FreeCapacity) -> list[int]:
-    """Number the gangs [G] so that interchangeable gangs of one pod share a number; all other gangs get -1.
+    """Return a number for each gang [G]: interchangeable single-pod gangs share a number, all other gangs get -1.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which
     no level, row, cut or quota concerns. Placing them one by one or together gives the same result.

@@ -498,8 +498,8 @@ class SwapNeighbourhood:
 
 
 MAX_MOVES: Final = 100_000
-"""Maximum moves that one search tries. With hundreds of different requests there are so many pairs of groups to
-exchange that trying all of them for each pod takes minutes.
+"""Maximum moves that one search tries. With hundreds of different requests, trying all pairs of groups for each
+pod takes minutes.
 """
 
 

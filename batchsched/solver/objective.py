@@ -137,7 +137,7 @@ def compare_tier_values(first: FloatArray, second: FloatArray) -> int:
     return 0
 
 
-def gang_worths(problem: Problem) -> FloatArray:
+def weights_by_gang(problem: Problem) -> FloatArray:
     """Return for each gang [G] the sum of the weights of its pending pods, whether a solution places them or not."""
     worth = problem.classes.weight * problem.classes.count
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
@@ -149,7 +149,7 @@ def list_preferred_levels(problem: Problem) -> list[tuple[int, int, int, float, 
     An item is (gang, subgroup or -1, level, weight, domains already used). The weight is Σ weight·count over all
     pending pods, placed or not: a constant, so that the cost is linear.
     """
-    by_gang = gang_worths(problem)
+    by_gang = weights_by_gang(problem)
     inside = problem.classes.subgroup != NONE
     worth = problem.classes.weight[inside] * problem.classes.count[inside]
     by_sub = np.bincount(problem.classes.subgroup[inside], worth, minlength=len(problem.subgroups.gang))

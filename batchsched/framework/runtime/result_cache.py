@@ -100,7 +100,7 @@ BYTES_PER_NODE: Final = 96
 
 
 def node_change_generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the current generation of the node changes that can outdate plugin results with the given result scope."""
+    """Return the number of the latest node change that can outdate plugin results with the given result scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 

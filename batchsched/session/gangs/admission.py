@@ -149,7 +149,7 @@ class Admission:
             # The class of such a pod is unknown.
             if info.failure is not None:
                 return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(info.failure))
-            unoffered = tables.requests_without_column(info.requests)
+            unoffered = tables.unoffered_resources(info.requests)
             if unoffered:
                 message = f"pod {pod.key}: no node offers {', '.join(sorted(unoffered))}"
                 return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)

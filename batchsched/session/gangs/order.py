@@ -157,7 +157,7 @@ class GangOrder:
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
         self.policies = QueuePolicies.of_profile(tables.queues, profile)
-        self.check_resources()
+        self.check_queue_settings()
         self._past = past or UsageHistory(
             usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds
         )
@@ -168,7 +168,7 @@ class GangOrder:
         self.entitled: dict[str, EntitlementClass] = {}
         """By identity, the class in which a gang had its first turn in the last run of `iterate_indexes`."""
 
-    def check_resources(self) -> None:
+    def check_queue_settings(self) -> None:
         """Find guarantees above that of the parent queue, and resources that no node offers, for `set_aside`."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}

@@ -205,7 +205,7 @@ class SessionContext:
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
 
-def age_bonus(created: float, youngest: float) -> float:
+def age_factor(created: float, youngest: float) -> float:
     """Return the factor by which age raises the weight of a gang: 1 for the youngest gang, 1.5 if it is a day older.
 
     The factor is 1 + 0.5 · min(1, (age - age of the youngest) / 24 h).
@@ -232,7 +232,7 @@ def formulate(
     number_of_tier = {tier: number for number, tier in enumerate(tiers)}
     subs = _Subgroups(context, gangs)
     choices = [context.levels.levels_of_gang(gang.members.group) for gang in gangs]
-    bonus = [age_bonus(gang.created, youngest) for gang in gangs]
+    factors = [age_factor(gang.created, youngest) for gang in gangs]
     used = _used_domains(context, gangs, choices)
     # Classes that differ in priority alone are one kind: none of their plugins reads the priority.
     kinds = {id(part.pod_class.cache_key_class): part.pod_class.cache_key_class for _, part in parts}
@@ -280,7 +280,7 @@ def formulate(
             subgroup=_ints([subs.number(number, part.subgroup) for number, part in parts]),
             count=_ints([len(part.pods) for _, part in parts]),
             weight=np.array(
-                [tables.dominant_share(part.pod_class.requests) * bonus[number] for number, part in parts],
+                [tables.dominant_share(part.pod_class.requests) * factors[number] for number, part in parts],
                 np.float64,
             ),
         ),
@@ -455,7 +455,7 @@ def _domains_of(context: SessionContext, members: PodGroupState, level: int, sub
 
 
 def domain_of_bound_pods(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
-    """Return the domain of a topology level with the most bound pods of a gang; NONE if no bound pod is in a domain.
+    """Return the domain of a topology level that has the most bound pods of a gang; NONE if no bound pod is in one.
 
     Args:
       context: the levels.

@@ -78,7 +78,7 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
 
 
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
-    """Return a decision's entry for an evicted pod, which names the gang that takes its room, and the reason."""
+    """Return what a decision states about an evicted pod: its gang, the gang that takes its room, and the reason."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
 
@@ -376,7 +376,7 @@ class EvictionEligibility:
         Pods of a protected gang are also subtracted from the queue's usage by protected gangs.
         """
         self.add_usage(unit.members.queue, -unit.total)
-        self._protected.remove(unit.members, unit.total)
+        self._protected.subtract_usage(unit.members, unit.total)
 
     def may_preempt(self, gang: PendingGang) -> bool:
         """Return True unless a pending gang, a pod of it or a pod's PriorityClass has preemptionPolicy Never."""

@@ -72,7 +72,7 @@ class PodPreemption:
             self._nominations = Nominations(pods, self.priority_of)
         return self._nominations
 
-    def list_unplaced(self) -> list[tuple[Pod, int]]:
+    def list_unplaced_nominations(self) -> list[tuple[Pod, int]]:
         """Return the nominated pods that the session has not placed, with their node indexes."""
         placed = self._tables.node_table.pods
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]

@@ -97,7 +97,7 @@ class ProtectedGangs:
         """Return the resources [R] that a queue's protected gangs use, without pods that this session evicts."""
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
-    def remove(self, members: PodGroupState, amount: IntArray) -> None:
+    def subtract_usage(self, members: PodGroupState, amount: IntArray) -> None:
         """Subtract the requests `amount` [R] of evicted pods from their queue's usage by protected gangs."""
         if members.identity in self:
             self._add(self._usage, members.queue, -amount)

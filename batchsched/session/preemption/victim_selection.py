@@ -335,7 +335,7 @@ class VictimSelection:
             return True
         # Units that end before the reserved start are free for the head anyway.
         outlasting = (unit for unit in units if head.runs_beyond_start(unit.members.identity))
-        return head.take_room_of_victims(placement, [place for unit in outlasting for place in unit.pods])
+        return head.try_replace_victims(placement, [place for unit in outlasting for place in unit.pods])
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
         # Fresh feasibility: the context's was computed with the units on their nodes and without the gang.

@@ -306,7 +306,7 @@ class PodByPodProposer:
                 builder.refusals.append(refusal)
         builder.placements += placer.placements
         builder.evictions += preemption.evictions.values()
-        builder.nominated += preemption.list_unplaced()
+        builder.nominated += preemption.list_unplaced_nominations()
         return ()
 
     def _sampling(self) -> Sampling | None:

@@ -303,7 +303,7 @@ class GangPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingGang:
-    """A gang with pending pods, as one session sees it: pods by class, priority, and the pods that it lacks to start.
+    """A gang with pending pods, as one session sees it: pods by class, priority, and pods needed to start.
 
     Args:
       members: the record of the gang.

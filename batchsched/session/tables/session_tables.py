@@ -123,7 +123,7 @@ class SessionTables:
             self._lasting_failures = dict(self.plugin_failures)
             return None
 
-    def requests_without_column(self, requests: Iterable[str]) -> list[str]:
+    def unoffered_resources(self, requests: Iterable[str]) -> list[str]:
         """Return those requested resources that no node offers and that the Filter for resources does not ignore."""
         column = self.node_table.column
         return [name for name in requests if name not in column and not self.pipeline.ignores_resource(name)]

@@ -117,7 +117,7 @@ class FreeCapacity:
         nodes, counts = self._choose(classes[0], len(classes), None, False)
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
-            self.take_gang(self._gang[class_index])
+            self.count_gang(self._gang[class_index])
             self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
         return len(each)
 
@@ -207,7 +207,7 @@ class FreeCapacity:
         pods = int(counts.sum())
         self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
-    def take_gang(self, gang: int) -> None:
+    def count_gang(self, gang: int) -> None:
         """Count a gang as placed, both in queue limits on the number of gangs and in plugin constraints."""
         self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 

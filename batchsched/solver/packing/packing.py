@@ -164,7 +164,7 @@ class Packing:
             return None
         mark = room.mark()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
-        room.take_gang(gang)
+        room.count_gang(gang)
         if (self._in_domains(gang, members) if members.levelled else self._minimum(members, need, None)) and (
             not room.rows.rows or room.rows.is_satisfied(gang)
         ):

@@ -172,7 +172,7 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Tell whether some domain has room for the needed pods of each class alone, and for all their requests in sum.
+        """Tell whether some domain fits the needed pods of each pod class alone, and has enough resources for all pods.
 
         If not, the gang does not fit however it is packed, provided that it needs all of its pods.
         """

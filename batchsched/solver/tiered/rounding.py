@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.greedy import fill_packing
 from batchsched.solver.local_search import LocalSearch
-from batchsched.solver.objective import gang_worths
+from batchsched.solver.objective import weights_by_gang
 from batchsched.solver.packing.free_capacity import TrailEntry
 from batchsched.solver.packing.packing import Packing, WithdrawnGangs
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IndexArray, IntArray
@@ -71,7 +71,7 @@ class GangEjection:
         if not room.quotas.admits_gang(gang) or room.rows.touching.get(gang):
             return False
         mark = packing.mark()
-        room.take_gang(gang)
+        room.count_gang(gang)
         for class_index in members.classes:
             want = room.waiting[class_index]
             placed = room.place(class_index, want)
@@ -252,7 +252,7 @@ def round_to_nodes(
 def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, fallen: set[int]) -> None:
     """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them."""
     problem = aggregate.problem
-    worth = gang_worths(problem)
+    worth = weights_by_gang(problem)
     for _ in range(MAX_RESETTLED_GANGS):
         if not fallen:
             break
@@ -290,7 +290,7 @@ def _begin(packing: Packing, gang: int) -> bool:
         return True
     if not packing.room.quotas.admits_gang(gang):
         return False
-    packing.room.take_gang(gang)
+    packing.room.count_gang(gang)
     packing.taken[gang] = True
     return True
 

@@ -32,7 +32,7 @@ def choose_by_unit(terms: VictimTerms) -> VictimState | None:
             worth += np.bincount(terms.unit, share * useful, len(worth)) / max(1, terms.count[c])
     useful_units = np.flatnonzero(_helps(terms))
     # The price includes units that must be evicted together, for the room that this unit frees.
-    price = closure_cost(terms)[useful_units] / np.maximum(worth[useful_units], 1e-9)
+    price = cost_with_required_units(terms)[useful_units] / np.maximum(worth[useful_units], 1e-9)
     return _in_order(terms, ([unit] for unit in useful_units[np.argsort(price, kind="stable")].tolist()))
 
 
@@ -55,7 +55,7 @@ def choose_by_node(terms: VictimTerms) -> VictimState | None:
     Units that are evicted already cost nothing.
     """
     ground = VictimState(terms)
-    gain, cost = _gain(terms), closure_cost(terms).astype(np.float64)
+    gain, cost = _gain(terms), cost_with_required_units(terms).astype(np.float64)
     open_sites = gain > 0
     while not ground.gang_fits():
         candidates = np.flatnonzero(open_sites)
@@ -99,7 +99,7 @@ def _units_on(terms: VictimTerms, site: int) -> list[int]:
 
 
 def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
-    """Return by node [S] the least eviction cost (a lower bound) that makes room for one more pod of a pod class.
+    """Return for each node [S] a lower bound of the cost of evictions that make room for one more pod of a pod class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -134,7 +134,7 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
     return float(price[order] @ taken)
 
 
-def closure_cost(terms: VictimTerms) -> IntArray:
+def cost_with_required_units(terms: VictimTerms) -> IntArray:
     """Return for each gang or elastic pod [U] its eviction cost, plus that of the victims that must go with it."""
     problem = terms.problem
     total = problem.cost.copy()
