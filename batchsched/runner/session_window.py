@@ -17,7 +17,8 @@ from batchsched.scheduling_queue.queue import SchedulingQueue
 SPECS_PER_GANG: Final = 2
 """Limit on the different pod specs of a session, as a multiple of the limit on gangs."""
 SECONDS_WITH_WAITING_NAMESPACES: Final = 0.5
-"""Duration in seconds up to which a session keeps its size although gangs of other namespaces wait for its end."""
+"""Duration in seconds up to which a session keeps its size while gangs wait of a namespace that had less than its share
+of the session."""
 SMALLEST_PART: Final = 10
 """A session that took too long is followed by one of at least this part of the limit on gangs: the time that a session
 takes without any gang, in a large cluster, must not reduce the number of gangs to one.
@@ -85,7 +86,10 @@ class SessionWindow:
         """
         if self._seconds is None:
             return
-        others_wait = not waiting_namespaces <= self._session.gangs.keys()
+        gangs_of = self._session.gangs
+        share = gangs_of.total() / (len(waiting_namespaces | gangs_of.keys()) or 1)
+        # A namespace with its share caused as much of the duration as others did.
+        others_wait = any(gangs_of[namespace] < share for namespace in waiting_namespaces)
         target = min(self._max_seconds, SECONDS_WITH_WAITING_NAMESPACES) if others_wait else self._max_seconds
         if self._seconds > target:
             gangs = int(min(self.gangs, self._session.gangs.total()) * target / self._seconds)

@@ -113,6 +113,15 @@ def test_session_is_short_while_gangs_of_other_namespaces_wait():
     assert sizes([1.0, 1.0, 0.5], arriving="b") == [250, 125, 250]
 
 
+@pytest.mark.parametrize("small, size", [(1, 50), (200, 50), (250, 500)])
+def test_session_is_short_while_gangs_wait_of_a_namespace_that_had_less_than_its_share(small, size):
+    window, made = SessionWindow(500, 5.0), arrived(*flood("a", 1000), *flood("b", small))
+    assert Counter(entity.namespace for entity in selected(window, made)) == {"a": 500 - small, "b": small}
+    window.record_duration(5.0)
+    window.resize({"a", "b"})
+    assert window.gangs == size
+
+
 def test_session_that_takes_long_without_any_gang_keeps_a_tenth_of_its_size():
     assert sizes([60.0, 60.0, 60.0], arriving="b") == [50, 50, 50]
 
