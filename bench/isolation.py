@@ -36,6 +36,8 @@ from tests.controlplane.plane import ADMIN, ControlPlane, free_port
 ATTACKER: Final = "attacker"
 TENANT: Final = "tenant"
 NAMESPACES: Final = ApiResource("v1", "namespaces", "Namespace", namespaced=False)
+PODS_PER_NODE: Final = 400
+"""The pods of each attack fit on 200 nodes, so that the pods of the tenant always have room."""
 PROBE_SECONDS: Final = 0.5
 """Seconds between two pods of the tenant."""
 MAX_WAIT_SECONDS: Final = 60.0
@@ -129,8 +131,9 @@ def groups(scheduler: str) -> Objects:
 
 def stream(scheduler: str) -> Objects:
     """Return 60,000 equal pods: 500 per second for two minutes, or as many as the API server accepts."""
+    requests = _requests({"cpu": "1m", "memory": "10Mi"})
     for number in range(60_000):
-        yield POD_RESOURCE, _pod(scheduler, f"stream-{number}", containers=_requests({"cpu": "1m"}))
+        yield POD_RESOURCE, _pod(scheduler, f"stream-{number}", containers=requests)
 
 
 def largest(scheduler: str) -> Objects:
@@ -201,7 +204,7 @@ async def _measure(plane: ControlPlane, attack: str, scheduler: str, nodes: int)
     name = "default-scheduler" if scheduler == "kube-scheduler" else scheduler
     async with Connection(Credentials(plane.kubeconfig()), clock) as connection:
         writer = Writer(connection, clock)
-        await fill(writer, nodes)
+        await fill(writer, nodes, PODS_PER_NODE)
         for namespace in (ATTACKER, TENANT):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             await writer.create(NAMESPACES, "", body)

@@ -37,9 +37,9 @@ class Row:
         return f"{self.jobs} x {self.size}"
 
 
-def node(number: int) -> dict[str, Any]:
-    """Return a node of 32 CPUs and 256 GiB."""
-    room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+def node(number: int, pods: int = 110) -> dict[str, Any]:
+    """Return a node of 32 CPUs and 256 GiB, for this number of pods."""
+    room = {"cpu": "32", "memory": "256Gi", "pods": str(pods)}
     name = f"node-{number:05d}"
     return {
         "apiVersion": "v1",
@@ -64,9 +64,9 @@ def pod(name: str, scheduler: str, group: str = "") -> dict[str, Any]:
     }
 
 
-async def fill(writer: Writer, nodes: int) -> None:
-    """Make the nodes."""
-    await at_once(writer.create(NODES, "", node(number)) for number in range(nodes))
+async def fill(writer: Writer, nodes: int, pods: int = 110) -> None:
+    """Create nodes for this number of pods each."""
+    await at_once(writer.create(NODES, "", node(number, pods)) for number in range(nodes))
 
 
 async def submit(writer: Writer, row: Row, scheduler: str, made: Callable[[str], None]) -> None:
