@@ -81,7 +81,7 @@ def children_of(
 
 
 def effective_guarantees(shares: QueueTable) -> IntArray:
-    """Return the effective guarantees [Q, R]: within limits, and scaled down if children exceed their parent."""
+    """Return the effective guarantees [Q, R]: at most each queue's limit, and in sum at most the parent's guarantee."""
     guarantee = np.minimum(shares.guarantee, shares.limit)
     guarantee[0] = shares.capacity
     for level in shares.rows_by_level():

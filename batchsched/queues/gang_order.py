@@ -206,7 +206,7 @@ class Wfp3Order:
 
 
 class F1Order:
-    """The F1 order of gangs, whose formula was learned from simulations: short, small and early gangs come first.
+    """The F1 order of gangs, with a formula that was learned from simulations: short, small and early gangs come first.
 
     The gang with the smallest log10(expected run time) · number of pods + 870 · log10(submission time) is first.
 

@@ -59,7 +59,7 @@ def decay_usage(
 
 
 def usage_from_entries(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
-    """Return the usage entries of a snapshot as a mapping by queue, then by resource."""
+    """Return the past usage that a Snapshot contains as a mapping by queue, then by resource."""
     usage_by_queue: dict[str, dict[str, float]] = {}
     for entry in usage_entries:
         usage_by_queue.setdefault(entry.queue, {})[entry.resource] = entry.amount
@@ -67,7 +67,7 @@ def usage_from_entries(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[st
 
 
 def usage_entries(usage: Usage) -> tuple[QueueUsage, ...]:
-    """Return usage by queue and resource as the entries of a snapshot."""
+    """Return the past usage of queues in the form in which a Snapshot contains it: a tuple of `QueueUsage`."""
     return tuple(
         QueueUsage(queue, resource, amount)
         for queue, amounts in sorted(usage.items())

@@ -47,7 +47,7 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     overdue: tuple[ExceededDeadline, ...] = ()
 
     def to_external_calls(self) -> ExternalCalls:
-        """Return external calls that give these recorded answers, for the replay of a session.
+        """Return substitutes for extenders and plugin deadlines that repeat the recorded answers in a replay.
 
         No extender is called, and no clock is read.
         """

@@ -28,7 +28,7 @@ class ObjectEvent:
 
 
 class InFlightEntities:
-    """The entities in a scheduling cycle, and the cluster events since the first of these cycles began."""
+    """The entities that are in a scheduling cycle, and the cluster events since the earliest of these cycles began."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[Entity, int]] = {}

@@ -104,7 +104,7 @@ class ConfigReload:
 
 
 def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
-    """Return the current configuration with those values of a new one that take effect without a restart."""
+    """Return the current configuration with the reloadable fields, which need no restart, from a new configuration."""
     changed = {}
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)

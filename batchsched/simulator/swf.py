@@ -93,7 +93,7 @@ def _row(text: str, place: str) -> SwfRow | None:
 
 
 def create_workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
-    """Create a workload from jobs of an SWF trace: each is a gang of equal pods that request one processor.
+    """Create a workload from jobs of an SWF trace: each job is a gang of equal pods that request one processor each.
 
     Args:
       rows: the jobs, ordered by submission.

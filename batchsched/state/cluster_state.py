@@ -335,11 +335,11 @@ class ClusterState:
         return self._change_log.generation
 
     def changes_since(self, since: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, merged into one for each object; None if the log has dropped some."""
+        """Return the changes after a generation, merged into one change per object; None if the log dropped some."""
         return self._change_log.changes_since(since)
 
     def subscribe(self) -> "ChangeReader":
-        """Return a new reader of the changes of this cluster state, which starts with the first change."""
+        """Return a new reader of the changes of this cluster state, beginning with the first change of all."""
         return ChangeReader(self)
 
     def queue_access(self) -> QueueAccess:

@@ -69,12 +69,12 @@ class QueueUsageTally:
 
     @property
     def allocated(self) -> dict[str, Counter[str]]:
-        """By queue and resource, requests of bound and assumed pods in base units. Zeros are left out."""
+        """The requests of bound and assumed pods in base units, summed up by queue and resource. Zeros are left out."""
         return self._sum_by_queue(self._allocated, selected_only=False)
 
     @property
     def requested(self) -> dict[str, Counter[str]]:
-        """By queue and resource, requests of pending pods in base units. Zeros are left out.
+        """The requests of pending pods in base units, summed up by queue and resource. Zeros are left out.
 
         Pods of namespaces that the queue does not select are left out.
         """

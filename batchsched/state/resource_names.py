@@ -14,7 +14,7 @@ MAX_UNOFFERED_RESOURCES: Final = 256
 
 
 def schedulable_requests(pod: Pod) -> Mapping[str, int]:
-    """Return the requests of a pod by resource, or {} for a pending pod that is refused because it exceeds a limit.
+    """Return the resource requests of a pod, or {} for a pending pod that is refused because its spec is too large.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.

@@ -153,7 +153,7 @@ class ChangeLog:
         return self.generation
 
     def changes_since(self, generation: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, merged into one for each object; None if the log has dropped some."""
+        """Return the changes after a generation, merged into one change per object; None if the log dropped some."""
         count = self.generation - generation
         if not 0 <= count <= len(self._changes):
             return None

@@ -31,7 +31,7 @@ MAX_CHANGES_PER_POD: Final = 4
 
 
 class UpToDateScheduler:
-    """Passes changes of the cluster state on to a scheduler, or replaces the scheduler by a new one.
+    """Keeps a scheduler up to date: passes the changes of the cluster state on to it, or creates a new scheduler.
 
     Args:
       cache: the cluster state.

@@ -65,9 +65,9 @@ class SharingPolicy(Protocol):
     gangs: GangOrderPolicy | None
 
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Return how much of a surplus [R] each sibling queue gets [S, R] beyond the guarantee that it keeps.
+        """Return how much of a surplus [R] each sibling queue gets [S, R], in addition to its guarantee.
 
-        Each part is at least 0 and at most `siblings.surplus_demand`. It is called only if the surplus does not
+        Each part is at least 0 and at most `siblings.surplus_demand`. The method is called only if the surplus does not
         satisfy every demand.
         """
 
@@ -80,10 +80,9 @@ class SharingPolicy(Protocol):
         """
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether one of several sibling queues uses more than its policy entitles it to.
+        """Return for each resource [R] whether the queue at index `sibling` uses more than the policy entitles it to.
 
-        `sibling` is the index of this queue. Depending on the policy, a queue is entitled to its fair share, or only to
-        its guarantee.
+        Depending on the policy, a queue is entitled to its fair share, or only to its guarantee.
         """
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
@@ -153,9 +152,9 @@ class FairSharePolicy:
         return np.zeros(len(siblings))
 
     def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return past usage per weight [S]; of equal remainders, the queue with the least is rounded up first.
+        """Return the past usage of each sibling queue [S], divided by its weight.
 
-        Of siblings with equal remainders, the one with the smallest value gets it.
+        When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.
         """
         return divide_by_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
@@ -170,7 +169,7 @@ def _by_weight(weight: FloatArray) -> list[tuple[IntArray, FloatArray]]:
 
 
 class Drf(FairSharePolicy):
-    """Weighted Dominant Resource Fairness (DRF): the surplus is divided by dominant share and weight.
+    """Weighted Dominant Resource Fairness (DRF): dominant shares of the surplus increase together, by weight.
 
     Every queue keeps the part of its guarantee that it demands. The surplus is divided along the unmet demand d of
     each queue: at level l, queue q has l · weight_q / D_q of d_q, with D_q = max_r d_qr / capacity_r. All levels rise
@@ -269,7 +268,7 @@ class UndividedSurplusPolicy(GuaranteePolicy):
 
 
 class Fifo(UndividedSurplusPolicy):
-    """First come, first served over all PodGroups of the subtree: one that does not fit does not block later ones.
+    """First come, first served over all PodGroups of a queue's subtree. A PodGroup that does not fit blocks no other.
 
     The fair share of each queue is all that it can use of the surplus; the parent's share limits the sum.
 
@@ -286,7 +285,7 @@ class Fifo(UndividedSurplusPolicy):
 
 
 class StrictFifo(Fifo):
-    """Strict first come, first served: the first PodGroup that does not fit blocks all later ones in the subtree.
+    """Strict first come, first served: a PodGroup that does not fit blocks all later ones in the queue's subtree.
 
     Invariants: no gang starts before a gang of the same subtree that was submitted earlier; otherwise as `fifo`.
 

@@ -62,7 +62,7 @@ class SiblingQueues:
 
     @property
     def surplus_demand(self) -> IntArray:
-        """The surplus [S, R] that each sibling queue can still use: its ceiling minus its floor."""
+        """The amount of surplus [S, R] that each sibling queue can use in addition to its part of the guarantee."""
         return self.ceiling - self.floor
 
     def select(self, indexes: IntArray) -> "SiblingQueues":
