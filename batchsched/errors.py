@@ -48,7 +48,7 @@ class InvalidSelector(InvalidInput):
 
 
 class UnusableInput(BatchschedError):
-    """A command cannot do its work with its input or its environment at all. The command exits with code 1."""
+    """A command cannot run, because its whole input is unusable or, for example, its port is in use. Exit code 1."""
 
 
 class PluginError(BatchschedError):

@@ -132,7 +132,7 @@ class TierAccount(DecisionItem, frozen=True):
 
 
 class SolverAccount(DecisionItem, frozen=True):
-    """The record of the solver's work: objective and bound by tier, the relative gap between them, and the time spent.
+    """The record of the solver's work: the value and the bound of each tier of gangs, the relative gap, and the time.
 
     `seconds` and `stages` are telemetry that the caller adds.
     """

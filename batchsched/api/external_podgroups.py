@@ -139,7 +139,7 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
 
 class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes in v1beta1, in which the condition about scheduling has another name."""
+    """The PodGroup of Kubernetes in v1beta1, which calls its condition `PodGroupInitiallyScheduled`."""
 
 
 class VolcanoSpec(KubernetesValue, frozen=True, gc=False):

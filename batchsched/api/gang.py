@@ -105,7 +105,7 @@ MOVES: Final = {
 
 
 def phase_after(phase: GangPhase, change: PhaseChange) -> GangPhase:
-    """Return the phase to which a change moves a gang of a given phase.
+    """Return the phase of a gang after a change, given the phase before.
 
     Raises:
       IllegalMove: The table does not have the change for this phase.

@@ -47,7 +47,7 @@ class PriorityTable:
         return max((self.pod_priority(pod) for pod in pods), default=self._default)
 
     def gang_priority(self, group: PodGroup | None, pods: Iterable[Pod]) -> int:
-        """Return a gang's priority: the highest of its pods, or the value of its PodGroup's PriorityClass if lower.
+        """Return a gang's priority: its highest pod priority, but at most the value of its PodGroup's PriorityClass.
 
         Without pods, the PriorityClass of the PodGroup has no effect.
         """
@@ -56,11 +56,14 @@ class PriorityTable:
         return self.capped_priority(group, highest) if members else highest
 
     def capped_priority(self, group: PodGroup | None, highest: int) -> int:
-        """Return the lower of two priorities: the highest of a gang's pods, and its PodGroup's PriorityClass."""
+        """Return `highest`, a gang's highest pod priority, but at most the value of its PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 
     def explain_cap(self, group: PodGroup, pods: Iterable[Pod]) -> str:
-        """Return advice if a PodGroup's PriorityClass is above its pods' priority and so has no effect, else ""."""
+        """Return advice if a PodGroup's PriorityClass has no effect, because all its pods have lower priorities.
+
+        Otherwise, return "".
+        """
         members = tuple(pods)
         if not members or not group.spec.priority_class_name:
             return ""

@@ -61,7 +61,7 @@ class HeldGang:
 
 @dataclass(frozen=True, slots=True)
 class QueueUsage:
-    """The past usage of one resource by one queue, in which older usage counts less.
+    """The past usage of one resource by one queue, as a mean in which older usage counts less.
 
     Args:
       queue: name of the queue; usage of its descendants is not included.

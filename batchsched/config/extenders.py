@@ -129,7 +129,7 @@ def check_single_binder(extenders: Sequence[Extender]) -> None:
 
 
 def ignored_resources(extenders: Sequence[Extender]) -> list[str]:
-    """Return the names of the resources that extenders manage alone, so that NodeResourcesFit ignores them."""
+    """Return the names of the resources with `ignoredByScheduler`: only extenders check them, not NodeResourcesFit."""
     return [
         resource.name
         for extender in extenders

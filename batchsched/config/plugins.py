@@ -117,7 +117,7 @@ class DisabledPlugin(NullTolerantModel):
 
 
 class PluginSet(NullTolerantModel):
-    """Plugins that are enabled or disabled at one extension point (preEnqueue to postBind) or at all (multiPoint)."""
+    """Plugins that are enabled or disabled at one extension point, such as preEnqueue, or at all (multiPoint)."""
 
     enabled: tuple[EnabledPlugin, ...] = ()
     """Enabled plugins, in call order."""

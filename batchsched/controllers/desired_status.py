@@ -56,7 +56,7 @@ QUEUE_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The numbers of a gang's pods by state, its position in its queue, and whether it has ever been complete.
+    """The numbers of a gang's pods by state, with what else the status shows, such as the position in the queue.
 
     Args:
       pending: Pods without a node.
@@ -99,7 +99,7 @@ class QueueAllocation:
 
 
 def observed_phase(minimum: int, counts: PodCounts, verdict: RefusalRecord) -> GangPhase:
-    """Return the phase of a gang as its pods show it, without regard to the previous phase."""
+    """Return the phase of a gang that follows from the states of its pods alone, whatever the previous phase was."""
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
         return GangPhase.SUCCEEDED

@@ -154,7 +154,7 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
 def queue_allocations(
     state: ClusterState, queue_policy: PolicySettings | None = None
 ) -> Mapping[str, QueueAllocation]:
-    """Return the usage, pending gangs and fair share of each queue by name, with those of its descendants.
+    """Return for each queue, by name, its fair share, and the usage and pending gangs of the queue and its descendants.
 
     Args:
       state: The cluster.
@@ -242,7 +242,7 @@ def _fair_shares(
 
 
 def measure_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
-    """Return the names of the resources that nodes offer, and a table of each queue's usage and demand of them."""
+    """Return the names of all resources that nodes offer, and the table of the amounts that queues use and demand."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
     def row(amounts: Mapping[str, int]) -> IntArray:

@@ -91,7 +91,7 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class StaleGangController:
-    """Detects partially bound gangs, and evicts the pods of those that stay so for too long (stale gangs).
+    """Detects stale gangs, which are partially bound for too long, and rolls them back: evicts their bound pods.
 
     It is a `loop.PeriodicTask`.
 

@@ -60,7 +60,7 @@ class RefusalRecord:
 
     @property
     def pod_reason(self) -> str:
-        """The reason of its pods' condition `PodScheduled`; "" if it was not refused.
+        """The reason in the condition `PodScheduled` of the gang's pods; "" if the gang was not refused.
 
         It is `Unschedulable` only if new nodes may help; otherwise autoscalers would add nodes without effect.
         """

@@ -93,7 +93,7 @@ class StatusController:
         self._positions_generation = -1
 
     def enqueue(self, keys: Iterable[str]) -> None:
-        """Queue PodGroups for a status update, and also their pending pods if the gang was refused."""
+        """Queue PodGroups for a status update, and also the pending pods of each gang that has a published refusal."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None

@@ -68,7 +68,7 @@ class KubernetesObject(KubernetesValue, frozen=True, gc=False):
 
 
 def parse_timestamp(timestamp: str | None, default: float = 0.0) -> float:
-    """Parse an RFC 3339 time into seconds since 1970; return the default if it is missing or invalid."""
+    """Parse an RFC 3339 time into seconds since 1970; return `default` if the time is missing or invalid."""
     if not timestamp:
         return default
     try:

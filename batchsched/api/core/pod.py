@@ -69,7 +69,7 @@ class Affinity(KubernetesValue, frozen=True, gc=False):
 
 
 class Toleration(KubernetesValue, frozen=True, gc=False):
-    """A toleration of a pod: taints that it matches do not exclude the pod from a node."""
+    """A toleration of a pod: a taint that matches the toleration does not exclude the pod from a node."""
 
     key: str = ""
     operator: str = ""
@@ -244,7 +244,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.status.phase in ("Succeeded", "Failed")
 
     def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
-        """Return whether scheduling reads the pod: it is unfinished, and is bound or has one of the scheduler names.
+        """Return whether the pod matters for scheduling: an unfinished pod that is bound or has a given scheduler name.
 
         Args:
           scheduler_names: The scheduler names of the profiles.

@@ -16,7 +16,7 @@ from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, Requir
 
 @dataclass(frozen=True, slots=True)
 class PodLimit:
-    """The maximum of one field of a pod's spec, such as its number of tolerations.
+    """The highest count of one field of a pod's spec, such as tolerations, with which a pod is scheduled.
 
     Args:
       field: the limited field, relative to `spec`.

@@ -44,7 +44,7 @@ def nonzero_requests(pod: Pod) -> tuple[int, int]:
 
 
 def scored_requests(pod: Pod) -> dict[str, int]:
-    """Return the resource requests of a pending pod as scoring counts them: those of containers, plus overhead.
+    """Return the resource requests of a pending pod for scoring: those of its containers, plus the pod's overhead.
 
     Containers without a request count with defaults.
 

@@ -53,7 +53,7 @@ class Requirement(KubernetesValue, frozen=True, gc=False):
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Return the integer in a text, or None if Go's ParseInt would reject it, for example for blanks."""
+    """Return the integer that a text states, or None if Go's ParseInt would reject the text, such as " 5 "."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None
@@ -95,7 +95,7 @@ class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
     match_fields: tuple[Requirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Return whether the term matches a node of these labels and this name.
+        """Return whether the term matches a node with these labels and this name.
 
         A term without expressions matches none.
         """
@@ -112,5 +112,5 @@ class NodeSelector(KubernetesValue, frozen=True, gc=False):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Return whether at least one term of the selector matches a node of these labels and this name."""
+        """Return whether at least one term of the selector matches a node with these labels and this name."""
         return any(term.matches(labels, name) for term in self.node_selector_terms)

@@ -118,7 +118,7 @@ class Volume(InTreeSource, frozen=True, gc=False):
 
     @property
     def may_conflict_on_node(self) -> bool:
-        """True if the pod names a disk directly, without a claim, and pods on one node cannot always share the disk."""
+        """True if the volume is a disk without a claim, of a type that pods on one node cannot always share."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property

@@ -21,7 +21,7 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class StrictModel(BaseModel):
-    """The base class of custom resources and settings. Values are immutable, and an unknown field is an error."""
+    """The base class of custom resources and settings: immutable values, for which an unknown field is an error."""
 
     model_config = ConfigDict(
         frozen=True,
