@@ -50,7 +50,7 @@ class Backoff:
         self._failures = 0
 
     async def wait(self, least: float = 0.0) -> None:
-        """Wait after a failure, but at least `least` seconds (the Retry-After of the server)."""
+        """Wait until a failed request may be repeated; `least` is the Retry-After of the server in seconds."""
         full = min(self.longest, self.first * 2 ** min(self._failures, 30))
         self._failures += 1
         draw = self.clock.random_fraction()

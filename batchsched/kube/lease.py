@@ -110,7 +110,7 @@ class LeaseElection:
         _LOG.info("%s leads (%s)", self.identity, self.full_name)
 
     async def renew_until_lost(self) -> None:
-        """Renew the Lease periodically, and return when it is lost, so that another replica may lead."""
+        """Renew the Lease periodically. Return when the Lease has expired, because another replica may then lead."""
         while True:
             await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining_seconds())))
             if not await self._try(self._renew) and self.remaining_seconds() <= 0:

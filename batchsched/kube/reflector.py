@@ -498,7 +498,7 @@ class Reflector:
         self._version = version or self._version
 
     def handle_json(self, raw: bytes) -> None:
-        """Pass to the sink, as an added or changed object, the JSON that another component read from the API server."""
+        """Add or update an object in the sink from JSON that another component has read from the API server."""
         self._deliver(self._sink.on_change, raw)
 
     def _deliver(self, deliver: Callable[[Any], None], raw: bytes) -> None:

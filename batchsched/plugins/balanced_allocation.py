@@ -79,7 +79,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
 
 def balance_scores(resources: ScoredResources, nodes: Nodes) -> IntArray:
-    """Return how balanced the use of each node's resources is, without the pod and with it [2, n].
+    """Return for each of n nodes how evenly its resources are used: [0, n] without the pod, and [1, n] with the pod.
 
     The balance is 100 less the standard deviation of the used fractions in percent.
 

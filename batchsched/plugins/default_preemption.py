@@ -342,9 +342,9 @@ def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]
 def split_by_budget(
     pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """Split pods into those with an eviction that would violate a disruption budget, and all others.
+    """Split pods into those for which an eviction would violate a PodDisruptionBudget, and all others.
 
-    Both keep the given order.
+    The evictions of the pods before a pod count against its budgets. Both parts keep the given order.
 
     Source: `filterPodsWithPDBViolation` of kube-scheduler.
     """
@@ -372,7 +372,7 @@ def choose_candidate(
 
 
 def candidate_harm(room: PreemptionCandidate, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:
-    """Return a sort key for the harm that evictions on a candidate node do; the smallest is the best.
+    """Return a sort key for the harm that evictions on a candidate node do; the best node has the smallest key.
 
     It consists of the violated budgets, the highest priority of a victim, the sum of priorities, the number of
     victims, and the longest run time among the victims of the highest priority.

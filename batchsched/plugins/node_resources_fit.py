@@ -98,7 +98,7 @@ class NodeResourcesFitArgs(StrictModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequest:
-    """The requests [R] of a pod that the Filter checks.
+    """The resource amounts [R] that the Filter of NodeResourcesFit requires of a node for a pod.
 
     `NEVER` stands for a resource that the pod does not request or that the plugin ignores.
     """

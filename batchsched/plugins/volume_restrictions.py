@@ -62,7 +62,7 @@ class Disk:
 
 @dataclass(slots=True)
 class VolumeRestrictionState:
-    """The disks of a pod class, and the number of other pods that use its ReadWriteOncePod claims.
+    """The disks of a pod class, and how often other pods use the ReadWriteOncePod claims of the class.
 
     Args:
       disks: the disks that are mounted directly.
@@ -178,7 +178,7 @@ class VolumeRestrictions(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
-        """Return linear constraints: one pod for a ReadWriteOncePod claim, and one writer for a disk on a node."""
+        """Return linear constraints: one pod at most per ReadWriteOncePod claim, and per node and disk with a writer."""
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}
         count = {candidate.index: candidate.count for candidate in batch.candidates}

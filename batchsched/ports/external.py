@@ -70,10 +70,7 @@ class Extenders(Protocol):
         ...
 
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Send a JSON request to an extender from the event loop and return the response.
-
-        Binding cycles use this method.
-        """
+        """Send the JSON request of a Bind call to an extender without blocking the event loop; return the response."""
         ...
 
 
@@ -117,7 +114,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 
 
 class PluginDeadline(Protocol):
-    """Calls plugins of other packages and enforces the deadline of each call."""
+    """Calls the plugins that other packages provide, and enforces the deadline of each call."""
 
     def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
         """Return the call by which a plugin exceeded its deadline, or None if the plugin may still be called."""

@@ -53,7 +53,7 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select(self, selection: Selection) -> list[Candidate]:
-        """Return pending pods by namespace and label selectors, one element for each gang and pod class."""
+        """Return the pending pods that a selection by namespaces and labels matches, one element per gang and class."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:

@@ -141,7 +141,7 @@ class TermCounts:
         return True
 
     def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add the pods of an affinity group, times a weight, to the counts of their topology domains.
+        """Add pods of equal namespace and pod affinity, times a weight, to the counts of their topology domains.
 
         Return True if one of the pods is in a domain.
         """
@@ -190,7 +190,7 @@ class RequiredTermState:
     itself: bool
 
     def allows_first_pod(self) -> bool:
-        """Return True if pods of the class match their own affinity, and no existing pod does.
+        """Return True if the pods of the class match their own required affinity terms, and no existing pod does.
 
         Any topology domain may then take the first pod.
         """
@@ -233,7 +233,7 @@ def no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
 
 
 def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
-    """Return the required affinity and anti-affinity terms of a pending pod, with matching existing pods by domain.
+    """Return the required affinity terms of a pending pod, with the numbers of existing pods that match, by domain.
 
     Existing pods with anti-affinity to the pending pod are counted, too.
 
@@ -283,7 +283,7 @@ def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
 
 
 def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
-    """Return the sums of the weights of matching preferred affinity terms, by topology domain.
+    """Return for each topology domain the sum of the weights of the preferred affinity terms that match pods in it.
 
     Terms of the pending pod and of existing pods count.
 

@@ -62,7 +62,7 @@ class SpreadCounts:
 
 
 def eligible_nodes(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> BoolArray:
-    """Return a mask [N] of the nodes that a spread constraint's node affinity and taint policies include.
+    """Return a mask [N] of the nodes that a spread constraint's nodeAffinityPolicy and nodeTaintsPolicy include.
 
     Topology keys do not matter here.
     """

@@ -74,7 +74,7 @@ class DomainCounts:
     landable: BoolArray
 
     def largest_global_minimum(self, pods: int) -> int:
-        """Return an upper bound of the matching pods in the emptiest domain after `pods` more of them are placed.
+        """Return the most matching pods that the emptiest domain can have after `pods` more matching pods are placed.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
         impossible. A domain where no pod can be placed keeps its level.
@@ -84,7 +84,7 @@ class DomainCounts:
         return min(level, int(closed.min())) if len(closed) else level
 
     def smallest_global_minimum(self, pods: int, skew: int) -> int:
-        """Return the least number of matching pods in the emptiest domain at which maxSkew permits all new pods.
+        """Return how many matching pods the emptiest domain must have so that maxSkew permits `pods` more of them.
 
         That is the smallest m with Σ_z max(0, s + m - e_z) ≥ pods.
         """

@@ -282,7 +282,9 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """Return for each node [n] the free bytes that a StorageClass's CSIStorageCapacity states; NO_ROOM below `size`.
+    """Return for each node [n] the free bytes in a CSIStorageCapacity that has room for a volume of `size` bytes.
+
+    `NO_ROOM` stands for a node without such a CSIStorageCapacity of the StorageClass.
 
     Of several reports for a node, the first in the snapshot with enough capacity counts.
     """
