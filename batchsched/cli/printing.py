@@ -140,7 +140,10 @@ def print_decision(session: "DecidedSession") -> None:
 
 
 def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-    """Return (pod, node) pairs for the placed pods of a decision, by `namespace/name` of the PodGroup or single pod."""
+    """Return the pods that a decision places, as (pod, node) pairs grouped by `namespace/name` of their PodGroup.
+
+    A pod without a PodGroup has its own `namespace/name`.
+    """
     groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
     placed: dict[str, list[tuple[str, str]]] = {}
     for assignment in decision.assignments:

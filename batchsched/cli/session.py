@@ -164,7 +164,7 @@ def _decide(
 
 
 def profile_for_command(config: Path | None, name: str | None) -> Profile:
-    """Return the profile that a command uses, and print a warning for each setting without effect.
+    """Return the profile that a command uses, and print a warning for each setting of the file that has no effect.
 
     Raises:
       InvalidInput: the file cannot be used, or it has no profile of that name.

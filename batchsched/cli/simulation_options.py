@@ -10,14 +10,14 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """The backfill of a simulation: `easy` lets gangs start if they do not delay the first one that does not fit."""
+    """The backfill of a simulation: `easy` lets gangs start that do not delay the first gang that does not fit."""
 
     EASY = "easy"
     NONE = "none"
 
 
 class Selection(StrEnum):
-    """How a simulated session selects gangs: strictly in the policy's order, or jointly by the solver, by weight."""
+    """How a simulated session selects gangs: one by one in the policy's order, or the set of the highest weight."""
 
     ORDERED = "ordered"
     WEIGHT = "weight"

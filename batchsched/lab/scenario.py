@@ -32,7 +32,7 @@ class Failures(StrictModel):
 
 
 class ClusterSpec(StrictModel):
-    """The simulated cluster for traces and generated workloads; manifests and recorded sessions have their own."""
+    """The simulated cluster for traces and generated workloads, which state no nodes, unlike manifests and sessions."""
 
     nodes: Count = Field(default=64, description="Equal nodes.")
     gpus_per_node: Count = Field(default=8, description="Devices of each.")

@@ -63,7 +63,7 @@ class TuningResult:
 
     @property
     def objective_comparison(self) -> PairedComparison:
-        """The comparison of the best setting with the scenario's policy on held-out seeds, by the objective."""
+        """The objective of the best setting compared with that of the scenario's policy, on held-out seeds."""
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
@@ -78,7 +78,7 @@ class TuningResult:
 
     @property
     def seeds_to_detect_gain(self) -> int | None:
-        """The number of held-out seeds needed to detect the gain of the best setting.
+        """The number of held-out seeds that would show a significant gain of the best setting, if the gain is real.
 
         None if the gain is significant or not positive.
         """
@@ -95,7 +95,7 @@ class TuningResult:
 
     @property
     def worse_measures(self) -> tuple[PairedComparison, ...]:
-        """The comparisons by measures other than the objective in which the best setting is significantly worse."""
+        """The measures besides the objective by which the best setting is significantly worse on held-out seeds."""
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 
 

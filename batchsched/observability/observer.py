@@ -238,7 +238,10 @@ class Observer:
         log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
     def drop_outdated_series(self, now: float) -> None:
-        """Remove the series of the latest long session from the metrics if it ended long before `now`, monotonic."""
+        """Remove the metric about the latest long session 10 minutes after the end of the session.
+
+        `now` is the present monotonic time.
+        """
         if now - self._long_session_time > LONG_SESSION_SHOWN_SECONDS:
             self.metrics.long_session_gang.clear()
 

@@ -91,7 +91,7 @@ class MetricsTelemetry(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def flush(self) -> None:
-        """Record in the histogram of extension points how long all plugin calls at the last extension point took."""
+        """Add the total time of plugin calls at the present extension point to the histogram of extension points."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)

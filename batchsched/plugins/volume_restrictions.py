@@ -178,7 +178,7 @@ class VolumeRestrictions(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
-        """Return linear constraints: one pod at most per ReadWriteOncePod claim, and per node and disk with a writer."""
+        """Return linear constraints: at most one pod for a ReadWriteOncePod claim, and for a written disk on a node."""
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}
         count = {candidate.index: candidate.count for candidate in batch.candidates}

@@ -76,7 +76,7 @@ class PodGroupWriter:
             await self._clock.sleep(TURN_SECONDS)
 
     async def run_once(self, now: float) -> None:
-        """Write the PodGroups and pod labels that are due at a time, in seconds of the monotonic clock."""
+        """Write the PodGroups and pod labels that are due at `now`, a time in seconds of the monotonic clock."""
         for key in self._groups.touched:
             self._due.setdefault(key, now)
         self._groups.touched.clear()

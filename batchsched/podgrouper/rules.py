@@ -50,7 +50,7 @@ class OwnerPart:
 
 @dataclass(frozen=True, slots=True)
 class OwnerShape:
-    """How the pods of an owner, such as a JobSet, form gangs: the parts that create them, and labels of these parts.
+    """How the pods of an owner, such as a JobSet, form gangs: its parts, and the labels that name the part of a pod.
 
     Args:
       parts: at least one part.
