@@ -55,7 +55,7 @@ class ResultsAddress:
             ) from error
 
     def access_check(self) -> StaticTokenAccess:
-        """Return the access control for readers of the results: the token of the token file, or none.
+        """Return the access control for readers of the results: by the token in the token file, or open to all readers.
 
         Raises:
           BadParameter: other machines can reach the address, and there is no token.

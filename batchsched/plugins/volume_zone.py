@@ -57,7 +57,7 @@ SEPARATOR: Final = "__"
 
 @dataclass(frozen=True, slots=True)
 class ZoneRequirement:
-    """A zone or region label of a volume with the values that a node's label may have."""
+    """A zone or region label that a volume requires of a node, with the allowed values of the label."""
 
     key: str
     values: frozenset[str]

@@ -89,7 +89,7 @@ class Tombstones:
         return uid in self._uids
 
     def remove(self, uid: str) -> None:
-        """Remove the uid of an object, because a list of the API server shows that the object exists."""
+        """Remove a uid from those of deleted objects, because a list of the API server shows that its object exists."""
         self._uids.pop(uid, None)
 
 
