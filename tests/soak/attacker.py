@@ -5,12 +5,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, Final
 
-from batchsched.errors import ApiError
+from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
@@ -61,11 +61,6 @@ class Attacker:
         finally:
             over.set()
             thread.join()
-            self._delete_objects()
-
-    def _delete_objects(self) -> None:
-        for resource in (POD_RESOURCE, GROUPS):
-            self.namespace.api.delete(resource.path(self.namespace.name))
 
     async def _run(self, over: threading.Event) -> None:
         clock = SystemClock()
@@ -73,11 +68,16 @@ class Attacker:
             writer = Writer(connection, clock)
             for name, (objects, _) in cycle(ATTACKS.items()):
                 await self._attack(writer, name, islice(objects("batchsched"), MAX_OBJECTS), over)
+                await asyncio.to_thread(over.wait, PAUSE_SECONDS)
+                await self._delete_objects(writer)
                 if over.is_set():
                     return
-                await asyncio.sleep(PAUSE_SECONDS)
-                await asyncio.to_thread(self._delete_objects)
                 self.rounds += 1
+
+    async def _delete_objects(self, writer: Writer) -> None:
+        for resource in (POD_RESOURCE, GROUPS):
+            with suppress(ApiError, Unreachable):  # the next attack deletes them
+                await writer.send("DELETE", resource.path(self.namespace.name), b'{"gracePeriodSeconds":0}')
 
     async def _attack(self, writer: Writer, name: str, objects: Objects, over: threading.Event) -> None:
         begun = time.monotonic()
@@ -87,8 +87,8 @@ class Attacker:
                 return
             try:
                 await writer.create(resource, self.namespace.name, self._own(body))
-            except ApiError:
-                continue  # many attacks exceed what the API server accepts
+            except (ApiError, Unreachable):
+                continue  # many objects exceed what the API server accepts
             self.accepted[name] += 1
 
     def _own(self, body: dict[str, Any]) -> dict[str, Any]:
