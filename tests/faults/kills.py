@@ -84,6 +84,7 @@ class Rounds:
         kills = 1
         with self._load.submitting(batch, SPAN):
             moment = self._wait(batch)
+            lead = self.replicas.leader() or lead
             lead.end(signal.SIGKILL)
             killed = time.monotonic()
             lead.start()
@@ -115,7 +116,11 @@ class Rounds:
             time.sleep(seconds)
             return f"{seconds:.2f} s after the first pod"
         wanted = self._draw.randint(1, len(batch.pods) - 1)
-        eventually(lambda: self.witness.bound(self.namespace.name, batch.pods) >= wanted, PATIENCE)
+        eventually(
+            # On a busy machine a leader may lose its Lease and end; a Deployment would restart it.
+            lambda: self.replicas.tend() and self.witness.bound(self.namespace.name, batch.pods) >= wanted,
+            PATIENCE,
+        )
         return f"after {wanted} of {len(batch.pods)} binds"
 
     def _half(self, batch: Batch) -> int:
