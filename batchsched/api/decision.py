@@ -12,6 +12,7 @@ REASONS: Final = {
     "UnknownTopologyLevel": "the PodGroup names a Topology, or a level of it, that does not exist",
     "NotEnoughPods": "the gang has fewer pods than its minMember, or a subGroup has fewer than its own minMember",
     "Gated": "pods that the gang needs have scheduling gates, or another PreEnqueue plugin refuses them",
+    "UnsupportedField": "a pod or the PodGroup asks for something that batchsched does not support, in the named field",
     "PodSpecLimit": "a pod has more affinity terms, resources or other constraints than batchsched supports in one pod",
     "SeveralUsers": "the gang's pods have different users, and its Queue, or a Queue above it, sets userLimits",
     "QueueLimit": "the gang would exceed the limit or maxRunningPodGroups of its Queue, or of a Queue above it",

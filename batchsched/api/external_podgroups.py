@@ -1,9 +1,11 @@
 """PodGroups of other projects, and their conversion to batchsched PodGroups. No other module converts them.
 
 The module reads the PodGroups of coscheduling, Kubernetes, Volcano and KAI, and the labels and annotations by which
-their pods join. Fields without a counterpart (networkTopology of Volcano, nested subgroups of KAI) are left out.
+their pods join. A hard constraint without a counterpart, such as `networkTopology` of Volcano, is never dropped: the
+converted PodGroup names its field in the annotation `UNSUPPORTED_FIELD`, and its gang is refused.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -13,7 +15,8 @@ from typing_extensions import override
 from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Amounts, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.snapshot import ObjectKind
+from batchsched.api.snapshot import ObjectKind, api_group
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 
 SOURCE: Final = "scheduling.batchsched.dev/source"
 """Annotation of a converted PodGroup with the API version of its source. Such a PodGroup does not exist in the API."""
@@ -22,6 +25,7 @@ SOURCE_UID: Final = "scheduling.batchsched.dev/source-uid"
 UPSTREAM: Final = "scheduling.k8s.io"
 UPSTREAM_CONDITIONS: Final = {
     f"{UPSTREAM}/v1alpha2": "PodGroupScheduled",
+    f"{UPSTREAM}/v1alpha3": "PodGroupInitiallyScheduled",
     f"{UPSTREAM}/v1beta1": "PodGroupInitiallyScheduled",
 }
 """Condition by which PodGroups of Kubernetes state whether they were scheduled, by API version."""
@@ -45,6 +49,10 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
     def batchsched_fields(self) -> Spec:
         """Return this PodGroup as fields of a batchsched PodGroup spec. None means an absent field."""
         raise NotImplementedError
+
+    def unsupported_field(self) -> str:
+        """Return a sentence about a hard constraint of this PodGroup that batchsched cannot keep; "" if none."""
+        return ""
 
 
 class CoschedulingSpec(KubernetesValue, frozen=True, gc=False):
@@ -96,8 +104,10 @@ class UpstreamConstraints(KubernetesValue, frozen=True, gc=False):
 
 
 class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`): v1alpha2 of Kubernetes 1.36, or v1beta1 of 1.37."""
+    """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`): v1alpha2 of 1.36, or v1alpha3 and v1beta1 of 1.37."""
 
+    parent_composite_pod_group_name: str = ""
+    resource_claims: tuple[dict[str, Any], ...] | None = None
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: UpstreamConstraints | None = None
     priority_class_name: str = ""
@@ -121,11 +131,13 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
     def batchsched_fields(self) -> Spec:
         """Return the Kubernetes PodGroup as fields of a batchsched PodGroup spec.
 
-        Topology keys (node labels) become level names.
+        Topology keys (node labels) become level names. Without a disruption mode, pods are evicted one by one.
+
+        Source: `PodGroupSpec` of k8s.io/api/scheduling/v1beta1, where the default of `disruptionMode` is `single`.
         """
         spec = self.spec
         gang = spec.scheduling_policy.gang
-        keys = (spec.scheduling_constraints or UpstreamConstraints()).topology or ()
+        keys = self._topology_keys()
         whole = spec.disruption_mode == "PodGroup" or (
             isinstance(spec.disruption_mode, dict) and "all" in spec.disruption_mode
         )
@@ -134,12 +146,46 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
             "topology": {"required": keys[0].key} if keys and keys[0].key else None,
             "priorityClassName": spec.priority_class_name or None,
             "preemptionPolicy": spec.preemption_policy,
-            "disruptionMode": "Gang" if whole or spec.disruption_mode is None else "Elastic",
+            "disruptionMode": "Gang" if whole else "Elastic",
         }
+
+    def _topology_keys(self) -> tuple[UpstreamTopologyConstraint, ...]:
+        return (self.spec.scheduling_constraints or UpstreamConstraints()).topology or ()
+
+    @override
+    def unsupported_field(self) -> str:
+        """Return a sentence about the first field of a composite gang or a resource claim, or a second topology."""
+        if self.spec.parent_composite_pod_group_name:
+            return (
+                "spec.parentCompositePodGroupName: batchsched does not read CompositePodGroups, and would place this "
+                "part without the others; use one PodGroup with subGroups"
+            )
+        if self.spec.resource_claims:
+            return "spec.resourceClaims: batchsched allocates no ResourceClaims; remove them"
+        if len(self._topology_keys()) > 1:
+            return "spec.schedulingConstraints.topology[1]: batchsched keeps one topology constraint; remove the others"
+        return ""
+
+
+class UpstreamAlphaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
+    """The PodGroup of Kubernetes in v1alpha3, which has the fields of v1beta1."""
 
 
 class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes in v1beta1, which calls its condition `PodGroupInitiallyScheduled`."""
+
+
+class VolcanoTopology(KubernetesValue, frozen=True, gc=False):
+    """The network topology of a Volcano PodGroup, as tiers of HyperNodes: `hard` is required, `soft` preferred."""
+
+    mode: str = "hard"
+
+
+class VolcanoSubGroupPolicy(KubernetesValue, frozen=True, gc=False):
+    """A subgroup policy of a Volcano PodGroup: pods that form subgroups, which may have a network topology."""
+
+    network_topology: VolcanoTopology | None = None
+    min_sub_groups: int | None = None
 
 
 class VolcanoSpec(KubernetesValue, frozen=True, gc=False):
@@ -150,6 +196,8 @@ class VolcanoSpec(KubernetesValue, frozen=True, gc=False):
     queue: str = ""
     priority_class_name: str = ""
     min_resources: Amounts | None = None
+    network_topology: VolcanoTopology | None = None
+    sub_group_policy: tuple[VolcanoSubGroupPolicy, ...] | None = None
 
 
 class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
@@ -169,6 +217,32 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
             "minResources": spec.min_resources,
         }
 
+    @override
+    def unsupported_field(self) -> str:
+        """Return a sentence about the first required network topology, or the first minimum number of subgroups."""
+        spec = self.spec
+        if _is_hard(spec.network_topology):
+            return f"spec.networkTopology: {_NO_HYPER_NODES}"
+        for index, policy in enumerate(spec.sub_group_policy or ()):
+            if _is_hard(policy.network_topology):
+                return f"spec.subGroupPolicy[{index}].networkTopology: {_NO_HYPER_NODES}"
+            if policy.min_sub_groups:
+                return (
+                    f"spec.subGroupPolicy[{index}].minSubGroups: batchsched does not read subgroups that labels of "
+                    "pods define; use minTaskMember, or a PodGroup of batchsched with subGroups"
+                )
+        return ""
+
+
+_NO_HYPER_NODES: Final = (
+    "the mode is hard, and batchsched does not read HyperNodes; use a Topology, and spec.topology.required in a "
+    "PodGroup of batchsched"
+)
+
+
+def _is_hard(topology: VolcanoTopology | None) -> bool:
+    return topology is not None and topology.mode != "soft"
+
 
 class KaiTopology(KubernetesValue, frozen=True, gc=False):
     """The topology constraint of a KAI PodGroup: the name of a topology, and its required and preferred levels."""
@@ -183,6 +257,7 @@ class KaiSubGroup(KubernetesValue, frozen=True, gc=False):
 
     name: str = ""
     min_member: int = 1
+    min_sub_group: int | None = None
     parent: str | None = None
     topology_constraint: KaiTopology | None = None
 
@@ -191,6 +266,7 @@ class KaiSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a KAI PodGroup (`scheduling.run.ai/v2alpha2`)."""
 
     min_member: int = 1
+    min_sub_group: int | None = None
     queue: str = ""
     priority_class_name: str = ""
     preemptibility: str = ""
@@ -228,6 +304,31 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
             "topology": _kai_topology(spec.topology_constraint, {"name": "default"}),
         }
 
+    @override
+    def unsupported_field(self) -> str:
+        """Return a sentence about the first constraint of a subgroup that contains other subgroups; "" if none.
+
+        Without `minSubGroup`, all subgroups are required, as in the converted PodGroup.
+        """
+        sub_groups = self.spec.sub_groups or ()
+        children = Counter(sub_group.parent or "" for sub_group in sub_groups)
+        if self.spec.min_sub_group is not None and self.spec.min_sub_group < children[""]:
+            return f"spec.minSubGroup: {_ALL_SUB_GROUPS}"
+        for index, sub_group in enumerate(sub_groups):
+            field, count = f"spec.subGroups[{index}]", children[sub_group.name]
+            if sub_group.min_sub_group is not None and sub_group.min_sub_group < count:
+                return f"{field}.minSubGroup: {_ALL_SUB_GROUPS}"
+            constraint = sub_group.topology_constraint
+            if count and constraint is not None and constraint.required_topology_level:
+                return (
+                    f"{field}.topologyConstraint.requiredTopologyLevel: batchsched keeps the levels of the whole gang "
+                    "and of subgroups without children only; state the level there"
+                )
+        return ""
+
+
+_ALL_SUB_GROUPS: Final = "batchsched starts a gang with all its subgroups only; remove the field"
+
 
 def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) -> Spec | None:
     if constraint is None or not (constraint.required_topology_level or constraint.preferred_topology_level):
@@ -254,6 +355,9 @@ EXTERNAL_KINDS: Final = (
         "PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True
     ),
     ObjectKind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
+    ObjectKind(
+        "PodGroup", "scheduling.k8s.io/v1alpha3", UpstreamAlphaPodGroup, "pod_groups", namespaced=True
+    ),
     ObjectKind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
     ObjectKind("PodGroup", "scheduling.volcano.sh/v1beta1", VolcanoPodGroup, "pod_groups", namespaced=True),
     ObjectKind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
@@ -272,7 +376,16 @@ def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
     """
     meta = external.metadata
-    annotations = _without_none(**{SOURCE: _VERSIONS[type(external)], SOURCE_UID: meta.uid or None})
+    unsupported = external.unsupported_field()
+    if unsupported:
+        unsupported = f"PodGroup of {api_group(_VERSIONS[type(external)])}: {unsupported}"
+    annotations = _without_none(
+        **{
+            SOURCE: _VERSIONS[type(external)],
+            SOURCE_UID: meta.uid or None,
+            UNSUPPORTED_FIELD: unsupported or None,
+        }
+    )
     conditions = external.status.conditions if isinstance(external, UpstreamPodGroup) else None
     return PodGroup.model_validate(
         {

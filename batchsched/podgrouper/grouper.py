@@ -19,6 +19,7 @@ from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import EXTERNAL_KINDS
 from batchsched.api.snapshot import ObjectKind
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.kube.connection import ApiResource, Connection, api_resource, plural
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
@@ -276,6 +277,7 @@ def _group(owner: Owner, grouping: PodGroupTemplate, name: str) -> PodGroup:
         name=name,
         namespace=owner.ref.namespace,
         labels={OWNER_LABEL: owner.ref.uid},
+        annotations={UNSUPPORTED_FIELD: grouping.unsupported_field} if grouping.unsupported_field else {},
         creation_timestamp=owner.created,
     )
     return PodGroup(metadata=meta, spec=grouping.spec)

@@ -18,6 +18,7 @@ from batchsched.api.core.selector import parse_whole_number
 from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
+from batchsched.api.unsupported_fields import unsupported_owner_annotation
 
 Manifest = Mapping[str, Any]
 _MAX_SHOWN_CHARACTERS: Final = 40
@@ -367,6 +368,7 @@ class PodGroupTemplate:
       sub_group_labels: the first of these labels that a pod has names its subGroup.
       gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
       problem: an invalid annotation of the owner, as a sentence; "" without one.
+      unsupported_field: an annotation of the owner that batchsched does not support, as a sentence; "" without one.
     """
 
     spec: PodGroupSpec
@@ -374,6 +376,7 @@ class PodGroupTemplate:
     sub_group_labels: tuple[str, ...] = ()
     gang_label: str = ""
     problem: str = ""
+    unsupported_field: str = ""
 
 
 def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplate | None:
@@ -397,8 +400,15 @@ def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplat
             f"{complaint.field}: {complaint.message}" for complaint in field_errors(error, PodGroupSpec)
         )
         spec, subs = PodGroupSpec(min_member=minimum), []
+    annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
+    requires_level = spec.topology is not None and spec.topology.required is not None
     return PodGroupTemplate(
-        spec, shape.pod_count, shape.sub_group_labels if subs else (), shape.gang_label, problem
+        spec,
+        shape.pod_count,
+        shape.sub_group_labels if subs else (),
+        shape.gang_label,
+        problem,
+        unsupported_owner_annotation(annotations, requires_level=requires_level),
     )
 
 

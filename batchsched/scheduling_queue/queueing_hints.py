@@ -50,6 +50,7 @@ HELPS: Final[Mapping[str, tuple[ClusterEventWithHint, ...]]] = {
         ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_LABEL),
     ),
     "UnknownTopologyLevel": (ClusterEventWithHint.for_events(EventResource.TOPOLOGY, _CAME_OR_CHANGED),),
+    "UnsupportedField": (ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE),),
     "PodSpecLimit": (ClusterEventWithHint.for_events(EventResource.TARGET_POD, Action.UPDATE),),
     "Gated": (
         ClusterEventWithHint.for_events(

@@ -42,7 +42,7 @@ def test_a_pod_group_of_coscheduling_keeps_its_minimum_its_resources_and_its_tim
     assert group.spec.schedule_timeout_seconds == 30
 
 
-@pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
 def test_a_pod_group_of_kubernetes_keeps_its_policy_its_topology_and_its_disruption_mode(version):
     group = translated(
         f"scheduling.k8s.io/{version}",
@@ -62,13 +62,18 @@ def test_a_pod_group_of_kubernetes_keeps_its_policy_its_topology_and_its_disrupt
     assert (elastic.min_member, elastic.spec.disruption_mode) == (1, "Elastic")
 
 
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
+def test_pods_of_a_kubernetes_pod_group_without_a_disruption_mode_are_evicted_one_by_one(version):
+    group = translated(f"scheduling.k8s.io/{version}", schedulingPolicy={"gang": {"minCount": 3}})
+    assert group.spec.disruption_mode == "Elastic"
+
+
 def test_the_tasks_of_volcano_are_subgroups():
     group = translated(
         "scheduling.volcano.sh/v1beta1",
         minMember=2,
         minTaskMember={"worker": 2, "master": 1},
         queue="research",
-        networkTopology={"mode": "hard"},
     )
     assert group.min_member == 3
     assert [(sub.name, sub.min_member) for sub in group.spec.sub_groups] == [("master", 1), ("worker", 2)]

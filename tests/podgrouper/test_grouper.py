@@ -7,6 +7,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import EXTERNAL_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
 from batchsched.podgrouper.owners import OwnerSink, read_owner
@@ -299,3 +300,21 @@ def test_names_of_pod_groups_fit_in_a_label_and_no_two_owners_share_one():
     names = {one.ref.pod_group_name() for one in long}
     assert len(names) == 2
     assert all(len(name) <= 63 for name in names)
+
+
+def test_required_topology_of_kai_on_an_owner_marks_the_derived_pod_group(world):
+    def annotated(*annotations):
+        manifest = job(4)
+        manifest["metadata"]["annotations"] = dict.fromkeys(annotations, "rack")
+        return manifest
+
+    kai, own = "kai.scheduler/topology-required-placement", "scheduling.batchsched.dev/required-topology"
+    world.own(annotated(kai))
+    world.pod(owned_by=annotated(kai))
+    group = world.cache.get("pod_groups", f"team/{world.all_groups[0]}")
+    mark = group.metadata.annotations[UNSUPPORTED_FIELD]
+    assert mark.startswith(f"metadata.annotations[{kai}] of the owner: ")
+    world.own(annotated(kai, own))
+    group = world.cache.get("pod_groups", f"team/{world.all_groups[0]}")
+    assert group.metadata.annotations == {}
+    assert group.spec.topology.required == "rack"

@@ -181,6 +181,7 @@ class PodSpec(KubernetesValue, frozen=True, gc=False):
     host_network: bool = False
     host_users: bool | None = None
     resource_claims: tuple[dict[str, object], ...] | None = None
+    workload_ref: dict[str, object] | None = None
 
 
 class ContainerStatus(KubernetesValue, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 """Admission: checks of a gang that need no nodes.
 
 A gang is refused for references to objects that do not exist, for a queue that does not select its namespace, for
-scheduling gates, for too few pods, for a pod above a limit, and for pods of several users in a queue that limits each
-user. Refused gangs do not reach the solver.
+scheduling gates, for too few pods, for a pod above a limit, for a field that is not supported, and for pods of several
+users in a queue that limits each user. Refused gangs do not reach the solver.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.api.decision import Refusal
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, unsupported_pod_annotation
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
@@ -72,6 +73,9 @@ class Admission:
                 reason="PodGroupNotFound",
                 message=f"no PodGroup {key} exists{aside}; create it, or correct the pods' pod-group label",
             )
+        if members.group is not None and UNSUPPORTED_FIELD in members.group.metadata.annotations:
+            message = members.group.metadata.annotations[UNSUPPORTED_FIELD]
+            return Refusal(pod_group=key, reason="UnsupportedField", message=message)
         if members.queue not in self.tables.queues:
             return Refusal(pod_group=key, reason="QueueNotFound", message=self._queue_not_found(members))
         if not self.tables.queue_access.selects(members.queue, members.namespace):
@@ -99,7 +103,7 @@ class Admission:
         )
 
     def _queued(self, gang: PendingGang) -> PendingGang | Refusal:
-        refusal = self._refuse_for_spec(gang)
+        refusal = self._refuse_for_spec(gang) or _refuse_for_annotations(gang)
         if refusal is not None:
             return refusal
         by_spec = self.tables.pipeline.preenqueue_reads_spec_only
@@ -146,6 +150,9 @@ class Admission:
             if info.exceeded_limit:
                 message = f"pod {pod.key}: {info.exceeded_limit}"
                 return Refusal(pod_group=gang.key, reason="PodSpecLimit", message=message)
+            if info.unsupported_field:
+                message = f"pod {pod.key}: {info.unsupported_field}"
+                return Refusal(pod_group=gang.key, reason="UnsupportedField", message=message)
             # The class of such a pod is unknown.
             if info.failure is not None:
                 return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(info.failure))
@@ -163,6 +170,15 @@ class Admission:
         created = [parse_timestamp(pod.metadata.creation_timestamp) for pod in pods]
         keys = call_plugin(sort, "QueueSort", _keys, sort, pods, priority, created)
         return [pods[index] for index in answers.checked_order(sort, keys)]
+
+
+def _refuse_for_annotations(gang: PendingGang) -> Refusal | None:
+    """Return the refusal of a gang with a pod that asks by an annotation for something that is not supported."""
+    for pod in chain.from_iterable(part.pods for part in gang.parts):
+        problem = unsupported_pod_annotation(pod, gang.members.group)
+        if problem:
+            return Refusal(pod_group=gang.key, reason="UnsupportedField", message=f"pod {pod.key}: {problem}")
+    return None
 
 
 def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Sequence[float]) -> list[Any]:

@@ -12,6 +12,7 @@ from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_r
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
 from batchsched.api.snapshot import Snapshot
+from batchsched.api.unsupported_fields import unsupported_spec_field
 from batchsched.errors import InvalidQuantity, PluginError
 from batchsched.framework.plugin_support.default_selectors import controller_of
 from batchsched.framework.pod_class import PodClass
@@ -33,6 +34,8 @@ class PodSpecInfo:
       failure: the failure of a plugin over the spec, None for none. Its pods share no class and are refused.
       exceeded_limit: the limit of pods that the spec exceeds, as a sentence, "" for none. No requests and no labels
         are read of such a spec, and its pods are refused.
+      unsupported_field: the field of the spec that batchsched does not support, as a sentence, "" for none. Its pods
+        are refused.
     """
 
     spec: PodSpec
@@ -42,6 +45,12 @@ class PodSpecInfo:
     label_keys: frozenset[str]
     failure: PluginError | None = None
     exceeded_limit: str = ""
+    unsupported_field: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether pods with this spec are refused."""
+        return self.failure is not None or bool(self.exceeded_limit or self.unsupported_field)
 
 
 class PodSpecIndex:
@@ -55,7 +64,7 @@ class PodSpecIndex:
         self._infos: dict[Hashable, PodSpecInfo] = {}
         self._signatures: dict[object, int] = {}
         self.has_refused_specs = False
-        """True if a plugin failed over some spec, or some spec exceeds a limit."""
+        """True if some spec is refused."""
 
     def info_of(self, pod: Pod) -> PodSpecInfo:
         """Return the values computed from a pod's spec; the requests do not include in-place resizes.
@@ -67,7 +76,7 @@ class PodSpecIndex:
         info = self._infos.get(key)
         if info is None:
             info = self._infos[key] = self._new_info(pod)
-            self.has_refused_specs |= info.failure is not None or info.exceeded_limit != ""
+            self.has_refused_specs |= info.is_refused
         return info
 
     def signature_of(self, pod: Pod) -> int:
@@ -91,6 +100,7 @@ class PodSpecIndex:
             self._signature(pod, failures),
             self._pipeline.label_keys(pod, failures),
             failures[0] if failures else None,
+            unsupported_field="" if pod.node else unsupported_spec_field(pod.spec),
         )
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:

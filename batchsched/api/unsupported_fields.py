@@ -1,0 +1,156 @@
+"""Fields of pods and owners that ask for something that batchsched does not support.
+
+If such a field were ignored, pods would start without a device, or a gang outside the topology domain that it requires.
+So a pending gang with such a field is refused with the reason UnsupportedField, and the message names the field.
+`api.external_podgroups` finds the unsupported fields of PodGroups of other schedulers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.crd.podgroup import PodGroup
+
+UNSUPPORTED_FIELD: Final = "scheduling.batchsched.dev/unsupported-field"
+"""Annotation of a PodGroup that was derived from another object: an unsupported field of that object, as a sentence."""
+KUEUE_PLACED: Final = "kueue.x-k8s.io/tas"
+"""Label by which Kueue marks pods that it assigns to topology domains itself, by node selectors."""
+
+
+def unsupported_spec_field(spec: PodSpec) -> str:
+    """Return a sentence about a field of a pod's spec that batchsched does not support; "" if there is none."""
+    if spec.resource_claims:
+        return (
+            "spec.resourceClaims: batchsched allocates no ResourceClaims; request an extended resource such as "
+            "nvidia.com/gpu instead, or let kube-scheduler place the pod"
+        )
+    if spec.workload_ref is not None:
+        return (
+            "spec.workloadRef: the Workload API of Kubernetes 1.35 is not supported; name a PodGroup in "
+            "spec.schedulingGroup, or in the label scheduling.batchsched.dev/pod-group"
+        )
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedAnnotation:
+    """An annotation of pods by which another scheduler gets a constraint that batchsched does not read.
+
+    Args:
+      key: the annotation.
+      meaning: what it asks for.
+      remedy: what the user can do.
+      met_by_kueue: Kueue keeps the constraint if it assigns the pod to a topology domain.
+      met_by_level: the constraint is kept if the PodGroup of the gang requires a topology level.
+      met_by_gang: the constraint is kept if the pod has a PodGroup.
+    """
+
+    key: str
+    meaning: str
+    remedy: str
+    met_by_kueue: bool = False
+    met_by_level: bool = False
+    met_by_gang: bool = False
+
+    def is_met(self, pod: Pod, pod_group: PodGroup | None) -> bool:
+        """Return whether a pod with the annotation meets the constraint in another way."""
+        return (
+            # Until Kueue has set the node selector of such a pod, a scheduling gate holds the pod.
+            (self.met_by_kueue and KUEUE_PLACED in pod.labels)
+            or (self.met_by_level and requires_topology(pod_group))
+            or (self.met_by_gang and pod_group is not None)
+        )
+
+
+def unsupported_pod_annotation(pod: Pod, pod_group: PodGroup | None) -> str:
+    """Return a sentence about an annotation of a pod that batchsched does not support; "" if there is none.
+
+    Args:
+      pod: a pending pod.
+      pod_group: the PodGroup of its gang; None for a pod without a gang.
+    """
+    annotations = pod.metadata.annotations
+    if not annotations or UNSUPPORTED_ANNOTATIONS.keys().isdisjoint(annotations):
+        return ""
+    for key, annotation in UNSUPPORTED_ANNOTATIONS.items():
+        if key in annotations and not annotation.is_met(pod, pod_group):
+            return f"metadata.annotations[{key}]: {annotation.meaning}; {annotation.remedy}"
+    return ""
+
+
+def unsupported_owner_annotation(annotations: Mapping[str, object], *, requires_level: bool) -> str:
+    """Return a sentence about an annotation of an owner, such as a Job, that batchsched does not support.
+
+    KAI reads these annotations from owners as well as from pods.
+
+    Args:
+      annotations: the annotations of the owner.
+      requires_level: the PodGroup of the owner requires a topology level.
+    """
+    for key in _KAI_OWNER_ANNOTATIONS:
+        if key in annotations and not (key == _KAI_TOPOLOGY and requires_level):
+            annotation = UNSUPPORTED_ANNOTATIONS[key]
+            return f"metadata.annotations[{key}] of the owner: {annotation.meaning}; {annotation.remedy}"
+    return ""
+
+
+def requires_topology(pod_group: PodGroup | None) -> bool:
+    """Return whether a PodGroup requires a topology level for all its pods."""
+    topology = pod_group.spec.topology if pod_group is not None else None
+    return topology is not None and topology.required is not None
+
+
+_STATE_TOPOLOGY: Final = (
+    "state spec.topology.required in a PodGroup, or the annotation scheduling.batchsched.dev/required-topology on the "
+    "owner of the pod"
+)
+_SLICES: Final = (
+    "parts of the gang are each to be in one topology domain, and batchsched does not read such parts"
+)
+_STATE_SUB_GROUPS: Final = "remove the annotation, and state subGroups with a topology in a PodGroup"
+_KAI_TOPOLOGY: Final = "kai.scheduler/topology-required-placement"
+_KAI_OWNER_ANNOTATIONS: Final = (_KAI_TOPOLOGY, "kai.scheduler/segment-topology-required-placement")
+_FRACTION: Final = "the pod asks for a part of a GPU, and batchsched assigns whole devices only"
+_WHOLE_DEVICE: Final = "remove the annotation, and request nvidia.com/gpu"
+_ANNOTATIONS: Final = (
+    UnsupportedAnnotation(
+        "kueue.x-k8s.io/podset-required-topology",
+        "the pods are to be in one topology domain, and Kueue has not assigned them to one",
+        _STATE_TOPOLOGY,
+        met_by_kueue=True,
+        met_by_level=True,
+    ),
+    UnsupportedAnnotation(
+        "kueue.x-k8s.io/podset-slice-required-topology", _SLICES, _STATE_SUB_GROUPS, met_by_kueue=True
+    ),
+    UnsupportedAnnotation(
+        "kueue.x-k8s.io/podset-slice-required-topology-constraints",
+        _SLICES,
+        _STATE_SUB_GROUPS,
+        met_by_kueue=True,
+    ),
+    UnsupportedAnnotation(
+        _KAI_TOPOLOGY,
+        "the pods are to be in one topology domain, and no PodGroup says so",
+        _STATE_TOPOLOGY,
+        met_by_level=True,
+    ),
+    UnsupportedAnnotation("kai.scheduler/segment-topology-required-placement", _SLICES, _STATE_SUB_GROUPS),
+    UnsupportedAnnotation("gpu-fraction", _FRACTION, _WHOLE_DEVICE),
+    UnsupportedAnnotation("gpu-memory", _FRACTION, _WHOLE_DEVICE),
+    UnsupportedAnnotation(
+        "gang.scheduling.koordinator.sh/name",
+        "batchsched does not read gangs of Koordinator, and the pod has no PodGroup",
+        "create a PodGroup, and name it in the label scheduling.batchsched.dev/pod-group",
+        met_by_gang=True,
+    ),
+    UnsupportedAnnotation(
+        "yunikorn.apache.org/task-groups",
+        "batchsched does not read gangs of YuniKorn, and the pod has no PodGroup",
+        "create a PodGroup, and name it in the label scheduling.batchsched.dev/pod-group",
+        met_by_gang=True,
+    ),
+)
+UNSUPPORTED_ANNOTATIONS: Final = {annotation.key: annotation for annotation in _ANNOTATIONS}
+"""The unsupported annotations of pods by key, in the order in which they are reported."""
