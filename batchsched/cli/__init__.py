@@ -11,29 +11,46 @@ import os
 import sys
 import traceback
 from enum import IntEnum
+from pathlib import PurePath
 from typing import Final
 
-from batchsched.errors import BatchschedError, SolverFault
+from batchsched.errors import (
+    ApiError,
+    BatchschedError,
+    PluginError,
+    SolverFault,
+    Unreachable,
+)
 
 TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
 """Environment variable. If it is set to 1, an error message includes the Python traceback."""
 
 
 class ExitCode(IntEnum):
-    """The exit code of a command. docs/reference/exit-codes.md describes the cases."""
+    """The exit code of a command: one for each kind of mistake. docs/reference/exit-codes.md describes the cases."""
 
     OK = 0
     UNUSABLE = 1
     USAGE = 2
     SET_ASIDE = 3
     DIFFERS = 4
+    CLUSTER = 5
+    EXTERNAL_CODE = 6
     DEFECT = 70
     INTERRUPTED = 130
 
 
+_KUBECTL_PLUGIN: Final = "kubectl-"
+"""Prefix of the names by which kubectl finds its plugins."""
+
+
 def main() -> None:
     """Run the command that the command line names, and exit the process with its exit code."""
-    code = run_command(sys.argv[1:])
+    from batchsched.cli.terminal import prepare_streams
+
+    prepare_streams()
+    is_plugin = PurePath(sys.argv[0]).name.startswith(_KUBECTL_PLUGIN)
+    code = run_command(sys.argv[1:], "kubectl batchsched" if is_plugin else "batchsched")
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -41,30 +58,85 @@ def main() -> None:
     sys.exit(code)
 
 
-def run_command(arguments: list[str]) -> int:
-    """Run a command and return its exit code. A failure is printed on standard error as one sentence."""
-    from batchsched.cli.app import app
+def complete_for_kubectl() -> None:
+    """Print the completions of a `kubectl batchsched` command line; kubectl runs this as a script."""
+    import typer
 
+    from batchsched.cli.app import app
+    from batchsched.cli.completion import print_kubectl_completions
+
+    print_kubectl_completions(typer.main.get_command(app), sys.argv[1:])
+
+
+def run_command(arguments: list[str], program: str = "batchsched") -> int:
+    """Run a command and return its exit code. A failure is printed on standard error as one sentence.
+
+    Args:
+      arguments: the command line without the name of the program.
+      program: the name of the program in help texts.
+    """
     try:
-        app(args=arguments, prog_name="batchsched")
+        return _exit_code(_call(arguments, program))
     except SystemExit as leave:
         # If the reader of a pipe has closed it, typer exits with 1, which is the code for unusable input.
-        return _discard_output() if isinstance(leave.__context__, BrokenPipeError) else _code(leave)
+        return _discard_output() if isinstance(leave.__context__, BrokenPipeError) else _exit_code(leave.code)
     except BrokenPipeError:
         return _discard_output()
     except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+        return _exit_code(ExitCode.INTERRUPTED)
     except BatchschedError as error:
         _complain(str(error))
-        return ExitCode.DEFECT if isinstance(error, SolverFault) else ExitCode.UNUSABLE
+        return _error_code(error)
     except OSError as error:
         # A full disk or missing file permissions: a problem of the environment, not a defect of batchsched.
         _complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
         return ExitCode.UNUSABLE
     except Exception as error:
+        return _other_code(error, program)
+
+
+def _call(arguments: list[str], program: str) -> object:
+    """Run a command and return its result: an exit code, or a value that means success."""
+    from batchsched.cli.app import app
+    from batchsched.cli.completion import COMPLETE_VARIABLE
+    from batchsched.cli.terminal import colors_enabled, set_color, take_color_option
+
+    arguments, color = take_color_option(arguments)
+    set_color(color)
+    return app(
+        args=arguments,
+        prog_name=program,
+        complete_var=COMPLETE_VARIABLE,
+        standalone_mode=False,
+        color=colors_enabled(),
+    )
+
+
+def _exit_code(result: object) -> int:
+    """Return the exit code of a command that returned this result, and say so if it was interrupted."""
+    if result == ExitCode.INTERRUPTED:
+        print("interrupted", file=sys.stderr)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _error_code(error: BatchschedError) -> ExitCode:
+    if isinstance(error, SolverFault):
+        return ExitCode.DEFECT
+    if isinstance(error, PluginError):
+        return ExitCode.EXTERNAL_CODE
+    return ExitCode.CLUSTER if isinstance(error, ApiError | Unreachable) else ExitCode.UNUSABLE
+
+
+def _other_code(error: Exception, program: str) -> ExitCode:
+    """Print the message of an error that is not of batchsched: of the command line, or a defect."""
+    from batchsched.cli.usage import usage_message
+
+    message = usage_message(error, program)
+    if message is None:
         _complain(f"this is a defect of batchsched: {type(error).__name__}: {error}")
         return ExitCode.DEFECT
-    return ExitCode.OK
+    _complain(message)
+    return ExitCode.USAGE
 
 
 def _discard_output() -> int:
@@ -74,10 +146,6 @@ def _discard_output() -> int:
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.OK
-
-
-def _code(leave: SystemExit) -> int:
-    return leave.code if isinstance(leave.code, int) else ExitCode.OK
 
 
 def _complain(sentence: str) -> None:

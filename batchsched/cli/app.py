@@ -4,10 +4,12 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
+from typing import Annotated
 
 import typer
 
 from batchsched.cli import (
+    completion,
     decide,
     demo,
     explain,
@@ -22,6 +24,8 @@ from batchsched.cli import (
     simulate,
     what_if,
 )
+from batchsched.cli.help import CONTEXT_SETTINGS, Command, CommandGroup
+from batchsched.cli.terminal import COLOR_OPTION, ColorWhen
 
 
 def help_text(command: Callable[..., object]) -> str:
@@ -29,12 +33,41 @@ def help_text(command: Callable[..., object]) -> str:
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
 
 
+def _print_group_help(context: typer.Context) -> None:
+    """Print the help text of a group that is called without a command, as kubectl does."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), color=context.color)
+
+
+def _new_group() -> typer.Typer:
+    return typer.Typer(
+        cls=CommandGroup,
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=CONTEXT_SETTINGS,
+    )
+
+
 def _group(commands: Iterable[tuple[Callable[..., None], str]]) -> typer.Typer:
     """Return a command group of these commands and their examples."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+    group = _new_group()
+    group.callback()(_print_group_help)
     for command, examples in commands:
-        group.command(help=help_text(command), epilog=examples)(command)
+        _add(group, command, examples)
     return group
+
+
+def _add(
+    group: typer.Typer, command: Callable[..., None], examples: str = "", name: str | None = None
+) -> None:
+    group.command(
+        name=name,
+        cls=Command,
+        help=help_text(command),
+        epilog=examples or None,
+        context_settings=CONTEXT_SETTINGS,
+    )(command)
 
 
 def version() -> None:
@@ -44,28 +77,51 @@ def version() -> None:
     sys.stdout.write(f"batchsched {__version__}\n")
 
 
-app = typer.Typer(
-    name="batchsched",
+def _print_version(requested: bool) -> None:
+    if requested:
+        version()
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    _color: Annotated[
+        ColorWhen,
+        typer.Option(
+            COLOR_OPTION,
+            metavar="WHEN",
+            help="auto, always or never. May also follow the command. auto: on a terminal, if NO_COLOR is not set.",
+        ),
+    ] = ColorWhen.AUTO,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    _print_group_help(context)
+
+
+app = _new_group()
+app.callback(
     help="A gang and batch scheduler for Kubernetes: whole PodGroups, solved jointly, explained.",
     epilog="Exit codes: 0 all went well (gangs may be refused), 1 the input could not be used, 2 wrong usage, "
-    "3 parts of the input were set aside, 4 a replay differs.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command(help=help_text(decide.decide), epilog=decide.EXAMPLES)(decide.decide)
-app.command(help=help_text(explain.explain), epilog=explain.EXAMPLES)(explain.explain)
-app.command(help=help_text(record.record), epilog=record.EXAMPLES)(record.record)
-app.command(help=help_text(replay.replay), epilog=replay.EXAMPLES)(replay.replay)
-app.command(help=help_text(schema.schema), epilog=schema.EXAMPLES)(schema.schema)
+    "3 parts of the input were set aside, 4 a replay differs, 5 the cluster cannot be reached or refuses a request, "
+    "6 a policy or plugin of another package failed, 70 a defect of batchsched, 130 interrupted.",
+)(_root)
+_add(app, decide.decide, decide.EXAMPLES)
+_add(app, explain.explain, explain.EXAMPLES)
+_add(app, record.record, record.EXAMPLES)
+_add(app, replay.replay, replay.EXAMPLES)
+_add(app, schema.schema, schema.EXAMPLES)
 app.add_typer(_group(simulate.COMMANDS), name="simulate", help=simulate.HELP)
 app.add_typer(_group(lab.COMMANDS), name="lab", help=lab.HELP)
-app.command(name="what-if", help=help_text(what_if.what_if), epilog=what_if.EXAMPLES)(what_if.what_if)
-app.command(help=help_text(run.run), epilog=run.EXAMPLES)(run.run)
-app.command(help=help_text(get.get), epilog=get.EXAMPLES)(get.get)
-app.command(help=help_text(queues.queues), epilog=queues.EXAMPLES)(queues.queues)
-app.command(help=help_text(install.install), epilog=install.EXAMPLES)(install.install)
-app.command(help=help_text(demo.demo), epilog=demo.EXAMPLES)(demo.demo)
-app.command(help=help_text(version))(version)
+_add(app, what_if.what_if, what_if.EXAMPLES, name="what-if")
+_add(app, run.run, run.EXAMPLES)
+_add(app, get.get, get.EXAMPLES)
+_add(app, queues.queues, queues.EXAMPLES)
+_add(app, install.install, install.EXAMPLES)
+_add(app, demo.demo, demo.EXAMPLES)
+_add(app, completion.completion, completion.EXAMPLES)
+_add(app, version)

@@ -107,11 +107,11 @@ def demo(
     from batchsched.simulator.generator import generate_workload
 
     out = console()
-    out.rule("1. One session: gangs are placed whole, or refused with the reason", align="left")
+    out.print("1. One session: gangs are placed whole, or refused with the reason\n", style="bold")
     _run_session(examples or _examples_directory())
     workload = generate_workload(generator_settings(gangs), SEED)
     hours = (workload.arrivals[-1].time - workload.arrivals[0].time) / 3600
-    out.rule("2. A day on 64 nodes with 8 GPUs each", align="left")
+    out.print("2. A day on 64 nodes with 8 GPUs each\n", style="bold")
     out.print(
         f"{len(workload.arrivals)} gangs of 1 to 128 GPUs arrive in {hours:.0f} hours and request "
         f"{LOAD:.1f} times the GPU time of the cluster in that period.\n"
@@ -170,7 +170,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
 
     out = console()
     out.print()
-    out.rule("3. Side by side", align="left")
+    out.print("3. Side by side\n", style="bold")
     cluster = workload.cluster
     outcomes = [build_outcome(result, cluster.queues, SEED) for result in results]
     print_side_by_side([(outcome,) for outcome in outcomes], "")

@@ -1,5 +1,6 @@
 """`batchsched get`: list the PodGroups and Queues of a cluster."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -242,7 +243,7 @@ def get(
         wide, namespaces = output is ListOutputFormat.WIDE, listed.namespaced and everywhere
         print_aligned(table_rows(listed, objects, time.time(), wide=wide, namespaces=namespaces))
     else:
-        typer.echo(f"No {listed.plural} found{f' in {where} namespace' if where else ''}.", err=True)
+        print(f"No {listed.plural} found{f' in {where} namespace' if where else ''}.", file=sys.stderr)
 
 
 async def _read(
@@ -256,6 +257,7 @@ async def _read(
 
     Raises:
       UnusableInput: the API server does not serve this kind.
+      BadParameter: an object does not exist.
     """
     import msgspec
 
@@ -275,13 +277,21 @@ async def _read(
                 for name in names
             ]
     except ApiError as error:
-        # A 404 for a missing object has a reason in its Status; a 404 for an unknown kind has none.
-        if error.status != 404 or (names and error.reason):
+        if error.status != 404:
             raise
+        # A 404 for a missing object has a reason in its Status; a 404 for an unknown kind has none.
+        if names and error.reason:
+            raise typer.BadParameter(_missing_object(listed, names, namespace)) from error
         raise UnusableInput(
             f"the cluster does not know {listed.plural} of batchsched; `batchsched install` adds the CRDs"
         ) from error
     return objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}
+
+
+def _missing_object(listed: ListedKind, names: Sequence[str], namespace: str) -> str:
+    noun = listed.kind if len(names) == 1 else f"one of the {listed.plural}"
+    place = f" in namespace {namespace!r}" if listed.namespaced else ""
+    return f"there is no {noun} {', '.join(map(repr, names))}{place}; `batchsched get {listed.plural}` lists them"
 
 
 def table_rows(

@@ -1,6 +1,7 @@
 """`batchsched install`: apply the manifests of batchsched to a cluster, or print them."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -52,7 +53,7 @@ def install(
         )
     manifests = list(Installation(namespace, image, replicas).manifests())
     if dry_run:
-        typer.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)
+        sys.stdout.write(yaml.safe_dump_all(manifests, sort_keys=False))
         return
     asyncio.run(_apply(manifests, kubeconfig, context))
 
@@ -73,4 +74,4 @@ async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, co
                 await apply_manifest(connection, manifest)
             except ApiError as error:
                 raise UnusableInput(f"{title} could not be applied: {error}") from error
-            typer.echo(f"{title} applied")
+            print(f"{title} applied")

@@ -173,7 +173,9 @@ def compare(
 def serve(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="A folder of results.", file_okay=False, show_default=False),
+        typer.Argument(
+            metavar="FOLDER", help="A folder of results.", exists=True, file_okay=False, show_default=False
+        ),
     ],
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port to listen on; 0: any free port.")
@@ -223,7 +225,10 @@ def check_lab_installed() -> None:
       InvalidInput: pyarrow is not installed.
     """
     if find_spec("pyarrow") is None:
-        raise InvalidInput("the lab needs pyarrow and optuna; run pip install 'batchsched[lab]'")
+        raise InvalidInput(
+            "the lab needs pyarrow and optuna; in the source folder, run "
+            "pip install --constraint constraints.txt '.[lab]'"
+        )
 
 
 def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:

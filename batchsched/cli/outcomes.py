@@ -6,6 +6,8 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from batchsched.api.crd.validation import suggest_name
 from batchsched.cli.options import OutputFormat
 from batchsched.cli.printing import add_row, console, new_table, print_data
@@ -252,7 +254,8 @@ def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
     """Compare the results of two folders or two policies, given as DIR, DIR:POLICY or :POLICY.
 
     Raises:
-      InvalidInput: a folder or a policy does not exist, or the two sides have no policy in common.
+      BadParameter: a folder or a policy does not exist.
+      InvalidInput: the two sides have no policy in common.
     """
     from batchsched.lab.pairs import check_same_gangs, compare_pairs, group_by_policy
     from batchsched.lab.results import read_outcomes
@@ -260,7 +263,12 @@ def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
     base_folder, base_policy = _split_argument(base)
     other_folder, other_policy = _split_argument(other)
     if base_folder is None:
-        raise InvalidInput("expected a folder of results, DIR or DIR:POLICY", object=base)
+        raise typer.BadParameter(
+            f"{base!r} is not a folder of results; expected DIR or DIR:POLICY", param_hint="A"
+        )
+    for folder, hint in ((base_folder, "A"), (other_folder, "B")):
+        if folder is not None and not folder.is_dir():
+            raise typer.BadParameter(f"there is no folder {str(folder)!r}", param_hint=hint)
     base_outcomes = group_by_policy(read_outcomes(base_folder))
     other_outcomes = (
         group_by_policy(read_outcomes(other_folder)) if other_folder is not None else base_outcomes
@@ -303,8 +311,8 @@ def _split_argument(argument: str) -> tuple[Path | None, str]:
 
 def _check_policy(name: str, policies: Mapping[str, tuple["Outcome", ...]], argument: str) -> str:
     if name not in policies:
-        raise InvalidInput(
-            f"there is no policy {name!r}; {suggest_name(name, list(policies))}", object=argument
+        raise typer.BadParameter(
+            f"{argument}: there is no policy {name!r}; {suggest_name(name, list(policies))}"
         )
     return name
 

@@ -1,5 +1,6 @@
 """Output on standard output: any data as JSON or YAML, tables that fit the terminal, and decisions as tables."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import OutputFormat
+from batchsched.cli.terminal import colors_enabled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +26,8 @@ MAX_ROWS: Final = 60
 """Maximum rows of one table of a decision; -o json prints all of them."""
 _MAX_NODES: Final = 6
 _COLUMN_GAP: Final = 3
+_PIPE_WIDTH: Final = 10_000
+"""Characters of a line outside a terminal: no text is wrapped in a pipe."""
 
 
 def print_data(data: Any, output: OutputFormat) -> None:
@@ -45,11 +49,21 @@ def print_data(data: Any, output: OutputFormat) -> None:
     sys.stdout.write(text + "\n")
 
 
-def console() -> "Console":
-    """Return a rich console that writes to standard output."""
+def console(*, stderr: bool = False) -> "Console":
+    """Return a rich console on standard output or standard error. It wraps lines on a terminal, or to COLUMNS."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, soft_wrap=False)
+    enabled = colors_enabled()
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        markup=False,
+        soft_wrap=False,
+        width=None if is_terminal or "COLUMNS" in os.environ else _PIPE_WIDTH,
+        force_terminal=enabled or None,
+        color_system="standard" if enabled else None,
+    )
 
 
 def new_table(title: str, *columns: str) -> "Table":
@@ -182,15 +196,13 @@ def _decision_tables(
 
 def print_timings(timings: "Timings") -> None:
     """Print the total durations of plugin calls on standard error, the longest first."""
-    from rich.console import Console
-
     slowest = sorted(timings.items(), key=lambda item: -item[1][1])
     rows = [
         (plugin, point, str(calls), f"{seconds * 1e3:.2f}", f"{seconds / calls * 1e6:.0f}")
         for (plugin, point), (calls, seconds) in slowest
     ]
     columns = ("Plugin", "Point", "Calls", "ms", "µs a call")
-    Console(stderr=True).print(_filled("Plugins, in a tenth of the cycles", columns, rows))
+    console(stderr=True).print(_filled("Plugins, in a tenth of the cycles", columns, rows))
 
 
 def _filled(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "Table":

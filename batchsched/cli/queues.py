@@ -213,12 +213,12 @@ def print_queues(view: "QueueTreeReport", resource: str | None) -> None:
                 format_duration(queue.longest_wait) if queue.waiting else "-",
             ]
         )
-    typer.echo(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster")
+    print(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster")
     print_aligned(rows)
-    typer.echo(LEGEND)
+    print(LEGEND)
     for queue in view.queues:
         if queue.namespaces:
-            typer.echo(f"{queue.name} is for namespaces with {queue.namespaces}")
+            print(f"{queue.name} is for namespaces with {queue.namespaces}")
 
 
 def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
@@ -295,23 +295,23 @@ def print_queue_explanation(explanation: QueueExplanation) -> None:
         if queue.waiting
         else "none waits"
     )
-    typer.echo(f"Queue {queue.name}: gangs: {queue.running} run, {waits}")
+    print(f"Queue {queue.name}: gangs: {queue.running} run, {waits}")
     if queue.namespaces:
-        typer.echo(f"  for namespaces with {queue.namespaces}")
+        print(f"  for namespaces with {queue.namespaces}")
     for related in (queue, *explanation.above):
         _print_amounts(related, "" if related is queue else f"ancestor {related.name}: ")
     if not explanation.waiting:
         return
-    typer.echo("\npending gangs in scheduling order:")
+    print("\npending gangs in scheduling order:")
     for waiting in explanation.waiting[:MOST_GANGS]:
         _print_gang(waiting)
     if len(explanation.waiting) > MOST_GANGS:
-        typer.echo(f"and {len(explanation.waiting) - MOST_GANGS} more (-o json prints all)")
+        print(f"and {len(explanation.waiting) - MOST_GANGS} more (-o json prints all)")
     entitled = any(related.gang.share in ("guarantee", "fair") for related in explanation.waiting)
     if entitled and explanation.over_share:
-        typer.echo("\nother queues above their fair share:")
+        print("\nother queues above their fair share:")
         for name, amounts in explanation.over_share.items():
-            typer.echo(f"  {name}: {amounts_text(dict(sorted(amounts.items())))}")
+            print(f"  {name}: {amounts_text(dict(sorted(amounts.items())))}")
 
 
 def _print_amounts(queue: "QueueReport", before: str) -> None:
@@ -326,13 +326,13 @@ def _print_amounts(queue: "QueueReport", before: str) -> None:
 def _print_gang(waiting: PendingGangExplanation) -> None:
     gang, refusal = waiting.gang, waiting.refusal
     request = amounts_text(dict(sorted(gang.requests.items())))
-    typer.echo(f"  {gang.pod_group} ({gang.queue}, for {format_duration(gang.waited)}) requests {request}")
-    typer.echo(f"    {SHARES[gang.share]}")
+    print(f"  {gang.pod_group} ({gang.queue}, for {format_duration(gang.waited)}) requests {request}")
+    print(f"    {SHARES[gang.share]}")
     if refusal is None:
-        typer.echo("    it is placed by the next session")
+        print("    it is placed by the next session")
         return
-    typer.echo(f"    {refusal.reason}: {refusal.message}")
+    print(f"    {refusal.reason}: {refusal.message}")
     if not all(resource in refusal.message for resource in refusal.missing):
-        typer.echo(f"    missing: {amounts_text(refusal.missing)}")
+        print(f"    missing: {amounts_text(refusal.missing)}")
     if refusal.relaxation:
-        typer.echo(f"    would help: {refusal.relaxation}")
+        print(f"    would help: {refusal.relaxation}")

@@ -37,7 +37,7 @@ def run(
         int, typer.Option("--verbose", "-v", count=True, help="Log each session; -vv also logs each binding.")
     ] = 0,
     logging_format: Annotated[
-        LogFormat, typer.Option("--logging-format", help="Log format.")
+        LogFormat, typer.Option("--logging-format", metavar="text|json", help="Log format.")
     ] = LogFormat.TEXT,
 ) -> None:
     """Run the scheduler for the pods with a schedulerName of the configuration, until SIGTERM or Ctrl-C.

@@ -22,7 +22,6 @@ from batchsched.cli import ExitCode
 from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_configuration, load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
-from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import format_set_aside, read_manifests
 from batchsched.ports.external import Telemetry
 
@@ -167,17 +166,18 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
     """Return the profile that a command uses, and print a warning for each setting of the file that has no effect.
 
     Raises:
-      InvalidInput: the file cannot be used, or it has no profile of that name.
+      InvalidInput: the file cannot be used.
+      BadParameter: there is no profile of that name.
     """
     configuration, warnings = (
         (BatchSchedulerConfiguration(), ()) if config is None else load_with_warnings(config)
     )
     profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
     if name is not None and name not in profiles:
-        raise InvalidInput(
-            f"there is no profile {name!r}; {suggest_name(name, list(profiles))}",
-            file=str(config or ""),
-            field="profiles",
+        file = f" in {config}" if config else ""
+        raise typer.BadParameter(
+            f"there is no profile {name!r}{file}; {suggest_name(name, list(profiles))}",
+            param_hint="--profile",
         )
     profile = configuration.profiles[0] if name is None else profiles[name]
     if config is not None:

@@ -305,6 +305,8 @@ class SimulationPlan:
         from batchsched.lab.scenario import ClusterSpec
 
         profiles = profiles_of_policies(self.policies, self.base, self.changes)
+        if self.policies:
+            _check_policies(profiles)
         runs = [
             Run(
                 workload=workload,
@@ -397,6 +399,23 @@ def profiles_of_policies(
         )
         made.append(NamedProfile(text, base.model_copy(update={**changes, "policy": policy})))
     return tuple(made)
+
+
+def _check_policies(profiles: Sequence[NamedProfile]) -> None:
+    """Check that the policies exist and accept their arguments.
+
+    Raises:
+      BadParameter: a policy does not exist, or an argument is invalid.
+    """
+    from batchsched.queues.gang_order import make_gang_order
+
+    for named in profiles:
+        try:
+            make_gang_order(named.profile.policy.name, named.profile.policy.args)
+        except InvalidInput as error:
+            raise typer.BadParameter(
+                str(error).removeprefix("policy.name: "), param_hint="--policy"
+            ) from error
 
 
 def _argument(text: str) -> tuple[str, Any]:

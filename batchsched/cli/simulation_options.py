@@ -35,7 +35,8 @@ Policies = Annotated[
 BackfillOption = Annotated[
     Backfill,
     typer.Option(
-        help="easy: the head gang reserves its earliest start; gangs behind it may start if they do not delay it."
+        metavar="easy|none",
+        help="easy: the head gang reserves its earliest start; gangs behind it may start if they do not delay it.",
     ),
 ]
 Blocking = Annotated[
@@ -43,7 +44,10 @@ Blocking = Annotated[
 ]
 SelectionOption = Annotated[
     Selection,
-    typer.Option(help="ordered: the policy's order is strict. weight: the solver chooses by weight."),
+    typer.Option(
+        metavar="ordered|weight",
+        help="ordered: the policy's order is strict. weight: the solver chooses by weight.",
+    ),
 ]
 Window = Annotated[
     int,

@@ -251,7 +251,7 @@ class Scenario(StrictModel):
         if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             raise ValueError("seeds: expected different numbers from 0 on")
         if self.tune is not None and self.tune.policy not in {one.name for one in self.policies}:
-            raise ValueError(f"tune.policy: no policy is named {self.tune.policy!r}")
+            raise ValueError(f"tune.policy: there is no policy {self.tune.policy!r}")
         return self
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from batchsched.api.crd.base import StrictModel
-from batchsched.api.crd.validation import FieldError, field_errors
+from batchsched.api.crd.validation import FieldError, field_errors, suggest_name
 from batchsched.errors import InvalidInput
 
 FloatArray = NDArray[np.float64]
@@ -97,10 +97,16 @@ def make_gang_order(name: str, arguments: Mapping[str, Any]) -> GangOrderPolicy:
     chosen = find_gang_order(name)
     if chosen is None:
         raise InvalidInput(
-            f"no policy is named {name!r}; registered are {', '.join(sorted(POLICIES))}", field="policy.name"
+            f"there is no policy {name!r}; {suggest_name(name, gang_order_names())}", field="policy.name"
         )
     policy: GangOrderPolicy = construct_policy(chosen, name, arguments)
     return policy
+
+
+@cache
+def gang_order_names() -> tuple[str, ...]:
+    """Return the names of all built-in and registered gang orders, sorted."""
+    return tuple(sorted({*POLICIES, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
 
 
 @cache

@@ -18,6 +18,19 @@ standard output. Progress, warnings and objects that were set aside are written 
 [Exit codes](exit-codes.md) are the same for every command. Files may be YAML with several documents, JSON, JSON Lines, or
 lists as `kubectl get -o json` prints them, each optionally compressed with gzip. A directory means all manifests below
 it, and `-` means standard input. Commands never change the files that they read.
+
+## The program
+
+| | |
+|---|---|
+| `batchsched --version`, `-V` | Prints the version. |
+| `python -m batchsched` | Runs the program without its script. |
+| `--color auto\\|always\\|never` | Colours, before or after the command. With `auto`, a terminal gets colours if `NO_COLOR` is not set. |
+| `kubectl batchsched` | Runs the program as a plugin of kubectl. The package installs the script `kubectl-batchsched`. |
+
+`source <(batchsched completion bash)` completes commands, options and their values in bash; zsh and fish work alike
+(`batchsched completion --help`). kubectl completes `kubectl batchsched` if the script `kubectl_complete-batchsched`,
+which the package installs, is on the PATH. Terminals that do not use UTF-8 get similar ASCII characters.
 """
 
 
@@ -66,7 +79,9 @@ def _stated(command: Callable[..., Any]) -> Iterator[tuple[str, Any, ArgumentInf
     """Yield name, type, typer's description and default of each parameter."""
     hints = get_type_hints(command, include_extras=True)
     for field, parameter in inspect.signature(command).parameters.items():
-        kind, *described = get_args(hints[field])
+        kind, *described = get_args(hints[field]) or (None,)
+        if not described:  # the context of typer
+            continue
         yield field, kind, described[0], parameter.default
 
 

@@ -29,6 +29,12 @@ class Result:
         return " ".join(self.err.replace("│", " ").split())
 
 
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the width of tables, as for a terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+
 @pytest.fixture
 def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """Run `batchsched` with arguments, and return its exit code and what it printed."""

@@ -130,7 +130,7 @@ def test_configuration_is_applied_and_its_mistakes_are_named(command, cluster, t
     other = command("decide", cluster, "--config", config, "--profile", "other", "-o", "json")
     assert other.data["assignments"] == []
     unknown = command("decide", cluster, "--config", config, "--profile", "batchshed")
-    assert unknown.code == 1
+    assert unknown.code == 2
     assert "did you mean batchsched?" in unknown.err
     config.write_text("profiles: [{solvr: {}}]")
     broken = command("decide", cluster, "--config", config)

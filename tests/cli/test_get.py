@@ -97,8 +97,11 @@ def test_one_or_several_may_be_named(api, get):
 
 def test_missing_name_is_an_error(get):
     result = get("pg", "absent")
-    assert result.code == 1
-    assert "not found" in result.err
+    assert result.code == 2
+    assert (
+        "there is no PodGroup 'absent' in namespace 'team'; `batchsched get podgroups` lists them"
+        in result.err
+    )
     assert not result.out
 
 

@@ -168,7 +168,7 @@ def test_unreachable_cluster_is_reported_once(command, tmp_path):
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(stated))
     result = command("queues", "--kubeconfig", kubeconfig)
-    assert result.code == 1
+    assert result.code == 5
     assert result.err.count("127.0.0.1") == result.err.count("GET /version") * 2 == 2
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from batchsched import __version__
 from batchsched.cli import ExitCode, app
+from batchsched.errors import ApiError, PluginError, Unreachable
 
-COMMANDS = ("decide", "explain", "record", "replay", "schema", "version")
+COMMANDS = ("completion", "decide", "explain", "record", "replay", "schema", "version")
 
 
 def test_help_names_every_command_with_examples(command):
@@ -40,7 +41,7 @@ def failing(command, monkeypatch):
     """Run a command that fails with an error."""
 
     def call(error):
-        def fail(**_):
+        def fail(**_: object):
             raise error
 
         monkeypatch.setattr(app, "app", fail)
@@ -52,7 +53,7 @@ def failing(command, monkeypatch):
 @pytest.mark.parametrize(
     "error, code, message",
     [
-        (KeyboardInterrupt(), ExitCode.INTERRUPTED, ""),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, "interrupted\n"),
         (
             RuntimeError("boom"),
             ExitCode.DEFECT,
@@ -62,6 +63,21 @@ def failing(command, monkeypatch):
             PermissionError(13, "Permission denied", "cluster.yaml"),
             ExitCode.UNUSABLE,
             "error: cluster.yaml: Permission denied\n",
+        ),
+        (
+            Unreachable("https://api:6443: no answer"),
+            ExitCode.CLUSTER,
+            "error: https://api:6443: no answer\n",
+        ),
+        (
+            ApiError(403, "Forbidden", "pods is forbidden"),
+            ExitCode.CLUSTER,
+            "error: 403 Forbidden: pods is forbidden\n",
+        ),
+        (
+            PluginError("Boom", "Filter", "KeyError: 'gpu'"),
+            ExitCode.EXTERNAL_CODE,
+            "error: plugin Boom failed in Filter: KeyError: 'gpu'\n",
         ),
         (OSError(28, "No space left on device"), ExitCode.UNUSABLE, "error: No space left on device\n"),
     ],

@@ -17,8 +17,8 @@ def test_a_lease_is_a_name_with_an_optional_namespace(command, stated):
             "plugins: {filter: {enabled: [{name: Frob}]}}",
             "].plugins.filter.enabled[0].name: no plugin is named 'Frob'",
         ),
-        ("policy: {name: frob}", "].policy.name: no policy is named 'frob'"),
-        ("queuePolicy: {name: frob}", "].queuePolicy.name: no policy is named 'frob'"),
+        ("policy: {name: frob}", "].policy.name: there is no policy 'frob'"),
+        ("queuePolicy: {name: frob}", "].queuePolicy.name: there is no policy 'frob'"),
     ],
     ids=["plugin", "policy", "queue policy"],
 )

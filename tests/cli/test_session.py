@@ -4,9 +4,9 @@ import sys
 import time
 
 import pytest
+import typer
 
 from batchsched.cli.session import Stopwatch, profile_for_command
-from batchsched.errors import InvalidInput
 
 KUBE = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -44,7 +44,7 @@ def test_a_mistake_in_a_file_of_kube_scheduler_ends_the_command_with_its_path(co
 def test_without_a_file_the_default_profile_is_used_without_a_message(capsys):
     assert profile_for_command(None, None).scheduler_name == "batchsched"
     assert capsys.readouterr().err == ""
-    with pytest.raises(InvalidInput, match="there is no profile 'other'"):
+    with pytest.raises(typer.BadParameter, match="there is no profile 'other'"):
         profile_for_command(None, "other")
 
 

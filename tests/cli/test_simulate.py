@@ -68,8 +68,8 @@ def test_wrong_arguments_are_named(command, trace, arguments, said):
 
 def test_an_unknown_policy_is_named(command, trace):
     result = command("simulate", "swf", trace, "--policy", "nonsense", "--processes", "1")
-    assert result.code == 1
-    assert "nonsense" in result.err
+    assert result.code == 2
+    assert "--policy: there is no policy 'nonsense'; known are" in result.err
 
 
 def test_a_trace_that_does_not_state_its_processors_needs_them(command, tmp_path):
@@ -136,7 +136,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(command
 
 def test_an_unknown_profile_is_refused(command):
     result = command("simulate", "generate", "--gangs", "5", "--profile", "foo")
-    assert result.code == 1
+    assert result.code == 2
     assert "there is no profile 'foo'" in result.err
 
 

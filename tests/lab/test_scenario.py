@@ -104,7 +104,7 @@ def test_an_objective_is_one_measure(tmp_path):
     tune = {"policy": "sjf", "objective": {}, "parameters": {"profile.x": {"choices": [1]}}}
     with pytest.raises(InvalidInput, match="either minimise or maximise"):
         load_scenario(written(tmp_path / "s.yaml", tune=tune))
-    with pytest.raises(InvalidInput, match="no policy is named 'x'"):
+    with pytest.raises(InvalidInput, match="there is no policy 'x'"):
         load_scenario(
             written(tmp_path / "s.yaml", tune={**tune, "policy": "x", "objective": {"minimise": "meanWait"}})
         )

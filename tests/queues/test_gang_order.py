@@ -37,7 +37,7 @@ def test_unknown_name_is_refused_with_the_registered_names():
     with pytest.raises(InvalidInput) as caught:
         make_gang_order("lottery", {})
     assert str(caught.value) == (
-        "policy.name: no policy is named 'lottery'; registered are f1, fcfs, headroom, priority, saf, sjf, wfp3"
+        "policy.name: there is no policy 'lottery'; known are f1, fcfs, headroom, priority, saf, sjf, wfp3"
     )
 
 

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from typing_extensions import override
 
+from batchsched.api.crd.validation import suggest_name
 from batchsched.errors import InvalidInput
 from batchsched.queues.gang_order import (
-    POLICIES,
     FcfsOrder,
     FloatArray,
     GangOrderPolicy,
@@ -29,6 +29,7 @@ from batchsched.queues.gang_order import (
     PriorityOrder,
     construct_policy,
     find_gang_order,
+    gang_order_names,
     make_gang_order,
 )
 from batchsched.queues.sharing.sibling_queues import (
@@ -314,8 +315,8 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
         made: SharingPolicy = construct_policy(classes[name], name, arguments)
         return made
     if find_gang_order(name) is None:
-        names = ", ".join(sorted({*classes, *POLICIES}))
-        raise InvalidInput(f"no policy is named {name!r}; registered are {names}", field="policy.name")
+        names = sorted({*classes, *gang_order_names()})
+        raise InvalidInput(f"there is no policy {name!r}; {suggest_name(name, names)}", field="policy.name")
     return UndividedSurplusPolicy(make_gang_order(name, arguments))
 
 

@@ -1,0 +1,107 @@
+"""The terminal: whether output has colours, and characters that its encoding cannot represent.
+
+The environment variable NO_COLOR turns colours off if `--color` does not state otherwise. A terminal whose encoding is
+not UTF-8, such as that of a locale with ISO 8859-1, gets similar ASCII characters instead of an error.
+"""
+
+import codecs
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable
+from contextvars import ContextVar
+from enum import StrEnum
+from typing import Final
+
+import typer
+
+COLOR_OPTION: Final = "--color"
+_ERROR_HANDLER: Final = "batchsched-ascii"
+_ASCII: Final = {
+    "×": "x", "·": "*", "±": "+/-", "µ": "u", "≥": ">=", "≤": "<=", "−": "-", "–": "-", "—": "-", "…": "...",
+    "→": "->", "▶": ">", "│": "|", "├": "+", "└": "`", "─": "-", "█": "#", "▓": "=", "░": ".",
+    "“": '"', "”": '"', "‘": "'", "’": "'",
+}  # fmt: skip
+"""ASCII text for the characters that batchsched prints. Letters with accents lose their accents; others become `?`."""
+
+
+class ColorWhen(StrEnum):
+    """When output has colours: if standard output is a terminal, always, or never."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+_color: ContextVar[ColorWhen] = ContextVar("color", default=ColorWhen.AUTO)
+
+
+def take_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorWhen]:
+    """Remove `--color WHEN` from the arguments of a command line, wherever it is, and return its value.
+
+    Arguments after `--` are not options.
+
+    Raises:
+      BadParameter: the value is missing or unknown.
+    """
+    kept: list[str] = []
+    when, remaining = ColorWhen.AUTO, iter(arguments)
+    for argument in remaining:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            kept += [argument, *remaining]
+        elif name == COLOR_OPTION:
+            when = _parse_color(value if equals else next(remaining, ""))
+        else:
+            kept.append(argument)
+    return kept, when
+
+
+def _parse_color(value: str) -> ColorWhen:
+    if value not in list(ColorWhen):
+        raise typer.BadParameter(
+            f"expected one of {', '.join(ColorWhen)}; found {value!r}", param_hint=COLOR_OPTION
+        )
+    return ColorWhen(value)
+
+
+def set_color(when: ColorWhen) -> None:
+    """Set when the output of this command has colours."""
+    _color.set(when)
+
+
+def colors_enabled() -> bool:
+    """Return whether text on standard output may have colours."""
+    when = _color.get()
+    if when is not ColorWhen.AUTO:
+        return when is ColorWhen.ALWAYS
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+
+
+def is_utf8() -> bool:
+    """Return whether standard output can represent every character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
+
+
+def prepare_streams() -> None:
+    """Make standard output and standard error print similar ASCII characters instead of those that they lack."""
+    codecs.register_error(_ERROR_HANDLER, _to_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors=_ERROR_HANDLER)
+
+
+def _to_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Return ASCII text for the characters that a codec cannot encode, and the position after them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = "".join(_ascii_text(character) for character in error.object[error.start : error.end])
+    return text, error.end
+
+
+def _ascii_text(character: str) -> str:
+    if character in _ASCII:
+        return _ASCII[character]
+    plain = "".join(part for part in unicodedata.normalize("NFKD", character) if part.isascii())
+    return plain or "?"
