@@ -58,15 +58,17 @@ class PluginError(BatchschedError):
       plugin: the name of the plugin.
       point: the extension point.
       problem: the exception, or what is wrong with the answer.
+      place: file and line of an external plugin that raised the exception, "" if they are not known.
     """
 
     kind = "plugin"
 
-    def __init__(self, plugin: str, point: str, problem: str) -> None:
-        super().__init__(f"{self.kind} {plugin} failed in {point}: {problem}")
+    def __init__(self, plugin: str, point: str, problem: str, place: str = "") -> None:
+        super().__init__(f"{self.kind} {plugin} failed in {point}: {problem}{f' ({place})' if place else ''}")
         self.plugin = plugin
         self.point = point
         self.problem = problem
+        self.place = place
 
 
 class PluginDeadlineExceeded(PluginError):

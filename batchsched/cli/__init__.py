@@ -128,15 +128,20 @@ def _error_code(error: BatchschedError) -> ExitCode:
 
 
 def _other_code(error: Exception, program: str) -> ExitCode:
-    """Print the message of an error that is not of batchsched: of the command line, or a defect."""
+    """Print the message of an error of the command line or of another package, or of a defect."""
+    from batchsched.cli.external_code import external_failure
     from batchsched.cli.usage import usage_message
 
     message = usage_message(error, program)
-    if message is None:
-        _complain(f"this is a defect of batchsched: {type(error).__name__}: {error}")
-        return ExitCode.DEFECT
-    _complain(message)
-    return ExitCode.USAGE
+    if message is not None:
+        _complain(message)
+        return ExitCode.USAGE
+    message = external_failure(error)
+    if message is not None:
+        _complain(message)
+        return ExitCode.EXTERNAL_CODE
+    _complain(f"this is a defect of batchsched: {type(error).__name__}: {error}")
+    return ExitCode.DEFECT
 
 
 def _discard_output() -> int:

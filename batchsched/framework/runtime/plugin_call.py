@@ -10,6 +10,7 @@ Source: `pluginMetricsSamplePercent` of kube-scheduler's schedule_one.go.
 """
 
 from collections.abc import Awaitable, Callable
+from traceback import walk_tb
 from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
@@ -33,13 +34,29 @@ def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args,
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(name_of(plugin), point, f"{type(error).__name__}: {error}") from error
+        raise PluginError(
+            name_of(plugin), point, f"{type(error).__name__}: {error}", _raised_at(error, plugin)
+        ) from error
 
 
 def name_of(plugin: object) -> str:
     """Return the name of a plugin, or the name of its class if the plugin has none."""
     name = getattr(plugin, "name", None)
     return name if isinstance(name, str) else type(plugin).__name__
+
+
+def _raised_at(error: BaseException, plugin: object) -> str:
+    """Return file and line in the module of an external plugin, such as `acme/quota.py, line 12`; "" if there is none.
+
+    The path begins at the package, so that a recorded decision does not depend on the place of installation.
+    """
+    module = type(plugin).__module__
+    if module.partition(".")[0] == "batchsched":
+        return ""
+    lines = [
+        line for frame, line in walk_tb(error.__traceback__) if frame.f_globals.get("__name__") == module
+    ]
+    return f"{module.replace('.', '/')}.py, line {lines[-1]}" if lines else ""
 
 
 async def await_plugin(
@@ -55,7 +72,9 @@ async def await_plugin(
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(name_of(plugin), point, f"{type(error).__name__}: {error}") from error
+        raise PluginError(
+            name_of(plugin), point, f"{type(error).__name__}: {error}", _raised_at(error, plugin)
+        ) from error
 
 
 SHARE: Final = 0.1
