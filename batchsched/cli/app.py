@@ -25,7 +25,7 @@ from batchsched.cli import (
     what_if,
 )
 from batchsched.cli.help import CONTEXT_SETTINGS, Command, CommandGroup
-from batchsched.cli.terminal import COLOR_OPTION, ColorWhen
+from batchsched.cli.terminal import COLOR_OPTION, ColorChoice
 
 
 def help_text(command: Callable[..., object]) -> str:
@@ -86,13 +86,13 @@ def _print_version(requested: bool) -> None:
 def _root(
     context: typer.Context,
     _color: Annotated[
-        ColorWhen,
+        ColorChoice,
         typer.Option(
             COLOR_OPTION,
             metavar="WHEN",
             help="auto, always or never. May also follow the command. auto: on a terminal, if NO_COLOR is not set.",
         ),
-    ] = ColorWhen.AUTO,
+    ] = ColorChoice.AUTO,
     _version: Annotated[
         bool,
         typer.Option(

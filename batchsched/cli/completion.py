@@ -21,7 +21,7 @@ batchsched completion fish > ~/.config/fish/completions/batchsched.fish
 """
 
 
-class Shell(StrEnum):
+class ShellName(StrEnum):
     """A shell that can complete commands."""
 
     BASH = "bash"
@@ -30,7 +30,9 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
+    shell: Annotated[
+        ShellName, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)
+    ],
     context: typer.Context,
 ) -> None:
     """Print the script with which a shell completes commands, options and their values.

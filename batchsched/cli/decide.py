@@ -5,13 +5,25 @@ from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Files, Format, Now, OutputFormat, ProfileName, Seed
+from batchsched.cli.options import (
+    Config,
+    Files,
+    ListFormat,
+    NoHeaders,
+    Now,
+    OutputFormat,
+    ProfileName,
+    Seed,
+    check_writable,
+)
 
 EXAMPLES = """Examples:
 
 batchsched decide examples/
 
 batchsched decide cluster.yaml jobs.json.gz -o json
+
+batchsched decide examples/ -o jsonpath='{range .refusals[*]}{.podGroup}{"\\t"}{.reason}{"\\n"}{end}'
 
 kubectl get nodes,pods,podgroups,queues -A -o json | batchsched decide -
 """
@@ -23,11 +35,16 @@ def decide(
     profile: ProfileName = None,
     seed: Seed = 0,
     now: Now = None,
-    output: Format = OutputFormat.TABLE,
+    output: ListFormat = OutputFormat.TABLE,
+    no_headers: NoHeaders = False,
     record: Annotated[
         Path | None,
         typer.Option(
-            "--record", metavar="FILE", help="Write the session to this file, for replay.", dir_okay=False
+            "--record",
+            metavar="FILE",
+            help="Write the session to this file, for replay.",
+            dir_okay=False,
+            callback=check_writable,
         ),
     ] = None,
     timings: Annotated[
@@ -54,10 +71,10 @@ def decide(
         from batchsched.cli.printing import print_timings
 
         print_timings(session.timings)
-    if output is OutputFormat.TABLE:
+    if output.is_table or output is OutputFormat.NAME:
         from batchsched.cli.printing import print_decision
 
-        print_decision(session)
+        print_decision(session, output, headers=not no_headers)
     else:
         from batchsched.cli.printing import print_data
 

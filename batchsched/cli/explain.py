@@ -19,6 +19,7 @@ from batchsched.cli.options import (
     ProfileName,
     Seed,
     check_files_exist,
+    check_options_of_cluster,
 )
 from batchsched.cli.printing import add_row, amounts_text, console, new_table, nodes_text, print_data
 
@@ -33,19 +34,20 @@ EXAMPLES = """Examples:
 
 batchsched explain podgroup/bert -n team-a
 
-batchsched explain examples/ --pod-group research/long-context
+batchsched explain examples/ podgroup/long-context -n research
 
 batchsched explain cluster.json.gz --pod-group team-a/bert -o json
 """
 _LIVE = frozenset({"podgroup", "podgroups", "pg", "pod", "pods", "po"})
+_QUEUES = frozenset({"queue", "queues", "bq"})
 
 
 def explain(
     subject: Annotated[
         list[str],
         typer.Argument(
-            metavar="podgroup/NAME|FILE...",
-            help="A PodGroup, or a pod (pod/NAME), of the cluster; or manifests, as for decide, with --pod-group.",
+            metavar="[podgroup/NAME] [FILE]...",
+            help="A PodGroup, or a pod (pod/NAME), of the cluster, or of manifests, as for decide.",
             show_default=False,
         ),
     ],
@@ -63,7 +65,7 @@ def explain(
         typer.Option(
             "-n",
             "--namespace",
-            help="The namespace of the PodGroup in the cluster; default: the namespace of the context.",
+            help="The namespace of the PodGroup; default: that of the context, with files `default`.",
         ),
     ] = None,
     kubeconfig: Kubeconfig = None,
@@ -82,7 +84,12 @@ def explain(
     """
     from batchsched.cli.session import ClusterAccess, run_live_session, run_session
 
-    named, files = _cluster_object_name(subject), [Path(path) for path in subject]
+    named, files = _split_subject(subject)
+    if files:
+        check_options_of_cluster(kubeconfig, context)
+        name = pod_group or named
+        pod_group = f"{namespace}/{name}" if name and namespace and "/" not in name else name or None
+        named = ""
     if named:
         access = ClusterAccess(kubeconfig, context, config, profile)
         named = named if "/" in named else f"{namespace or access.namespace}/{named}"
@@ -100,12 +107,26 @@ def explain(
     raise typer.Exit(session.exit_code)
 
 
-def _cluster_object_name(subject: list[str]) -> str:
-    """Return the name in `podgroup/NAME` or `pod/NAME`; "" if the arguments are files."""
-    kind, _, name = subject[0].partition("/")
-    if len(subject) > 1 or kind.lower() not in _LIVE or not name or Path(subject[0]).exists():
-        return ""
-    return name
+def _split_subject(subject: list[str]) -> tuple[str, list[Path]]:
+    """Split the arguments into the name in `podgroup/NAME` or `pod/NAME`, "" if there is none, and the files.
+
+    Raises:
+      BadParameter: several objects are named, or an object of another kind.
+    """
+    names, files = [], []
+    for argument in subject:
+        kind, _, name = argument.partition("/")
+        if Path(argument).exists() or not name:
+            files.append(Path(argument))
+        elif kind.lower() in _LIVE:
+            names.append(name)
+        elif kind.lower() in _QUEUES:
+            raise typer.BadParameter(f"for a queue: batchsched queues explain {name}")
+        else:
+            files.append(Path(argument))
+    if len(names) > 1:
+        raise typer.BadParameter(f"expected one object, found {len(names)}: {', '.join(names)}")
+    return "".join(names), files
 
 
 def _checked_key(name: str, session: "DecidedSession") -> str:

@@ -4,16 +4,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from batchsched.api.core.metadata import parse_timestamp
-from batchsched.cli.options import Context, Kubeconfig, OutputFormat
-from batchsched.cli.printing import format_duration, print_aligned, print_data
+from batchsched.cli.options import Context, Kubeconfig, ListFormat, NoHeaders, OutputFormat
+from batchsched.cli.printing import NONE, column_widths, format_duration, print_aligned, print_data
 
 if TYPE_CHECKING:
+    from batchsched.kube.connection import ApiResource
     from batchsched.kube.credentials import Credentials
 
 EXAMPLES = """Examples:
@@ -22,14 +22,17 @@ batchsched get podgroups
 
 batchsched get pg -A -o wide
 
-batchsched get podgroup bert -n team-a -o yaml
+batchsched get podgroup/bert -n team-a -o yaml
+
+batchsched get podgroups -w
+
+batchsched get pg -A -o jsonpath='{.items[*].metadata.name}'
 
 batchsched get queues
 """
 
 
 Object = Mapping[str, Any]
-NONE: Final = "<none>"
 UNKNOWN: Final = "<unknown>"
 
 
@@ -172,18 +175,43 @@ QUEUES: Final = ListedKind(
 KINDS: Final = (POD_GROUPS, QUEUES)
 
 
-class ListOutputFormat(StrEnum):
-    """The output format of `batchsched get`."""
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """The objects that `batchsched get` reads from a cluster, and how it prints them.
 
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
+    Args:
+      credentials: the access to the cluster.
+      kind: the kind of the objects.
+      namespace: the namespace, "" for all namespaces or a kind without namespaces.
+      names: the names of the objects; empty: all objects.
+      selector: a label selector, or "".
+      output: the output format.
+      headers: false to print tables without headings.
+    """
+
+    credentials: "Credentials"
+    kind: ListedKind
+    namespace: str
+    names: tuple[str, ...]
+    selector: str
+    output: OutputFormat
+    headers: bool
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query parameters of a list request."""
+        return {"labelSelector": self.selector} if self.selector else {}
 
 
 def get(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="podgroups (pg) or queues (bq).", show_default=False)
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="podgroups (pg) or queues (bq); or one object: podgroup/NAME.",
+            autocompletion=lambda: [listed.plural for listed in KINDS],
+            show_default=False,
+        ),
     ],
     names: Annotated[
         list[str] | None,
@@ -207,9 +235,11 @@ def get(
         str | None,
         typer.Option("--selector", "-l", help="Label selector, as for kubectl.", show_default=False),
     ] = None,
-    output: Annotated[
-        ListOutputFormat, typer.Option("-o", "--output", help="Output format.")
-    ] = ListOutputFormat.TABLE,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="After the list, print each change, until Ctrl-C.")
+    ] = False,
+    output: ListFormat = OutputFormat.TABLE,
+    no_headers: NoHeaders = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -221,29 +251,143 @@ def get(
 
     from batchsched.kube.credentials import Credentials
 
-    listed = next((known_kind for known_kind in KINDS if kind.lower() in known_kind.names), None)
-    if listed is None:
-        raise typer.BadParameter(f"there is no kind {kind!r}; expected podgroups (pg) or queues (bq)")
-    if names and all_namespaces and listed.namespaced:
+    listed, chosen = _parse_kind(kind, tuple(names or ()))
+    if chosen and all_namespaces and listed.namespaced:
         raise typer.BadParameter(
             "names select objects of one namespace; remove --all-namespaces or the names"
         )
-    if names and selector:
+    if chosen and selector:
         raise typer.BadParameter("names and --selector exclude each other; remove one of them")
+    if watch and len(chosen) > 1:
+        raise typer.BadParameter(
+            "expected at most one name; --watch follows one object or all", param_hint="--watch"
+        )
     credentials = Credentials(kubeconfig, context)
-    everywhere = not listed.namespaced or (all_namespaces and not names)
-    where = "" if everywhere else namespace or credentials.preferred_namespace
-    query = {"labelSelector": selector} if selector else {}
-    answer = asyncio.run(_read(credentials, listed, where, names or (), query))
-    if output in (ListOutputFormat.JSON, ListOutputFormat.YAML):
-        print_data(answer, OutputFormat(output.value))
-        return
+    everywhere = not listed.namespaced or (all_namespaces and not chosen)
+    place = "" if everywhere else namespace or credentials.preferred_namespace
+    request = ListRequest(credentials, listed, place, chosen, selector or "", output, headers=not no_headers)
+    answer = asyncio.run(_read(credentials, listed, place, chosen, request.query))
+    widths = _print_answer(request, answer)
+    if watch:
+        asyncio.run(_watch(request, answer, widths))
+
+
+def _parse_kind(kind: str, names: tuple[str, ...]) -> tuple[ListedKind, tuple[str, ...]]:
+    """Return the kind and the names that `KIND NAME...` or `KIND/NAME` state.
+
+    Raises:
+      BadParameter: there is no such kind, or both forms are mixed.
+    """
+    word, slash, name = kind.partition("/")
+    listed = next((known_kind for known_kind in KINDS if word.lower() in known_kind.names), None)
+    if listed is None:
+        raise typer.BadParameter(f"there is no kind {word!r}; expected podgroups (pg) or queues (bq)")
+    if slash and (names or not name or "/" in name):
+        raise typer.BadParameter(f"{kind!r}: expected KIND/NAME alone, or KIND NAME...")
+    return listed, (name,) if slash else names
+
+
+def _print_answer(request: ListRequest, answer: Any) -> Sequence[int] | None:
+    """Print the objects of an answer, and return the widths of the columns of a table."""
+    if not request.output.is_table and request.output is not OutputFormat.NAME:
+        print_data(answer, request.output)
+        return None
     objects = answer.get("items", ()) if answer["kind"].endswith("List") else [answer]
-    if objects:
-        wide, namespaces = output is ListOutputFormat.WIDE, listed.namespaced and everywhere
-        print_aligned(table_rows(listed, objects, time.time(), wide=wide, namespaces=namespaces))
+    if not objects:
+        place = f" in {request.namespace} namespace" if request.namespace else ""
+        print(f"No {request.kind.plural} found{place}.", file=sys.stderr)
+        return None
+    return _print_objects(request, objects, None)
+
+
+def _print_objects(
+    request: ListRequest, objects: Sequence[Object], widths: Sequence[int] | None
+) -> Sequence[int] | None:
+    """Print objects as rows or names. With widths, the rows continue a table, so the headings are left out."""
+    from batchsched.api.crd.base import API_VERSION
+
+    if request.output is OutputFormat.NAME:
+        group = API_VERSION.partition("/")[0]
+        for content in objects:
+            print(f"{request.kind.kind.lower()}.{group}/{value_at(content, 'metadata', 'name')}")
+        return None
+    rows = table_rows(
+        request.kind,
+        objects,
+        time.time(),
+        wide=request.output is OutputFormat.WIDE,
+        namespaces=request.kind.namespaced and not request.namespace,
+    )
+    print_aligned(rows, headers=request.headers and widths is None, widths=widths)
+    return widths or column_widths(rows)
+
+
+_SILENT_WATCH_SECONDS: Final = 150.0
+"""Seconds without a byte after which a watch counts as lost; the API server sends a bookmark every minute."""
+_WATCH_PAUSE_SECONDS: Final = 0.5
+"""Pause between two watches, in case that the API server ends each of them immediately."""
+
+
+async def _watch(request: ListRequest, answer: Any, widths: Sequence[int] | None) -> None:
+    """Print each changed object until the command is interrupted.
+
+    Raises:
+      ApiError: the API server refuses the watch.
+      Unreachable: the connection is lost.
+    """
+    import asyncio
+
+    import msgspec
+
+    from batchsched.kube.clock import SystemClock
+    from batchsched.kube.connection import Connection
+
+    query = {**request.query, "watch": "1", "allowWatchBookmarks": "true"}
+    if request.names:
+        query["fieldSelector"] = f"metadata.name={request.names[0]}"
+    version = str(value_at(answer, "metadata", "resourceVersion") or "")
+    path = _resource(request.kind).path(request.namespace)
+    async with Connection(request.credentials, SystemClock()) as connection:
+        while True:  # the API server ends a watch after some minutes
+            lines = connection.watch_lines(path, query | {"resourceVersion": version}, _SILENT_WATCH_SECONDS)
+            async for batch in lines:
+                for line in batch:
+                    event = msgspec.json.decode(line)
+                    content = event["object"]
+                    if event["type"] == "ERROR":
+                        raise _watch_error(content)
+                    version = str(value_at(content, "metadata", "resourceVersion") or version)
+                    if event["type"] != "BOOKMARK":
+                        widths = _print_change(request, content, widths)
+            await asyncio.sleep(_WATCH_PAUSE_SECONDS)
+
+
+def _watch_error(status: Any) -> Exception:
+    from batchsched.errors import ApiError
+
+    return ApiError(
+        int(status.get("code", 0)),
+        str(status.get("reason", "")),
+        str(status.get("message", "the watch failed")),
+    )
+
+
+def _print_change(
+    request: ListRequest, content: Object, widths: Sequence[int] | None
+) -> Sequence[int] | None:
+    if request.output.is_table or request.output is OutputFormat.NAME:
+        widths = _print_objects(request, [content], widths)
     else:
-        print(f"No {listed.plural} found{f' in {where} namespace' if where else ''}.", file=sys.stderr)
+        print_data(content, request.output)
+    sys.stdout.flush()  # a reader of a pipe waits for each change
+    return widths
+
+
+def _resource(listed: ListedKind) -> "ApiResource":
+    from batchsched.api.crd.base import API_VERSION
+    from batchsched.kube.connection import ApiResource
+
+    return ApiResource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
 
 
 async def _read(
@@ -261,12 +405,11 @@ async def _read(
     """
     import msgspec
 
-    from batchsched.api.crd.base import API_VERSION
     from batchsched.errors import ApiError, UnusableInput
     from batchsched.kube.clock import SystemClock
-    from batchsched.kube.connection import ApiResource, Connection
+    from batchsched.kube.connection import Connection
 
-    resource = ApiResource(API_VERSION, listed.plural, listed.kind, listed.namespaced)
+    resource = _resource(listed)
     try:
         async with Connection(credentials, SystemClock()) as connection:
             if not names:

@@ -16,6 +16,7 @@ from batchsched.cli.simulation_options import Processes
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from batchsched.cli.session import Stopwatch
     from batchsched.lab.measures import Outcome
     from batchsched.lab.scenario import Scenario
     from batchsched.lab.tuning import TuningResult
@@ -250,9 +251,14 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
         open_workers(address, min(processes, missing_count)) as crew,
         stopwatch.measure_stage("sweep"),
     ):
-        made = execute_missing_runs(
-            runs, folder, crew, lambda done, total: stopwatch.report_progress(done, total, "runs")
-        )
+        try:
+            made = execute_missing_runs(
+                runs, folder, crew, lambda done, total: stopwatch.report_progress(done, total, "runs")
+            )
+        except KeyboardInterrupt:
+            finished = len(runs) - len(missing_runs(runs, folder))
+            _print_kept(stopwatch, f"{folder}: {finished} of {len(runs)} runs are kept")
+            raise
     kept = len(runs) - made
     kept_text = f", {kept} were finished before" if kept else ""
     print(
@@ -272,9 +278,19 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
         resources = TuningResources(
             folder, crew, lambda done, total: stopwatch.report_progress(done, total, "settings")
         )
-        result = tune(scenario, resources)
+        try:
+            result = tune(scenario, resources)
+        except KeyboardInterrupt:
+            _print_kept(stopwatch, f"{folder}: the finished settings are kept")
+            raise
     write_report(folder / "tuning.html", f"{scenario.name}, {result.policy} tuned", result.outcomes)
     return result
+
+
+def _print_kept(stopwatch: "Stopwatch", kept: str) -> None:
+    """Print what an interrupted command has finished, below its progress bar."""
+    stopwatch.close()
+    print(f"{kept}; run the command again to continue", file=sys.stderr)
 
 
 def write_report(path: Path, name: str, outcomes: Sequence["Outcome"]) -> None:

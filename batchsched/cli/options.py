@@ -1,21 +1,93 @@
 """Arguments that several commands share."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
+from typing_extensions import override
+
+from batchsched.cli.jsonpath import JsonPath, parse_jsonpath
+from batchsched.errors import InvalidInput
 
 
-class OutputFormat(StrEnum):
-    """The output format of a command: a table, JSON or YAML."""
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """The output format of a command, such as a table or JSON.
 
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
+    Args:
+      name: the name on the command line.
+      template: the template of `jsonpath`, None for all other formats.
+    """
+
+    TABLE: ClassVar["OutputFormat"]
+    WIDE: ClassVar["OutputFormat"]
+    NAME: ClassVar["OutputFormat"]
+    JSON: ClassVar["OutputFormat"]
+    YAML: ClassVar["OutputFormat"]
+
+    name: str
+    template: JsonPath | None = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the format is a table: `table` or `wide`."""
+        return self in (OutputFormat.TABLE, OutputFormat.WIDE)
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
+OutputFormat.TABLE = OutputFormat("table")
+OutputFormat.WIDE = OutputFormat("wide")
+OutputFormat.NAME = OutputFormat("name")
+OutputFormat.JSON = OutputFormat("json")
+OutputFormat.YAML = OutputFormat("yaml")
+_DATA_FORMATS: Final = (OutputFormat.TABLE, OutputFormat.JSON, OutputFormat.YAML)
+_LIST_FORMATS: Final = (*_DATA_FORMATS, OutputFormat.WIDE, OutputFormat.NAME)
+_JSONPATH: Final = "jsonpath"
+
+
+def _format_parser(formats: tuple[OutputFormat, ...]) -> Callable[[str | OutputFormat], OutputFormat]:
+    """Return a parser for the value of `--output` that accepts these formats, and templates."""
+    by_name = {known.name: known for known in formats}
+
+    def parse_format(text: str | OutputFormat) -> OutputFormat:
+        if isinstance(text, OutputFormat):  # the default of the option
+            return text
+        if text in by_name:
+            return by_name[text]
+        name, equals, template = text.partition("=")
+        if name != _JSONPATH:
+            raise typer.BadParameter(
+                f"there is no output format {text!r}; expected {', '.join(by_name)} or {_JSONPATH}=TEMPLATE"
+            )
+        if not equals or not template:
+            raise typer.BadParameter("jsonpath needs a template, such as jsonpath='{.refusals[*].podGroup}'")
+        try:
+            return OutputFormat(_JSONPATH, parse_jsonpath(template))
+        except InvalidInput as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return parse_format
+
+
+def _output_option(formats: tuple[OutputFormat, ...]) -> Any:
+    names = [known.name for known in formats]
+    return typer.Option(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        parser=_format_parser(formats),
+        autocompletion=lambda: [*names, f"{_JSONPATH}="],
+        help=f"{', '.join(names)}, or {_JSONPATH}=TEMPLATE as for kubectl.",
+    )
 
 
 class LogFormat(StrEnum):
@@ -50,8 +122,31 @@ def check_files_exist(files: Sequence[Path]) -> Sequence[Path]:
     """
     for file in files:
         if str(file) != "-" and not file.exists():
-            raise typer.BadParameter(f"there is no file {str(file)!r}")
+            raise typer.BadParameter(f"there is no file {str(file)!r}{_similar_file(file)}")
     return files
+
+
+def _similar_file(file: Path) -> str:
+    """Return the suggestion of a similar name in the same directory, or ""."""
+    try:
+        names = [entry.name for entry in file.parent.iterdir()]
+    except OSError:
+        return ""
+    close = get_close_matches(file.name, names, n=1, cutoff=0.7)
+    return f"; did you mean {str(file.with_name(close[0]))!r}?" if close else ""
+
+
+def check_options_of_cluster(kubeconfig: Path | None, context: str | None) -> None:
+    """Check that a command over files got no option that selects a cluster.
+
+    Raises:
+      BadParameter: an option has no effect on files.
+    """
+    for option, value in (("--kubeconfig", kubeconfig), ("--context", context)):
+        if value is not None:
+            raise typer.BadParameter(
+                "has no effect on files; remove it, or remove the files", param_hint=option
+            )
 
 
 def check_writable(file: Path | None) -> Path | None:
@@ -104,11 +199,14 @@ Now = Annotated[
         "--now",
         parser=parse_time,
         metavar="RFC3339",
-        help="The time of the session; default: now. State it to make a decision repeatable.",
+        help="The time of the session, in UTC if it has no zone; default: now. State it to make a decision repeatable.",
         show_default=False,
     ),
 ]
-Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Output format.")]
+Format = Annotated[OutputFormat, _output_option(_DATA_FORMATS)]
+ListFormat = Annotated[OutputFormat, _output_option(_LIST_FORMATS)]
+"""The format of a command that prints one line per object."""
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print tables without their headings.")]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(

@@ -1,9 +1,10 @@
 """Output on standard output: any data as JSON or YAML, tables that fit the terminal, and decisions as tables."""
 
+import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,7 +14,7 @@ from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import OutputFormat
-from batchsched.cli.terminal import colors_enabled
+from batchsched.cli.terminal import colors_enabled, is_utf8
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,31 +23,44 @@ if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession, Timings
 
 INDENT = 2
-MAX_ROWS: Final = 60
-"""Maximum rows of one table of a decision; -o json prints all of them."""
+NONE: Final = "<none>"
+"""The cell of a table without a value, as for kubectl."""
 _MAX_NODES: Final = 6
+_PROVED_GAP: Final = 5e-5
+"""Optimality gap that would be printed as 0.00 %."""
+_WIDE_TITLES: Final = ("MISSING", "WOULD HELP")
+_COLORS: Final = {
+    **dict.fromkeys(("Placed", "Running", "Succeeded"), "green"),
+    **dict.fromkeys(("Waiting", "Nominated", "Reserved", "Pending"), "yellow"),
+    **dict.fromkeys(("Refused", "Evicted", "SetAside", "Failed"), "red"),
+}
+"""Colours by the result or the phase that a row contains."""
 _COLUMN_GAP: Final = 3
 _PIPE_WIDTH: Final = 10_000
 """Characters of a line outside a terminal: no text is wrapped in a pipe."""
 
 
 def print_data(data: Any, output: OutputFormat) -> None:
-    """Print data on standard output as JSON or YAML.
+    """Print data on standard output as JSON or YAML, or by a JSONPath template.
 
     Args:
       data: A Struct, or plain values.
-      output: JSON or YAML.
+      output: JSON, YAML or JSONPath.
     """
     encoded = msgspec.json.encode(data)
-    if output is OutputFormat.JSON:
-        text = msgspec.json.format(encoded, indent=INDENT).decode()
-    else:
+    if output.template is not None:
+        sys.stdout.write(output.template.print_values(msgspec.json.decode(encoded)) + "\n")
+    elif output is OutputFormat.YAML:
         import yaml
 
         text = yaml.dump(
-            msgspec.json.decode(encoded), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True
-        ).rstrip("\n")
-    sys.stdout.write(text + "\n")
+            msgspec.json.decode(encoded), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=is_utf8()
+        )
+        sys.stdout.write(text)
+    elif is_utf8():
+        sys.stdout.write(msgspec.json.format(encoded, indent=INDENT).decode() + "\n")
+    else:
+        sys.stdout.write(json.dumps(msgspec.json.decode(encoded), indent=INDENT) + "\n")
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -93,12 +107,45 @@ def add_row(made: "Table", *cells: str) -> None:
     made.add_row(*(Text(cell) for cell in cells))
 
 
-def print_aligned(rows: Sequence[Sequence[str]], indent: str = "") -> None:
-    """Print rows of cells as aligned columns with three spaces between them, as kubectl does."""
-    widths = [max(map(len, column)) + _COLUMN_GAP for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print(indent + line.rstrip())
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column in characters: that of its longest cell."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def print_aligned(
+    rows: Sequence[Sequence[str]],
+    indent: str = "",
+    *,
+    headers: bool = True,
+    widths: Sequence[int] | None = None,
+) -> None:
+    """Print rows of cells as aligned columns with three spaces between them, one line per row, as kubectl does.
+
+    Args:
+      rows: the rows of cells; the first row contains the headings.
+      indent: text before each line.
+      headers: false to leave the headings out.
+      widths: widths of the columns in characters; None: those of the longest cells.
+    """
+    widths = column_widths(rows) if widths is None else widths
+    colored = colors_enabled()
+    for number, row in enumerate(rows):
+        if number == 0 and not headers:
+            continue
+        # Line breaks of a message would split the row.
+        cells = [cell.replace("\n", " ").ljust(width) for cell, width in zip(row, widths, strict=True)]
+        line = (indent + (" " * _COLUMN_GAP).join(cells)).rstrip()
+        print(_colored(line, row, is_header=number == 0) if colored else line)
+
+
+def _colored(line: str, row: Sequence[str], *, is_header: bool) -> str:
+    """Return a line of a table in the colour of the result that it contains; a heading in bold."""
+    import typer
+
+    if is_header:
+        return typer.style(line, bold=True)
+    color = next((_COLORS[cell] for cell in row if cell in _COLORS), None)
+    return line if color is None else typer.style(line, fg=color)
 
 
 def format_duration(passed: float) -> str:
@@ -141,16 +188,33 @@ def nodes_text(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def print_decision(session: "DecidedSession") -> None:
-    """Print a session's placed, waiting and refused gangs, its evictions, and the solver's time and optimality gap."""
+def print_decision(
+    session: "DecidedSession", output: OutputFormat = OutputFormat.TABLE, *, headers: bool = True
+) -> None:
+    """Print one line for each gang, eviction, nomination, reservation and set-aside object of a session.
+
+    The summary, the solver's time and the optimality gap go to standard error.
+
+    Args:
+      session: the session.
+      output: table; wide: with all nodes, and with columns for what is missing and what would help; or names.
+      headers: false to leave the headings out.
+    """
     decision = session.decision
     gangs = placed_pods(decision, session.snapshot)
-    out = console()
-    for title, columns, rows in _decision_tables(decision, gangs):
-        if rows:
-            out.print(_filled(title, columns, rows))
-    out.print(_summary(decision, len(gangs), len(session.snapshot.nodes)))
-    out.print(_account(decision))
+    if output is OutputFormat.NAME:
+        groups = {group.key for group in session.snapshot.pod_groups}
+        names = [*gangs, *(entry.pod_group for entry in decision.waiting)]
+        names += [refusal.pod_group for refusal in decision.refusals]
+        for name in names:
+            print(f"{'podgroup' if name in groups else 'pod'}/{name}")
+        return
+    rows = list(_decision_rows(decision, gangs, wide=output is OutputFormat.WIDE))
+    titles = ("NAME", "RESULT", "REASON", *(_WIDE_TITLES if output is OutputFormat.WIDE else ()), "MESSAGE")
+    if rows:
+        print_aligned([titles, *rows], headers=headers)
+    print(_summary(decision, len(gangs), len(session.snapshot.nodes)), file=sys.stderr)
+    print(_account(decision), file=sys.stderr)
 
 
 def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
@@ -169,29 +233,45 @@ def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[
     return placed
 
 
-_Rows = list[tuple[str, ...]]
+def _decision_rows(
+    decision: Decision, gangs: Mapping[str, Sequence[tuple[str, str]]], *, wide: bool
+) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of a decision: name, result, reason and message."""
+    gap = (NONE,) * len(_WIDE_TITLES) if wide else ()
+    for group, pods in gangs.items():
+        nodes = nodes_text(pods, len(pods) if wide else _MAX_NODES)
+        yield (group, "Placed", NONE, *gap, f"{count_text(len(pods), 'pod')}: {nodes}")
+    for entry in decision.waiting:
+        yield (entry.pod_group, "Waiting", entry.plugin, *gap, f"held at Permit until {entry.until}")
+    for refusal in decision.refusals:
+        if wide:
+            changes = (amounts_text(refusal.missing) or NONE, refusal.relaxation or NONE)
+            yield (refusal.pod_group, "Refused", refusal.reason, *changes, refusal.message)
+        else:
+            yield (refusal.pod_group, "Refused", refusal.reason, _why(refusal))
+    for eviction in decision.evictions:
+        pod = f"{eviction.namespace}/{eviction.pod}"
+        yield (pod, "Evicted", eviction.reason, *gap, f"for {eviction.for_}")
+    for nomination in decision.nominations:
+        pod = f"{nomination.namespace}/{nomination.pod}"
+        yield (pod, "Nominated", NONE, *gap, f"waits for node {nomination.node}")
+    for reservation in decision.reservations:
+        yield (
+            reservation.pod_group,
+            "Reserved",
+            NONE,
+            *gap,
+            f"starts at {reservation.start} at the earliest",
+        )
+    for record in decision.set_aside:
+        kind, _, name = record.object.partition(" ")
+        place = f"{kind.lower()}/{name}" if name else record.file
+        yield (place, "SetAside", record.field or NONE, *gap, record.message)
 
 
-def _decision_tables(
-    decision: Decision, gangs: dict[str, list[tuple[str, str]]]
-) -> Iterable[tuple[str, tuple[str, ...], _Rows]]:
-    """Yield the title, the columns and the rows of each part of a decision."""
-    placed: _Rows = [(group, str(len(pods)), nodes_text(pods)) for group, pods in gangs.items()]
-    yield "Placed", ("PodGroup", "Pods", "Nodes"), placed
-    held: _Rows = [(entry.pod_group, entry.plugin, entry.until) for entry in decision.waiting]
-    yield "Waiting at Permit", ("PodGroup", "Held by", "Until"), held
-    refused: _Rows = [(f"{entry.pod_group}\n{entry.reason}", _why(entry)) for entry in decision.refusals]
-    yield "Refused", ("PodGroup, and reason", "Explanation, and what would help"), refused
-    evicted: _Rows = [
-        (f"{entry.namespace}/{entry.pod}", entry.for_, entry.reason) for entry in decision.evictions
-    ]
-    yield "Evicted", ("Pod", "For", "Reason"), evicted
-    nominated: _Rows = [(f"{entry.namespace}/{entry.pod}", entry.node) for entry in decision.nominations]
-    yield "Nominated", ("Pod", "Reserved node"), nominated
-    reserved: _Rows = [(entry.pod_group, entry.start) for entry in decision.reservations]
-    yield "Reserved", ("PodGroup", "Earliest start"), reserved
-    aside: _Rows = [(entry.object or entry.file, entry.field, entry.message) for entry in decision.set_aside]
-    yield "Set aside", ("Object", "Field", "Why"), aside
+def count_text(count: int, noun: str) -> str:
+    """Format a number and a noun, such as `1 pod` or `2 pods`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def print_timings(timings: "Timings") -> None:
@@ -202,16 +282,10 @@ def print_timings(timings: "Timings") -> None:
         for (plugin, point), (calls, seconds) in slowest
     ]
     columns = ("Plugin", "Point", "Calls", "ms", "µs a call")
-    console(stderr=True).print(_filled("Plugins, in a tenth of the cycles", columns, rows))
-
-
-def _filled(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "Table":
-    made = new_table(title, *columns)
-    for row in rows[:MAX_ROWS]:
+    made = new_table("Plugins, in a tenth of the cycles", *columns)
+    for row in rows:
         add_row(made, *row)
-    if len(rows) > MAX_ROWS:
-        add_row(made, f"and {len(rows) - MAX_ROWS} more", *("" for _ in columns[1:]))
-    return made
+    console(stderr=True).print(made)
 
 
 def _why(refusal: Refusal) -> str:
@@ -220,25 +294,25 @@ def _why(refusal: Refusal) -> str:
         parts.append(f"missing: {amounts_text(refusal.missing)}")
     if refusal.relaxation:
         parts.append(f"would help: {refusal.relaxation}")
-    return "\n".join(parts)
+    return "; ".join(parts)
 
 
 def _summary(decision: Decision, gangs: int, nodes: int) -> str:
-    parts = [f"{gangs} placed ({len(decision.assignments)} pods)"]
+    parts = [f"{gangs} placed ({count_text(len(decision.assignments), 'pod')})"]
     if decision.waiting:
         parts.append(f"{len(decision.waiting)} waiting")
     parts.append(f"{len(decision.refusals)} refused")
     if decision.set_aside:
         parts.append(f"{len(decision.set_aside)} set aside")
-    return f"PodGroups: {', '.join(parts)}; {nodes} nodes"
+    return f"PodGroups: {', '.join(parts)}; {count_text(nodes, 'node')}"
 
 
 def _account(decision: Decision) -> str:
     account = decision.solver
     sentence = f"Solved in {account.seconds:.2f} s"
     if account.tiers:
-        count = len(account.tiers)
-        sentence += f", {count} {'tier' if count == 1 else 'tiers'}, {account.gap:.2%} from the bound"
+        proved = account.gap < _PROVED_GAP
+        sentence += "; proved optimal" if proved else f"; at most {account.gap:.2%} below the optimum"
     if account.guard:
         sentence += "; the wall-clock guard fired, the decision may not repeat"
     return sentence

@@ -1,5 +1,6 @@
 """`batchsched queues`: the amounts and entitlements of queues, and the reasons why their gangs wait."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,14 +13,16 @@ from batchsched.api.decision import Decision, Refusal
 from batchsched.cli.options import (
     Config,
     Context,
-    Format,
     Kubeconfig,
+    ListFormat,
+    NoHeaders,
     Now,
     OutputFormat,
     ProfileName,
     Seed,
+    check_options_of_cluster,
 )
-from batchsched.cli.printing import amounts_text, format_duration, print_aligned, print_data
+from batchsched.cli.printing import NONE, amounts_text, format_duration, print_aligned, print_data
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
@@ -40,7 +43,7 @@ WIDTH = 24
 """Characters of a bar; the full bar is the capacity of the cluster."""
 OWN, BORROWED, PENDING, FAIR = "█", "▓", "░", "│"
 MOST_GANGS = 10
-LEGEND = f"{OWN} allocated  {BORROWED} above the guarantee  {PENDING} pending  {FAIR} fair share"
+LEGEND = f"{OWN} allocated  {BORROWED} above the guarantee  {PENDING} pending  {FAIR} fair share  GANGS running+pending"
 SHARES = {
     "guarantee": "inside the guarantee of its queue or of an ancestor: it is scheduled before all borrowing gangs",
     "fair": "inside the fair share of its queue: it is scheduled before all borrowing gangs",
@@ -55,7 +58,8 @@ def queues(
         list[str] | None,
         typer.Argument(
             metavar="[explain NAME] [FILE]...",
-            help="explain NAME prints why the gangs of one queue wait. Manifests, as for decide, replace the cluster.",
+            help="explain NAME (or queue/NAME) prints why the gangs of one queue wait. Manifests, as for decide, "
+            "replace the cluster.",
             show_default=False,
         ),
     ] = None,
@@ -75,7 +79,8 @@ def queues(
     profile: ProfileName = None,
     seed: Seed = 0,
     now: Now = None,
-    output: Format = OutputFormat.TABLE,
+    output: ListFormat = OutputFormat.TABLE,
+    no_headers: NoHeaders = False,
 ) -> None:
     """Show the tree of queues: guarantee, fair share, allocated, borrowed, pending, and the longest wait.
 
@@ -87,6 +92,7 @@ def queues(
 
     name, files = _split_arguments(subject or [])
     if files:
+        check_options_of_cluster(kubeconfig, context)
         session = run_session([Path(path) for path in files], config, profile, seed, now)
     else:
         session = run_live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
@@ -97,11 +103,15 @@ def queues(
         )
     if name is not None:
         explanation = explain_queue(_check_queue_name(name, view, session), view, session.decision)
-        print_queue_explanation(explanation) if output is OutputFormat.TABLE else print_data(
-            explanation, output
-        )
-    elif output is OutputFormat.TABLE:
-        print_queues(view, resource)
+        if output.is_table:
+            print_queue_explanation(explanation)
+        else:
+            print_data(explanation, output)
+    elif output is OutputFormat.NAME:
+        for queue in view.queues:
+            print(f"queue/{queue.name}")
+    elif output.is_table:
+        print_queues(view, resource, wide=output is OutputFormat.WIDE, headers=not no_headers)
     else:
         print_data(view, output)
     raise typer.Exit(session.exit_code)
@@ -121,7 +131,7 @@ def _split_arguments(subject: list[str]) -> tuple[str | None, list[str]]:
         return None, subject
     if len(subject) < 2:
         raise typer.BadParameter("which queue? Expected batchsched queues explain NAME")
-    return subject[1], subject[2:]
+    return subject[1].removeprefix("queue/"), subject[2:]
 
 
 def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSession") -> str:
@@ -193,16 +203,20 @@ def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
     return "".join(drawn)
 
 
-def print_queues(view: "QueueTreeReport", resource: str | None) -> None:
-    """Print the tree of queues with the amounts of one resource.
+def print_queues(
+    view: "QueueTreeReport", resource: str | None, *, wide: bool = False, headers: bool = True
+) -> None:
+    """Print the tree of queues with the amounts of one resource; the capacity and the legend go to standard error.
 
     Args:
       view: The queues.
       resource: The resource; None: the one with the highest demand.
+      wide: true to add the namespaces that may use each queue.
+      headers: false to leave the headings and the legend out.
     """
     chosen = resource or most_demanded_resource(view)
     capacity = view.capacity.get(chosen, 0)
-    rows = [["QUEUE", "", *_AMOUNT_TITLES, "GANGS", "WAIT"]]
+    rows = [["QUEUE", "", *_AMOUNT_TITLES, "GANGS", "WAIT", *(["NAMESPACES"] if wide else [])]]
     for branch, queue in zip(tree_prefixes(view.queues), view.queues, strict=True):
         rows.append(
             [
@@ -210,21 +224,21 @@ def print_queues(view: "QueueTreeReport", resource: str | None) -> None:
                 draw_bar(queue, chosen, capacity),
                 *_amount_cells(queue, chosen),
                 f"{queue.running}+{queue.waiting}",
-                format_duration(queue.longest_wait) if queue.waiting else "-",
+                format_duration(queue.longest_wait) if queue.waiting else NONE,
+                *([queue.namespaces or NONE] if wide else []),
             ]
         )
-    print(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster")
-    print_aligned(rows)
-    print(LEGEND)
-    for queue in view.queues:
-        if queue.namespaces:
-            print(f"{queue.name} is for namespaces with {queue.namespaces}")
+    if headers:
+        print(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster", file=sys.stderr)
+    print_aligned(rows, headers=headers)
+    if headers:
+        print(LEGEND, file=sys.stderr)
 
 
 def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
     """Return the amounts of a queue in the order of `_AMOUNT_TITLES`."""
     parts = (queue.allocated, queue.guarantee, queue.fair_share, queue.borrowed, queue.pending, queue.limit)
-    return ["-" if resource not in part else format_quantity(resource, part[resource]) for part in parts]
+    return [NONE if resource not in part else format_quantity(resource, part[resource]) for part in parts]
 
 
 def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:

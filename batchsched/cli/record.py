@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Files, Now, ProfileName, Seed
+from batchsched.cli.options import Config, Files, Now, ProfileName, Seed, check_writable
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
@@ -21,7 +21,14 @@ batchsched record examples/ --to monday.json.gz && batchsched replay monday.json
 def record(
     files: Files,
     to: Annotated[
-        Path, typer.Option("--to", metavar="FILE", help="Path of the session file.", dir_okay=False)
+        Path,
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Path of the session file.",
+            dir_okay=False,
+            callback=check_writable,
+        ),
     ] = Path("session.json.gz"),
     config: Config = None,
     profile: ProfileName = None,

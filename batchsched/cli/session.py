@@ -22,6 +22,7 @@ from batchsched.cli import ExitCode
 from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_configuration, load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
+from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import format_set_aside, read_manifests
 from batchsched.ports.external import Telemetry
 
@@ -68,19 +69,21 @@ class ClusterAccess:
     Args:
       kubeconfig, context: values of the options `--kubeconfig` and `--context`; None: the defaults of kubectl.
       config, profile: the configuration file and the name of the profile; None: the default profile.
+      stated_namespace: value of the option `--namespace`.
     """
 
     kubeconfig: Path | None
     context: str | None
     config: Path | None
     profile: str | None
+    stated_namespace: str | None = None
 
     @property
     def namespace(self) -> str:
-        """The namespace that `kubectl` would use: that of the kubeconfig context, or of this pod."""
+        """The stated namespace, or else the one that `kubectl` would use: of the kubeconfig context, or of this pod."""
         from batchsched.kube.credentials import Credentials
 
-        return Credentials(self.kubeconfig, self.context).preferred_namespace
+        return self.stated_namespace or Credentials(self.kubeconfig, self.context).preferred_namespace
 
 
 def run_session(
@@ -98,10 +101,22 @@ def run_session(
     moment = time.time() if now is None else now
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
         reading = read_manifests(files, stopwatch, scheduler_name=profile.scheduler_name)
-        session = _decide(reading.snapshot, profile, moment, seed, stopwatch)
+        with _naming_configuration(config):
+            session = _decide(reading.snapshot, profile, moment, seed, stopwatch)
     print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     return session
+
+
+@contextmanager
+def _naming_configuration(config: Path | None) -> Iterator[None]:
+    """Add the configuration file to an error about a setting, such as a plugin that does not exist."""
+    try:
+        yield
+    except InvalidInput as error:
+        if error.file or config is None:
+            raise
+        raise InvalidInput(error.message, file=str(config), object=error.object, field=error.field) from error
 
 
 def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
@@ -257,18 +272,20 @@ async def _list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerAp
 
 _BAR_DELAY_SECONDS = 0.5
 """Seconds before a progress bar appears; shorter work shows none."""
+_PROGRESS_LINE_SECONDS = 10.0
+"""Seconds between two lines about the progress if standard error is not a terminal."""
 _DIGITS = 6
 
 
 class Stopwatch(Telemetry):
-    """Measures the stages of a command, and draws a progress bar if standard error is a terminal.
+    """Measures the stages of a command, and reports its progress: on a terminal as a bar, otherwise as lines.
 
     The time of a nested stage counts for both stages.
     """
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
-        self._begun = perf_counter()
+        self._begun = self._logged = perf_counter()
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self.calls: dict[tuple[str, str], tuple[int, float]] = {}
@@ -298,14 +315,25 @@ class Stopwatch(Telemetry):
 
     @override
     def report_progress(self, done: int, total: int, unit: str) -> None:
+        if not sys.stderr.isatty():
+            self._log_progress(done, total, unit)
+            return
         if self._bar is None:
-            if not sys.stderr.isatty() or perf_counter() - self._begun < _BAR_DELAY_SECONDS:
+            if perf_counter() - self._begun < _BAR_DELAY_SECONDS:
                 return
             self._bar = _progress_bar()
             self._bar.start()
         if unit not in self._tasks:
             self._tasks[unit] = self._bar.add_task(unit, total=total or None)
         self._bar.update(self._tasks[unit], completed=done, total=total or None)
+
+    def _log_progress(self, done: int, total: int, unit: str) -> None:
+        """Print the progress as a line outside a terminal, at long intervals."""
+        now = perf_counter()
+        if now - self._logged < _PROGRESS_LINE_SECONDS:
+            return
+        self._logged = now
+        print(f"{unit}: {done} of {total}" if total else f"{unit}: {done}", file=sys.stderr, flush=True)
 
     @override
     @contextmanager
@@ -326,13 +354,21 @@ class Stopwatch(Telemetry):
 
 def _progress_bar() -> "Progress":
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.completed:.0f}"),
+        MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
     )

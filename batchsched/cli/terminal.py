@@ -1,7 +1,7 @@
 """The terminal: whether output has colours, and characters that its encoding cannot represent.
 
-The environment variable NO_COLOR turns colours off if `--color` does not state otherwise. A terminal whose encoding is
-not UTF-8, such as that of a locale with ISO 8859-1, gets similar ASCII characters instead of an error.
+The environment variable NO_COLOR turns colours off if `--color` does not state otherwise. A terminal with
+another encoding than UTF-8, such as ISO 8859-1, gets similar ASCII characters instead of an error.
 """
 
 import codecs
@@ -25,7 +25,7 @@ _ASCII: Final = {
 """ASCII text for the characters that batchsched prints. Letters with accents lose their accents; others become `?`."""
 
 
-class ColorWhen(StrEnum):
+class ColorChoice(StrEnum):
     """When output has colours: if standard output is a terminal, always, or never."""
 
     AUTO = "auto"
@@ -33,10 +33,10 @@ class ColorWhen(StrEnum):
     NEVER = "never"
 
 
-_color: ContextVar[ColorWhen] = ContextVar("color", default=ColorWhen.AUTO)
+_color: ContextVar[ColorChoice] = ContextVar("color", default=ColorChoice.AUTO)
 
 
-def take_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorWhen]:
+def take_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorChoice]:
     """Remove `--color WHEN` from the arguments of a command line, wherever it is, and return its value.
 
     Arguments after `--` are not options.
@@ -45,7 +45,7 @@ def take_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorWhen]:
       BadParameter: the value is missing or unknown.
     """
     kept: list[str] = []
-    when, remaining = ColorWhen.AUTO, iter(arguments)
+    when, remaining = ColorChoice.AUTO, iter(arguments)
     for argument in remaining:
         name, equals, value = argument.partition("=")
         if argument == "--":
@@ -57,15 +57,15 @@ def take_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorWhen]:
     return kept, when
 
 
-def _parse_color(value: str) -> ColorWhen:
-    if value not in list(ColorWhen):
+def _parse_color(value: str) -> ColorChoice:
+    if value not in list(ColorChoice):
         raise typer.BadParameter(
-            f"expected one of {', '.join(ColorWhen)}; found {value!r}", param_hint=COLOR_OPTION
+            f"expected one of {', '.join(ColorChoice)}; found {value!r}", param_hint=COLOR_OPTION
         )
-    return ColorWhen(value)
+    return ColorChoice(value)
 
 
-def set_color(when: ColorWhen) -> None:
+def set_color(when: ColorChoice) -> None:
     """Set when the output of this command has colours."""
     _color.set(when)
 
@@ -73,8 +73,8 @@ def set_color(when: ColorWhen) -> None:
 def colors_enabled() -> bool:
     """Return whether text on standard output may have colours."""
     when = _color.get()
-    if when is not ColorWhen.AUTO:
-        return when is ColorWhen.ALWAYS
+    if when is not ColorChoice.AUTO:
+        return when is ColorChoice.ALWAYS
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
 
 

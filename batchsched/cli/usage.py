@@ -15,10 +15,10 @@ _REWORDED: Final = (
     (r"Input should be a valid integer.*", "expected a whole number"),
     (r"Input should be a valid number.*", "expected a number"),
     (r"^[Ff]ile '(.*)' does not exist", r"there is no file '\1'"),
-    (r"^[Dd]irectory '(.*)' does not exist", r"there is no directory '\1'"),
+    (r"^[Dd]ir(?:ectory)? '(.*)' does not exist", r"there is no directory '\1'"),
     (r"^[Pp]ath '(.*)' does not exist", r"there is no file '\1'"),
     (r"^[Ff]ile '(.*)' is a directory", r"'\1' is a directory; expected a file"),
-    (r"^[Dd]irectory '(.*)' is a file", r"'\1' is a file; expected a directory"),
+    (r"^[Dd]ir(?:ectory)? '(.*)' is a file", r"'\1' is a file; expected a directory"),
 )
 """Sentences of the validator of typer, and the wording of batchsched for them."""
 

@@ -58,6 +58,15 @@ def what_if(
     ],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="The namespace of objects that state none; default: the namespace of the context.",
+            show_default=False,
+        ),
+    ] = None,
     config: Config = None,
     profile: ProfileName = None,
     seed: Seed = 0,
@@ -71,7 +80,7 @@ def what_if(
     from batchsched.cli.session import ClusterAccess, run_what_if_sessions
 
     before, after, gangs = run_what_if_sessions(
-        ClusterAccess(kubeconfig, context, config, profile), files, seed
+        ClusterAccess(kubeconfig, context, config, profile, namespace), files, seed
     )
     placed = placed_pods(before.decision, before.snapshot).keys()
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()

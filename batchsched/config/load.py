@@ -88,6 +88,8 @@ def parse_document(text: str, file: str) -> Any:
     try:
         return yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
+        if isinstance(error, yaml.composer.ComposerError) and "single document" in str(error.context):
+            raise InvalidInput("contains several documents; expected one", file=file) from error
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark else ""
         problem = ", ".join(part for part in (error.context, error.problem) if part)

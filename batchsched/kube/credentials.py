@@ -103,7 +103,7 @@ class Credentials:
     def _unusable(self, error: Exception) -> UnusableInput:
         where = "in-cluster" if self._in_cluster else os.pathsep.join(map(str, self._paths()))
         return UnusableInput(
-            f"no usable Kubernetes configuration ({where}): {error}; set KUBECONFIG or --kubeconfig"
+            f"no usable Kubernetes configuration ({where}): {str(error).rstrip('.')}; set KUBECONFIG or --kubeconfig"
         )
 
     def _identity(self, key: str | None) -> ClientConfig:

@@ -7,6 +7,7 @@ YAML is read as Kubernetes does: times remain strings, a repeated key is an erro
 through aliases is rejected before it is expanded. Errors name the line.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Hashable, Iterator
@@ -159,6 +160,7 @@ class Document:
 
 
 Found = Document | InvalidInput
+_UTF_16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -167,7 +169,9 @@ def split_documents(data: bytes, file: str) -> Iterator[Found]:
     """Split a file of YAML or JSON into its objects, with lists expanded. An invalid object is yielded as its error."""
     text = data.removeprefix(_BOM).lstrip()
     try:
-        if b"\0" in data:
+        if data.startswith(_UTF_16_MARKS):
+            yield InvalidInput("is UTF-16 text, as PowerShell's `>` writes it; save it as UTF-8", file=file)
+        elif b"\0" in data:
             yield InvalidInput("is binary data; expected YAML or JSON text", file=file)
         elif text[:1] in (b"{", b"["):
             yield from _json(text, file)

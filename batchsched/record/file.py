@@ -128,7 +128,7 @@ def read_session_file(path: Path) -> SessionRecord:
     try:
         body = _canonical(sealed.session)
     except (ValueError, RecursionError) as error:  # not UTF-8, or nested too deeply
-        raise InvalidInput(f"is no session file, or a damaged one: {error}", file=file) from error
+        raise InvalidInput(f"is not a recorded session, or a damaged one: {error}", file=file) from error
     if _digest(body) != sealed.digest:
         raise DigestMismatch(
             f"{file}: the content does not match its digest {sealed.digest[:19]}…: it was changed after it was "
@@ -139,7 +139,7 @@ def read_session_file(path: Path) -> SessionRecord:
         session = msgspec.json.decode(body, type=_Session)
         profile = Profile.model_validate(session.profile)
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"is no session file: {error}", file=file) from error
+        raise InvalidInput(f"is not a recorded session: {error}", file=file) from error
     except ValidationError as error:
         first = field_errors(error, Profile)[0]
         raise InvalidInput(first.message, file=file, object="profile", field=first.field) from error
@@ -168,14 +168,19 @@ def _sealed(path: Path) -> _Sealed:
     file = str(path)
     try:
         content = decompress(path.read_bytes(), file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InvalidInput(f"is no session file, or a damaged one: {error}", file=file) from error
+    except gzip.BadGzipFile as error:
+        raise InvalidInput(
+            "is not a recorded session; expected a file that `batchsched record` or `decide --record` wrote",
+            file=file,
+        ) from error
+    except (EOFError, zlib.error) as error:
+        raise InvalidInput(f"is not a recorded session, or a damaged one: {error}", file=file) from error
     except OSError as error:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=file) from error
     try:
         return msgspec.json.decode(content, type=_Sealed)
     except ValueError as error:  # no JSON, or not UTF-8
-        raise InvalidInput(f"is no session file: {error}", file=file) from error
+        raise InvalidInput(f"is not a recorded session: {error}", file=file) from error
 
 
 def _check_format(body: bytes, file: str) -> None:

@@ -39,19 +39,25 @@ def test_yaml_has_the_same_content_as_json(command, cluster):
     assert as_yaml == as_json
 
 
-def test_table_fits_a_terminal_and_names_what_is_placed_and_refused(command):
+def test_table_has_one_line_per_gang(command):
     result = command("decide", EXAMPLES, "--now", NOW)
     assert result.code == 0
-    assert max(map(len, result.out.splitlines())) <= 80
-    for name in (
-        "research/bert",
-        "research/llama",
-        "research/tuning",
-        "product/evaluation",
-        "research/long-context",
-    ):
-        assert name in result.out
-    assert "PodGroups: 4 placed (12 pods), 2 refused; 8 nodes" in result.out
+    assert [line.split()[:2] for line in result.out.splitlines()] == [
+        ["NAME", "RESULT"],
+        ["product/evaluation", "Placed"],
+        ["research/bert", "Placed"],
+        ["research/llama", "Placed"],
+        ["research/tuning", "Placed"],
+        ["product/ranking", "Refused"],
+        ["research/long-context", "Refused"],
+    ]
+    assert "PodGroups: 4 placed (12 pods), 2 refused; 8 nodes" in result.err
+
+
+def test_jsonpath_template_selects_parts_of_a_decision(command):
+    template = '{range .refusals[*]}{.podGroup}{"\\t"}{.reason}{"\\n"}{end}'
+    result = command("decide", EXAMPLES, "--now", NOW, "-o", f"jsonpath={template}")
+    assert result.out.splitlines()[0] == "product/ranking\tQueueLimit"
 
 
 PREEMPTION = """
@@ -168,4 +174,4 @@ def test_set_aside_objects_are_in_the_table_too(command, cluster, tmp_path):
     (tmp_path / "bad.yaml").write_text(group("bad", "{minMember: 0}"))
     result = command("decide", cluster, tmp_path / "bad.yaml", "--now", NOW)
     assert result.code == 3
-    assert "PodGroup team-a/bad" in result.out
+    assert "podgroup/team-a/bad   SetAside   spec.minMember" in result.out

@@ -25,11 +25,14 @@ class Api:
     url: str = ""
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    watches: list[list[Any]] = field(default_factory=list)
     plain: bool = False
 
     def answer(self, address: str, _: bytes) -> tuple[int, bytes]:
         self.asked.append(address)
         path = urlsplit(address).path
+        if "watch=1" in address:
+            return 200, b"".join(json.dumps(event).encode() + b"\n" for event in self.watches.pop(0))
         missing = {"kind": "Status", "reason": "NotFound", "message": f"{path} not found", "code": 404}
         body = b"404 page not found\n" if self.plain else json.dumps(self.answers.get(path, missing)).encode()
         return 200 if path in self.answers else 404, body
@@ -221,3 +224,44 @@ def test_queue_shows_the_selector_of_its_namespaces():
     one = {"metadata": {"name": "ml"}, "spec": {"namespaceSelector": {"matchLabels": {"team": "ml"}}}}
     assert cells(QUEUES, one, wide=True)["NAMESPACES"] == "team=ml"
     assert cells(QUEUES, {"metadata": {"name": "web"}}, wide=True)["NAMESPACES"] == "<none>"
+
+
+def test_one_object_may_be_named_by_kind_and_name(api, get):
+    api.answers[f"{GROUPS}/namespaces/team/podgroups/bert"] = BERT | {"kind": "PodGroup"}
+    assert get("podgroup/bert").out == get("podgroup", "bert").out
+    assert get("pg/bert", "other").code == get("pg/").code == 2
+
+
+def test_names_are_printed_as_kubectl_prints_them(api, get):
+    api.answers[f"{GROUPS}/namespaces/team/podgroups"] = listed(BERT)
+    assert get("pg", "-o", "name").out == "podgroup.scheduling.batchsched.dev/bert\n"
+    assert get("pg", "--no-headers").out.split()[0] == "bert"
+    assert get("pg", "-o", "jsonpath={.items[*].metadata.name}").out == "bert\n"
+
+
+def test_watch_prints_each_change_as_a_further_line(api, get):
+    path = f"{GROUPS}/namespaces/team/podgroups"
+    api.answers[path] = listed(BERT) | {"metadata": {"resourceVersion": "7"}}
+    metadata = {"name": "bert", "namespace": "team", "resourceVersion": "8"}
+    running = {"metadata": metadata, "status": {"phase": "Running"}}
+    gone = {"code": 410, "reason": "Expired", "message": "too old resource version"}
+    api.watches = [
+        [
+            {"type": "MODIFIED", "object": running},
+            {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}},
+        ],
+        [{"type": "ERROR", "object": gone}],
+    ]
+    result = get("pg", "-w")
+    assert [line.split()[:2] for line in result.out.splitlines()] == [
+        ["NAME", "PHASE"],
+        ["bert", "<unknown>"],
+        ["bert", "Running"],
+    ]
+    assert (result.code, "410 Expired" in result.err) == (5, True)
+    assert ["resourceVersion=7" in api.asked[1], "resourceVersion=9" in api.asked[2]] == [True, True]
+
+
+def test_watch_follows_one_object_or_all(get):
+    result = get("pg", "bert", "llama", "-w")
+    assert (result.code, "--watch: expected at most one name" in result.err) == (2, True)

@@ -13,7 +13,8 @@ from batchsched.api.decision import (
     Waiting,
 )
 from batchsched.api.snapshot import Snapshot
-from batchsched.cli.printing import MAX_ROWS, format_duration, nodes_text, print_aligned, print_decision
+from batchsched.cli.options import OutputFormat
+from batchsched.cli.printing import format_duration, nodes_text, print_aligned, print_decision
 from batchsched.cli.session import DecidedSession
 from batchsched.config.schema import Profile
 from batchsched.record.answers import NO_ANSWERS
@@ -37,40 +38,67 @@ EVERYTHING = Decision(
 )
 
 
-def printed(decision, capsys):
-    print_decision(DecidedSession(Snapshot(), Profile(), 0.0, 0, decision, NO_ANSWERS))
-    return capsys.readouterr().out
+def printed(decision, capsys, output=OutputFormat.TABLE, *, headers=True):
+    print_decision(
+        DecidedSession(Snapshot(), Profile(), 0.0, 0, decision, NO_ANSWERS), output, headers=headers
+    )
+    return capsys.readouterr()
 
 
-def test_every_part_of_a_decision_has_its_table(capsys):
-    out = printed(EVERYTHING, capsys)
-    for title in ("Placed", "Waiting at Permit", "Refused", "Evicted", "Nominated", "Reserved", "Set aside"):
-        assert title in out
-    for word in (
-        "a/alone-0",
-        "b/victim",
-        "Reclaimed",
-        "a/soon",
-        "n7",
-        "a/head",
-        "Quota",
-        "spec.priority",
-        "two more nodes",
-    ):
-        assert word in out
-    assert "missing: 16 nvidia.com/gpu, 64Gi memory" in out
-    assert "3 placed (3 pods), 1 waiting, 1 refused, 1 set aside; 0 nodes" in out
-    assert "1 tier, 0.00% from the bound; the wall-clock guard fired" in out
+def test_every_part_of_a_decision_has_its_line(capsys):
+    shown = printed(EVERYTHING, capsys)
+    rows = [line.split(None, 3) for line in shown.out.splitlines()]
+    assert rows[0] == ["NAME", "RESULT", "REASON", "MESSAGE"]
+    assert rows[1] == ["a/alone-0", "Placed", "<none>", "1 pod: n0"]
+    assert rows[4:] == [
+        ["a/held", "Waiting", "Quota", "held at Permit until 2026-01-01T00:10:00Z"],
+        [
+            "a/refused",
+            "Refused",
+            "InsufficientResources",
+            "the message; missing: 16 nvidia.com/gpu, 64Gi memory; would help: two more nodes",
+        ],
+        ["b/victim", "Evicted", "Reclaimed", "for a/g"],
+        ["a/soon", "Nominated", "<none>", "waits for node n7"],
+        ["a/head", "Reserved", "<none>", "starts at 2026-01-01T03:00:00Z at the earliest"],
+        ["pod/a/x", "SetAside", "spec.priority", "too large"],
+    ]
+    assert "3 placed (3 pods), 1 waiting, 1 refused, 1 set aside; 0 nodes" in shown.err
+    assert "proved optimal; the wall-clock guard fired" in shown.err
 
 
-def test_empty_parts_of_a_decision_have_no_table(capsys):
-    out = printed(Decision(), capsys)
-    assert out.splitlines()[0] == "PodGroups: 0 placed (0 pods), 0 refused; 0 nodes"
+def test_wide_table_has_columns_for_what_is_missing_and_what_would_help(capsys):
+    head, *rows = printed(EVERYTHING, capsys, OutputFormat.WIDE).out.splitlines()
+    assert [title for title in head.split("   ") if title][-1].strip() == "MESSAGE"
+    assert "MISSING" in head
+    assert "WOULD HELP" in head
+    refused = next(row for row in rows if row.startswith("a/refused"))
+    assert "16 nvidia.com/gpu, 64Gi memory   two more nodes   the message" in refused
 
 
-def test_long_tables_are_cut_and_say_so(capsys):
-    many = tuple(Assignment(namespace="a", pod=f"p{at}", node="n") for at in range(MAX_ROWS + 5))
-    assert "and 5 more" in printed(Decision(assignments=many), capsys)
+def test_headings_can_be_left_out(capsys):
+    assert printed(EVERYTHING, capsys, headers=False).out.startswith("a/alone-0 ")
+
+
+def test_names_of_gangs_and_pods_are_printed_as_kubectl_does(capsys):
+    assert printed(EVERYTHING, capsys, OutputFormat.NAME).out.split() == [
+        "pod/a/alone-0",
+        "pod/a/alone-1",
+        "pod/a/alone-2",
+        "pod/a/held",
+        "pod/a/refused",
+    ]
+
+
+def test_decision_about_nothing_prints_the_summary_alone(capsys):
+    shown = printed(Decision(), capsys)
+    assert shown.out == ""
+    assert shown.err.splitlines()[0] == "PodGroups: 0 placed (0 pods), 0 refused; 0 nodes"
+
+
+def test_message_of_several_lines_stays_one_line(capsys):
+    refusal = Refusal(pod_group="a/b", reason="PluginError", message="first\nsecond")
+    assert len(printed(Decision(refusals=(refusal,)), capsys).out.splitlines()) == 2
 
 
 def test_nodes_are_counted_and_cut():

@@ -110,4 +110,4 @@ def test_file_that_is_no_session_is_refused(command, tmp_path, content):
     (tmp_path / "session").write_bytes(content)
     result = command("replay", tmp_path / "session")
     assert result.code == 1
-    assert "is no session file" in result.err
+    assert "is not a recorded session" in result.err

@@ -15,7 +15,7 @@ def test_a_lease_is_a_name_with_an_optional_namespace(command, stated):
     [
         (
             "plugins: {filter: {enabled: [{name: Frob}]}}",
-            "].plugins.filter.enabled[0].name: no plugin is named 'Frob'",
+            "].plugins.filter.enabled[0].name: there is no plugin 'Frob'",
         ),
         ("policy: {name: frob}", "].policy.name: there is no policy 'frob'"),
         ("queuePolicy: {name: frob}", "].queuePolicy.name: there is no policy 'frob'"),

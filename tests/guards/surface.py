@@ -86,7 +86,8 @@ def _commands(path: str, group: typer.Typer) -> Iterator[str]:
         function: Any = command.callback
         hints = get_type_hints(function, include_extras=True)
         for name, parameter in inspect.signature(function).parameters.items():
-            yield f"  {_parameter(name, hints[name], parameter.default)}"
+            if get_args(hints[name]):  # all but the context of typer
+                yield f"  {_parameter(name, hints[name], parameter.default)}"
     for inner in sorted(group.registered_groups, key=lambda one: str(one.name)):
         assert inner.typer_instance is not None
         yield from _commands(f"{path} {inner.name}", inner.typer_instance)

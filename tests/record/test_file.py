@@ -111,7 +111,7 @@ def test_session_with_bytes_that_are_not_utf_8_is_unusable_input(tmp_path, old):
     content = gzip.decompress(path.read_bytes())
     assert old in content
     path.write_bytes(gzip.compress(content.replace(old, old[:-1] + b"\xff")))
-    with pytest.raises(InvalidInput, match="is no session file"):
+    with pytest.raises(InvalidInput, match="is not a recorded session"):
         read_session_file(path)
 
 

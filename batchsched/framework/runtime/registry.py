@@ -20,7 +20,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 
-from batchsched.api.crd.validation import FieldError, field_errors
+from batchsched.api.crd.validation import FieldError, field_errors, suggest_name
 from batchsched.config.plugins import (
     ALL,
     DEFAULT_PLUGINS,
@@ -187,7 +187,7 @@ class Registry:
         for place, name in _named(profile):
             if name not in self._classes and name not in IGNORED_IF_UNKNOWN:
                 raise InvalidInput(
-                    f"no plugin is named {name!r}; registered are {', '.join(self.names)}",
+                    f"there is no plugin {name!r}; {suggest_name(name, self.names)}",
                     field=f"profiles[].{place}",
                 )
         defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]

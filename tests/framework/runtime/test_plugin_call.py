@@ -6,7 +6,7 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls, call_plugin
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.session import decide
 from tests.session.scenario import NOW, alone, cluster, nodes, profile
@@ -54,6 +54,22 @@ def test_plugin_that_raises_is_named_whether_or_not_it_is_timed():
             timings.begin_cycle()
             with pytest.raises(PluginError, match="plugin Own failed in Score: ZeroDivisionError"):
                 timings.ask(Plugin(), "Score", lambda: 1 // 0)
+
+
+class Broken:
+    """An external plugin that raises."""
+
+    def filter(self) -> None:
+        raise KeyError("gpu")
+
+
+def test_failing_plugin_of_another_package_is_named_with_file_and_line():
+    line = Broken.filter.__code__.co_firstlineno + 1
+    with pytest.raises(PluginError) as caught:
+        call_plugin(Broken(), "Filter", Broken().filter)
+    assert str(caught.value) == (
+        f"plugin Broken failed in Filter: KeyError: 'gpu' (tests/framework/runtime/test_plugin_call.py, line {line})"
+    )
 
 
 def test_telemetry_receives_plugin_calls_and_does_not_change_the_decision():

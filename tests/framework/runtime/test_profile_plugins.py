@@ -181,6 +181,6 @@ def test_unavailable_plugins_of_kube_scheduler_are_ignored_and_reported():
 
 
 def test_an_unknown_name_is_refused_with_its_field():
-    with pytest.raises(InvalidInput, match="no plugin is named 'Rnak'") as caught:
+    with pytest.raises(InvalidInput, match="there is no plugin 'Rnak'") as caught:
         pipeline(score=off("*", "Rnak"))
     assert caught.value.field == "profiles[].plugins.score.disabled[1].name"

@@ -78,7 +78,7 @@ def test_star_disables_all_defaults_and_keeps_enabled_plugins():
     ],
 )
 def test_unknown_name_is_refused_with_the_registered_names(settings):
-    message = "no plugin is named 'Fourth'; registered are First, Second, Third"
+    message = "there is no plugin 'Fourth'; known are First, Second, Third"
     with pytest.raises(InvalidInput, match=message):
         REGISTRY.create_pipeline(profile(**settings))
 

@@ -1,0 +1,248 @@
+"""Mistakes of users, as a table: the command line, the exit code, and what the message must contain.
+
+Each message names the file, object or option, and what to do. No mistake gives a traceback.
+"""
+
+import gzip
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import NOW, group, manifests, node, pod, queue
+
+SCENARIO = """name: s
+workloads: [{name: w, generate: {gangs: 3}}]
+policies: [{name: fcfs}]
+seeds: [0]
+"""
+CLUSTER = manifests(
+    node("n1"), node("n2"), group("good", "{minMember: 2}"), pod("good-0", "good"), pod("good-1", "good")
+)
+FILES: dict[str, str | bytes] = {
+    "cluster.yaml": CLUSTER,
+    "scenario.yaml": SCENARIO,
+    "empty.yaml": "",
+    "utf16.yaml": CLUSTER.encode("utf-16"),
+    "binary.yaml": b"\x7fELF\x02\x01\x00\x00",
+    "latin.yaml": "kind: Node # Größe\n".encode("latin-1"),
+    "cut.json": '{"kind": "List",\n "items": [',
+    "cut.json.gz": gzip.compress(CLUSTER.encode())[:60],
+    "tab.yaml": "kind: Node\nmetadata:\n\tname: n1\n",
+    "bomb.yaml": "a: &a [x, x]\n"
+    + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(20)),
+    "twice.yaml": node("n3").replace("kind: Node", "kind: Node\nkind: Node"),
+    "members.yaml": group("bad", "{minMembers: 2}"),
+    "kind.yaml": group("bad").replace("kind: PodGroup", "kind: PodGroups"),
+    "guarantee.yaml": queue("bad", "{guarante: {cpu: 1}}"),
+    "word.yaml": group("bad", "{minMember: one}"),
+    "negative.yaml": group("bad", "{minMember: -1}"),
+    "huge.yaml": pod("bad", cpu="99999999999999999999999"),
+    "unit.yaml": pod("bad", cpu="1cpu"),
+    "limit.yaml": queue("bad", "{limit: {cpu: -4}}"),
+    "cycle.yaml": manifests(queue("a", "{parent: b}"), queue("b", "{parent: a}")),
+    "config-kind.yaml": manifests("kind: BatchSchedulerConfiguration", "kind: BatchSchedulerConfiguration"),
+    "config-field.yaml": "profiles: [{solvr: {}}]",
+    "config-plugin.yaml": "profiles: [{plugins: {score: {enabled: [{name: NodeAffinty}]}}}]",
+    "kubeconfig": "apiVersion: v1\nkind: Config\n",
+    "field.yaml": SCENARIO + "gang: 3\n",
+    "trace.yaml": SCENARIO.replace("generate: {gangs: 3}", "swf: {trace: absent.swf}"),
+    "empty.swf": "; no job\n",
+}
+
+
+@dataclass(frozen=True)
+class Misuse:
+    """A wrong command line, its exit code, and the parts of the message."""
+
+    line: str
+    code: int
+    parts: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> list[str]:
+        return self.line.split()
+
+
+MISUSES = [
+    # The command line
+    Misuse("decied cluster.yaml", 2, ("'decied'", "Did you mean 'decide'?")),
+    Misuse("lab rnu scenario.yaml", 2, ("'rnu'", "Did you mean 'run'?", "batchsched lab --help")),
+    Misuse("decide --sed 4 cluster.yaml", 2, ("there is no option --sed; did you mean --seed?",)),
+    Misuse("decide", 2, ("missing argument 'FILE...'", "batchsched decide --help")),
+    Misuse("decide cluster.yaml --seed -1", 2, ("--seed: expected 0 or more",)),
+    Misuse("decide cluster.yaml --seed many", 2, ("--seed: expected a whole number",)),
+    Misuse(
+        "decide cluster.yaml --now yesterday", 2, ("--now: 'yesterday' is not a time; expected RFC 3339",)
+    ),
+    Misuse(
+        "decide cluster.yaml -o toml",
+        2,
+        ("--output", "'toml'", "expected table, json, yaml, wide, name or jsonpath"),
+    ),
+    Misuse("decide cluster.yaml -o jsonpath={.a[}", 2, ("--output: jsonpath: cannot read",)),
+    Misuse(
+        "--color red decide cluster.yaml", 2, ("--color: expected one of auto, always, never; found 'red'",)
+    ),
+    Misuse("decide cluster.yaml --profile batchshed", 2, ("--profile", "did you mean batchsched?")),
+    Misuse(
+        "decide cluster.yaml --record nowhere/s.json.gz",
+        2,
+        ("--record: there is no directory 'nowhere'; create it",),
+    ),
+    Misuse(
+        "simulate generate --gangs 5 --policy fcfss",
+        2,
+        ("--policy: there is no policy 'fcfss'; did you mean fcfs?",),
+    ),
+    Misuse(
+        "simulate generate --gangs 5 --policy headroom:shar=1",
+        2,
+        ("--policy", "args.shar: unknown field", "share"),
+    ),
+    Misuse("simulate generate --gangs 5 --policy headroom:share=5", 2, ("--policy", "args.share: expected")),
+    Misuse(
+        "simulate generate --gangs 5 --report nowhere/r.html",
+        2,
+        ("--report: there is no directory 'nowhere'",),
+    ),
+    Misuse("simulate swf absent.swf", 2, ("FILE: there is no file 'absent.swf'",)),
+    Misuse("explain podgroup/good cluster.yaml --context prod", 2, ("--context: has no effect on files",)),
+    Misuse(
+        "explain podgroup/goood cluster.yaml -n team-a", 2, ("'team-a/goood'", "did you mean team-a/good?")
+    ),
+    Misuse("explain queue/default cluster.yaml", 2, ("for a queue: batchsched queues explain default",)),
+    Misuse(
+        "queues explain defaultt cluster.yaml", 2, ("there is no Queue 'defaultt'; did you mean default?",)
+    ),
+    Misuse(
+        "queues cluster.yaml -r nvidia.com/gpu", 2, ("no node has 'nvidia.com/gpu'; expected one of cpu",)
+    ),
+    Misuse("get pods", 2, ("there is no kind 'pods'; expected podgroups (pg) or queues (bq)",)),
+    Misuse("lab compare nowhere :fcfs", 2, ("A: there is no folder 'nowhere'",)),
+    Misuse("lab serve nowhere", 2, ("FOLDER: there is no directory 'nowhere'",)),
+    Misuse(
+        "run --lease a/b/c", 2, ("--lease: 'a/b/c' is not the name of a Lease; expected NAME or NS/NAME",)
+    ),
+    # Files that cannot be read
+    Misuse("decide nosuch.yaml", 2, ("FILE...: there is no file 'nosuch.yaml'",)),
+    Misuse("decide clutser.yaml", 2, ("there is no file 'clutser.yaml'; did you mean 'cluster.yaml'?",)),
+    Misuse("decide empty.yaml", 1, ("empty.yaml", "expected a Kubernetes object")),
+    Misuse("decide binary.yaml", 1, ("binary.yaml: is binary data; expected YAML or JSON",)),
+    Misuse("decide utf16.yaml", 1, ("utf16.yaml: is UTF-16 text", "save it as UTF-8")),
+    Misuse("decide latin.yaml", 1, ("latin.yaml", "is not UTF-8 text")),
+    Misuse("decide cut.json", 1, ("cut.json: line 2", "is not JSON")),
+    Misuse("decide cut.json.gz", 1, ("cut.json.gz",)),
+    Misuse("decide tab.yaml", 1, ("tab.yaml: line 3: is not YAML",)),
+    Misuse("decide bomb.yaml", 1, ("bomb.yaml",)),
+    Misuse("replay cluster.yaml", 1, ("cluster.yaml: is not a recorded session", "batchsched record")),
+    Misuse("simulate swf empty.swf", 1, ("empty.swf: has no job that ran",)),
+    # Objects that are set aside; the rest is decided
+    Misuse("decide cluster.yaml cluster.yaml", 3, ("set aside: cluster.yaml: Node n1: metadata.name",)),
+    Misuse("decide cluster.yaml twice.yaml", 3, ("set aside: twice.yaml", "kind")),
+    Misuse(
+        "decide cluster.yaml members.yaml",
+        3,
+        ("members.yaml: PodGroup team-a/bad: spec.minMembers: unknown field; did you mean minMember?",),
+    ),
+    Misuse("decide cluster.yaml kind.yaml", 3, ("kind.yaml", "PodGroups", "did you mean PodGroup?")),
+    Misuse(
+        "decide cluster.yaml guarantee.yaml",
+        3,
+        ("Queue bad: spec.guarante: unknown field; did you mean guarantee?",),
+    ),
+    Misuse(
+        "decide cluster.yaml word.yaml", 3, ("PodGroup team-a/bad: spec.minMember: expected a whole number",)
+    ),
+    Misuse(
+        "decide cluster.yaml negative.yaml",
+        3,
+        ("PodGroup team-a/bad: spec.minMember: expected 1 or more, found -1",),
+    ),
+    Misuse(
+        "decide cluster.yaml huge.yaml", 3, ("Pod team-a/bad: spec.containers[0].resources.requests.cpu",)
+    ),
+    Misuse(
+        "decide cluster.yaml unit.yaml",
+        3,
+        ("Pod team-a/bad: spec.containers[0].resources.requests.cpu: '1cpu'",),
+    ),
+    Misuse("decide cluster.yaml limit.yaml", 3, ("Queue bad: spec.limit.cpu",)),
+    Misuse("decide cluster.yaml cycle.yaml", 3, ("Queue a", "a → b → a")),
+    # Configurations and scenarios
+    Misuse("decide cluster.yaml --config absent.yaml", 2, ("--config: there is no file 'absent.yaml'",)),
+    Misuse(
+        "decide cluster.yaml --config config-kind.yaml",
+        1,
+        ("config-kind.yaml: contains several documents; expected one",),
+    ),
+    Misuse(
+        "decide cluster.yaml --config cluster.yaml",
+        1,
+        ("cluster.yaml: contains several documents; expected one",),
+    ),
+    Misuse(
+        "decide cluster.yaml --config config-field.yaml",
+        1,
+        ("config-field.yaml: profiles[0].solvr: unknown field; did you mean solver?",),
+    ),
+    Misuse(
+        "decide cluster.yaml --config config-plugin.yaml",
+        1,
+        ("config-plugin.yaml: profiles[]", "there is no plugin 'NodeAffinty'; did you mean NodeAffinity?"),
+    ),
+    Misuse("lab run field.yaml", 1, ("field.yaml: gang: unknown field",)),
+    Misuse("lab run scenario.yaml --set sedes=1", 1, ("sedes: unknown field; did you mean seeds?",)),
+    Misuse(
+        "lab run scenario.yaml --set sedes",
+        2,
+        ("--set: 'sedes' is not a change of the scenario; expected PATH=VALUE",),
+    ),
+    Misuse("lab run trace.yaml", 1, ("there is no file", "absent.swf", "workload w")),
+    # The cluster
+    Misuse("get pg --kubeconfig absent", 2, ("--kubeconfig: there is no file 'absent'",)),
+    Misuse(
+        "get pg --kubeconfig kubeconfig",
+        1,
+        ("no usable Kubernetes configuration", "set KUBECONFIG or --kubeconfig"),
+    ),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to a folder with the files of all mistakes."""
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("misuse", MISUSES, ids=lambda misuse: misuse.line)
+def test_mistake_has_a_message_with_a_remedy_and_the_exit_code_of_its_kind(misuse, folder, command):
+    now = [] if "--now" in misuse.line or misuse.arguments[0] != "decide" else ["--now", NOW]
+    result = command(*misuse.arguments, *now)
+    assert result.code == misuse.code, result.err
+    assert [part for part in misuse.parts if part not in result.err] == [], result.err
+    assert "Traceback" not in result.err
+    assert "defect" not in result.err
+    assert not re.search(r"\b(pydantic|Errno|Input should be|<class)", result.err)
+
+
+def test_report_over_an_unwritable_file_is_refused_before_the_work(command, folder):
+    if os.geteuid() == 0:
+        pytest.skip("the superuser may write everywhere")
+    (folder / "report.html").touch(0o400)
+    result = command("simulate", "generate", "--gangs", "5", "--report", "report.html")
+    assert (result.code, "is not writable; choose another path" in result.err) == (2, True)
+
+
+def test_modified_session_names_its_digest(command, folder):
+    assert command("record", "cluster.yaml", "--to", "s.json.gz", "--now", NOW).code == 0
+    text = gzip.decompress((folder / "s.json.gz").read_bytes())
+    (folder / "s.json.gz").write_bytes(gzip.compress(text.replace(b"good-0", b"good-9")))
+    result = command("replay", "s.json.gz")
+    assert (result.code, "does not match its digest" in result.err) == (1, True)
