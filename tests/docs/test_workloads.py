@@ -1,0 +1,139 @@
+"""The pages of docs/workloads: each manifest gets the PodGroup of its page, and is placed completely or not at all."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.podgrouper.rules import OWNERS
+from batchsched.scheduler.app import SchedulerApp
+from batchsched.scheduler.live_snapshot import WhatIf
+from batchsched.session.session import decide
+from tests.service.town import Clock
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "workloads"
+INDEX = (FOLDER / "index.md").read_text("utf-8")
+PAGES = sorted(page.stem for page in FOLDER.glob("*.md") if page.stem != "index")
+GANGS = {"leaderworkerset": 2}
+"""The gangs of a manifest with several; each of the others is one gang."""
+NOW = 1_767_603_600.0
+YAML_BLOCK = re.compile(r"^```yaml[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def page(name: str) -> str:
+    return (FOLDER / f"{name}.md").read_text("utf-8")
+
+
+def manifests(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text("utf-8")))
+
+
+def shown_spec(name: str) -> dict[str, Any]:
+    """Return the spec of the PodGroup that a page shows: its last block of YAML."""
+    spec: dict[str, Any] = yaml.safe_load(YAML_BLOCK.findall(page(name))[-1])
+    return spec
+
+
+def needed_pods(spec: dict[str, Any]) -> int:
+    return int(spec.get("minMember") or sum(part["minMember"] for part in spec["subGroups"]))
+
+
+def node(pods: int) -> dict[str, Any]:
+    offered = {"cpu": "64", "memory": "256Gi", "pods": str(pods)}
+    metadata = {"name": "n0", "labels": {"example.com/block": "a", "example.com/rack": "a-1"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": offered}}
+
+
+def custom(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.batchsched.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def snapshot_of(folder: Path, *objects: dict[str, Any]) -> Snapshot:
+    """Return a cluster with objects, and with the pods that controllers would create for them."""
+    nowhere: Any = None
+    supposed = WhatIf(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
+    file = folder / "objects.yaml"
+    file.write_text(yaml.safe_dump_all(objects), "utf-8")
+    supposed.add_files([file])
+    assert not supposed.warnings
+    return supposed.service.cache.snapshot()
+
+
+def decision_of(snapshot: Snapshot) -> Decision:
+    return decide(snapshot, Profile(), NOW, 0)
+
+
+def specs_in(snapshot: Snapshot) -> list[dict[str, Any]]:
+    return [
+        group.spec.model_dump(mode="json", by_alias=True, exclude_unset=True) for group in snapshot.pod_groups
+    ]
+
+
+def test_every_kind_that_the_pod_grouper_knows_has_a_page_with_a_manifest():
+    assert {kind.name.lower() for kind in OWNERS} | {"pods"} == set(PAGES)
+    assert {file.stem for file in FOLDER.glob("*.yaml")} == set(PAGES)
+    known = {(kind.api_version, kind.name) for kind in OWNERS}
+    for name in set(PAGES) - {"pods"}:
+        (manifest,) = manifests(name)
+        assert (manifest["apiVersion"], manifest["kind"]) in known
+        assert manifest["kind"].lower() == name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_includes_its_manifest_and_is_on_the_overview(name):
+    assert f'--8<-- "docs/workloads/{name}.yaml"' in page(name)
+    assert f"]({name}.md)" in INDEX
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_shows_the_pod_group_that_the_manifest_gets(name, tmp_path):
+    specs = specs_in(snapshot_of(tmp_path, *manifests(name)))
+    assert specs == [shown_spec(name)] * GANGS.get(name, 1)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_all_pods_of_the_manifest_are_placed_on_a_cluster_with_room(name, tmp_path):
+    snapshot = snapshot_of(tmp_path, node(pods=50), *manifests(name))
+    decision = decision_of(snapshot)
+    assert {one.pod for one in decision.assignments} == {pod.name for pod in snapshot.pods}
+    assert not decision.refusals
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_pod_of_the_manifest_is_placed_if_room_for_one_is_missing(name, tmp_path):
+    room = needed_pods(shown_spec(name)) - 1
+    assert room >= 1
+    decision = decision_of(snapshot_of(tmp_path, node(pods=room), *manifests(name)))
+    assert not decision.assignments
+    assert len(decision.refusals) == GANGS.get(name, 1)
+
+
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"pods"}))
+def test_labels_and_annotations_of_the_overview_set_queue_topology_and_minimum(name, tmp_path):
+    (manifest,) = manifests(name)
+    stated = yaml.safe_load(YAML_BLOCK.findall(INDEX)[0])["metadata"]
+    manifest["metadata"] |= stated
+    levels = [{"name": level, "nodeLabel": f"example.com/{level}"} for level in ("block", "rack")]
+    snapshot = snapshot_of(
+        tmp_path,
+        node(pods=50),
+        custom("Queue", "research"),
+        custom("Topology", "default", levels=levels),
+        manifest,
+    )
+    for spec in specs_in(snapshot):
+        assert (spec["queue"], spec["minMember"]) == ("research", 2)
+        assert spec["topology"] == {"required": "block", "preferred": "rack"}
+    decision = decision_of(snapshot)
+    assert len(decision.assignments) == len(snapshot.pods)
