@@ -30,17 +30,17 @@ class Stages:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def measure_stage(self, name: str) -> "Stage":
+    def time_stage(self, name: str) -> "Stage":
         """Begin a stage."""
         return Stage(self.seconds, name)
 
-    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def report_progress(self, done: int, total: int, what: str) -> None:
         """Progress is of no interest here."""
 
-    def measure_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
         """Calls of plugins are of no interest here; to read a clock for each would be measured as well."""
         return nullcontext()
 

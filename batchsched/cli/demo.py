@@ -144,7 +144,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 
     stopwatch = Stopwatch()
     try:
-        with stopwatch.measure_stage("day"):
+        with stopwatch.time_stage("day"):
             result = simulate(
                 workload,
                 contender.profile,

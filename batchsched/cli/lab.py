@@ -249,7 +249,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     with (
         closing(Stopwatch()) as stopwatch,
         open_workers(address, min(processes, missing_count)) as crew,
-        stopwatch.measure_stage("sweep"),
+        stopwatch.time_stage("sweep"),
     ):
         try:
             made = execute_missing_runs(

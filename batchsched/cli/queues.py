@@ -180,11 +180,11 @@ def most_demanded_resource(view: "QueueTreeReport") -> str:
     """Return the resource with the highest demand (allocated and pending) relative to the capacity of the cluster."""
     roots = [queue for queue in view.queues if not queue.parent]
 
-    def load(resource: str) -> float:
+    def demand_ratio(resource: str) -> float:
         demand = sum(queue.allocated.get(resource, 0) + queue.pending.get(resource, 0) for queue in roots)
         return demand / view.capacity[resource]
 
-    return max(sorted(view.capacity), key=load, default="cpu")
+    return max(sorted(view.capacity), key=demand_ratio, default="cpu")
 
 
 def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:

@@ -42,7 +42,7 @@ def replay(
     recorded = read_session_file(session)
     stopwatch = Stopwatch()
     try:
-        with stopwatch.measure_stage("session"):
+        with stopwatch.time_stage("session"):
             replayed = decide(
                 recorded.snapshot,
                 recorded.profile,

@@ -171,7 +171,7 @@ def _decide(
     from batchsched.runner.session_runner import SessionRunner
 
     runner = SessionRunner(profile, telemetry=stopwatch)
-    with stopwatch.measure_stage("session"):
+    with stopwatch.time_stage("session"):
         decision = runner.decide(snapshot, now, seed)
     decision = with_timings(decision, stopwatch)
     return DecidedSession(snapshot, profile, now, seed, decision, runner.answers, stopwatch.calls)
@@ -302,7 +302,7 @@ class Stopwatch(Telemetry):
 
     @override
     @contextmanager
-    def measure_stage(self, name: str) -> Iterator[None]:
+    def time_stage(self, name: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield
@@ -310,7 +310,7 @@ class Stopwatch(Telemetry):
             self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - begun
 
     @override
-    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     @override
@@ -337,7 +337,7 @@ class Stopwatch(Telemetry):
 
     @override
     @contextmanager
-    def measure_call(self, plugin: str, point: str) -> Iterator[None]:
+    def time_call(self, plugin: str, point: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield

@@ -95,7 +95,10 @@ class TuningResult:
 
     @property
     def worse_measures(self) -> tuple[PairedComparison, ...]:
-        """The measures besides the objective by which the best setting is significantly worse on held-out seeds."""
+        """The measures, other than the objective, by which the best setting is worse than the scenario's policy.
+
+        Only significant differences on the held-out seeds count.
+        """
         return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
 
 

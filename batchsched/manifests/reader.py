@@ -153,7 +153,7 @@ def read_manifests(
     """
     listener = telemetry or NoTelemetry()
     cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)))
-    with listener.measure_stage("read"):
+    with listener.time_stage("read"):
         for source in find_manifest_files(paths):
             try:
                 source_documents = split_documents(source.read(), source.name)

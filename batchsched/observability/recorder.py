@@ -50,7 +50,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     @contextmanager
-    def measure_stage(self, name: str) -> Iterator[None]:
+    def time_stage(self, name: str) -> Iterator[None]:
         begun = perf_counter()
         if name == ROUND_STAGE:
             self._metrics.solver_rounds.labels(self._profile).inc()
@@ -63,7 +63,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     @contextmanager
-    def measure_gang(self, pod_group: str) -> Iterator[None]:
+    def time_gang(self, pod_group: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield
@@ -76,7 +76,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     @contextmanager
-    def measure_call(self, plugin: str, point: str) -> Iterator[None]:
+    def time_call(self, plugin: str, point: str) -> Iterator[None]:
         begun, status = perf_counter(), _ERROR
         try:
             yield

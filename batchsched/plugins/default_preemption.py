@@ -251,7 +251,7 @@ def _reprieve_pods(
     refusal = trial.run_filters()
     if not refusal.ok:
         return refusal
-    leaving = NodeVictimSelection.from_removed(lower, handle)
+    leaving = NodeReprieve.from_removed(lower, handle)
     for index, victim in enumerate(leaving.order):
         trial.add(victim)
         if not trial.run_filters().ok:
@@ -269,7 +269,7 @@ def _select_victims_together(
     rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
     trials.remove(rows, [pod for some in lower for pod in some])
     results: dict[int, PreemptionCandidate | Status] = {}
-    reprieves: dict[int, NodeVictimSelection] = {}
+    reprieves: dict[int, NodeReprieve] = {}
     for row, (node, lower_pods, refusal) in enumerate(
         zip(trials.nodes, lower, trials.run_filters(), strict=True)
     ):
@@ -278,7 +278,7 @@ def _select_victims_together(
         elif not refusal.ok:
             results[node] = refusal
         else:
-            reprieves[row] = NodeVictimSelection.from_removed(lower_pods, handle)
+            reprieves[row] = NodeReprieve.from_removed(lower_pods, handle)
     for index in range(max((len(one.order) for one in reprieves.values()), default=0)):
         rows_left = [row for row, one in reprieves.items() if index < len(one.order)]
         trials.add(np.asarray(rows_left, np.int32), [reprieves[row].order[index] for row in rows_left])
@@ -294,7 +294,7 @@ def _select_victims_together(
 
 
 @dataclass(slots=True)
-class NodeVictimSelection:
+class NodeReprieve:
     """The pods that a dry run removed from a node, in the order in which it tries to add them back.
 
     Args:
@@ -312,7 +312,7 @@ class NodeVictimSelection:
     violations: int = 0
 
     @classmethod
-    def from_removed(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeVictimSelection":
+    def from_removed(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeReprieve":
         """Sort the pods that a dry run removed from a node into the order in which to try adding them back."""
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower

@@ -133,14 +133,14 @@ class PluginDeadline(Protocol):
 class Telemetry(Protocol):
     """Receives the durations and the progress of a session. An implementation cannot change the decision."""
 
-    def measure_stage(self, name: str) -> AbstractContextManager[None]:
+    def time_stage(self, name: str) -> AbstractContextManager[None]:
         """Return a context manager that measures one stage of a session.
 
         Durations of equal names are added up; stages may nest.
         """
         ...
 
-    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
         """Return a context manager that measures work of a session for one gang.
 
         Durations of one gang are added up. Work for all gangs together, such as that of the solver, is not measured.
@@ -154,7 +154,7 @@ class Telemetry(Protocol):
         """Report that a number of steps of a long stage are done, out of a total."""
         ...
 
-    def measure_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
         """Return a context manager that measures one call of a plugin at an extension point.
 
         Only a sample is measured.
@@ -169,20 +169,20 @@ class NoTelemetry:
     """The implementation of `Telemetry` that records nothing. It is the default."""
 
     @contextmanager
-    def measure_stage(self, name: str) -> Iterator[None]:
-        """Return a context manager that does not measure the stage."""
+    def time_stage(self, name: str) -> Iterator[None]:
+        """Return a context manager that does nothing: `NoTelemetry` does not record the time of the stage."""
         yield
 
-    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
-        """Return a context manager that does not measure the work for a gang."""
+    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing: `NoTelemetry` does not record the time for a gang."""
         return _NOT_MEASURED
 
     def report_progress(self, done: int, total: int, unit: str) -> None:
         """Ignore a report of progress."""
 
     @contextmanager
-    def measure_call(self, plugin: str, point: str) -> Iterator[None]:
-        """Return a context manager that does not measure the plugin call."""
+    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+        """Return a context manager that does nothing: `NoTelemetry` does not record the time of the call."""
         yield
 
 

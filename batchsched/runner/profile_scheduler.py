@@ -115,7 +115,7 @@ class ProfileScheduler:
     def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations)
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
-        self.node_table.assumed.copy_reserved(self._promised, self._cache.is_assumed)
+        self.node_table.assumed.copy_reservations(self._promised, self._cache.is_assumed)
         self._promised = self.node_table.assumed
         return self._scheduler
 

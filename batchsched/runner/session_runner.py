@@ -168,7 +168,7 @@ def run_with_retries(
 def run_until_deadline(
     work: Callable[[], T], call_counter: PluginCallCounter, seconds: float
 ) -> T | ExceededDeadline:
-    """Run a function in its own thread and return its result, or the plugin call that exceeded its deadline."""
+    """Run a function in a new thread and return its result, or the first of its plugin calls that takes too long."""
     result: Future[T] = Future()
 
     def run() -> None:

@@ -102,7 +102,7 @@ _OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
 
 @dataclass(slots=True)
 class WhatIf:
-    """Adds the objects of files to a listed cluster, for a what-if question.
+    """Adds the objects of manifest files to the state that was listed from a live cluster. Nothing is written there.
 
     Args:
       service: The scheduler that `create_scheduler_from_cluster` returned.

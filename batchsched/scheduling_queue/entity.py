@@ -156,7 +156,7 @@ class Entity:
         if template is not None:
             self._leave(key, template)
 
-    def clear(self) -> None:
+    def remove_all_pods(self) -> None:
         """Remove all pods from the entity."""
         self.pods.clear()
         self._template_of.clear()

@@ -391,7 +391,7 @@ class SchedulingQueue:
         other = self._entities.get(entity.identity)
         if other is None:
             entity.place = QueueState.NEW
-            entity.clear()
+            entity.remove_all_pods()
             self._entities[entity.identity] = entity
         for pod in pods:
             self._identity_of[pod.key] = entity.identity

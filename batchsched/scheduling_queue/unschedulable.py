@@ -31,7 +31,10 @@ class UnschedulableEntities:
         # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
 
     def put(self, entity: Entity) -> None:
-        """Add an entity to the index. The plugins that refused it must not change while it is in the index."""
+        """Add an entity, which is a gang or a single pod, to the index of unschedulable entities.
+
+        The plugins that refused it must not change while it is in the index.
+        """
         templates = entity.pod_by_template()
         self._filed[entity.identity] = (entity, entity.blocking_plugins, tuple(templates))
         for plugin in entity.blocking_plugins:

@@ -362,7 +362,7 @@ def explain_refused_gangs(
     refusals = []
     for number in numbers:
         key = formulation.gangs[number].key
-        with telemetry.measure_gang(key):
+        with telemetry.time_gang(key):
             refusals.append(
                 # The statement's verdict is the true reason: the solver had found a place.
                 rolled_back_refusal(rejected[number], timed_out=False)

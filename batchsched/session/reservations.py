@@ -248,7 +248,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True)
-class StickyReservations:
+class ReservationRules:
     """Decides which reserved starts a session announces, and which starts that earlier sessions announced it keeps.
 
     Args:
@@ -368,7 +368,7 @@ class ReservedHead:
         context: SessionContext,
         gangs: Iterable[PendingGang],
         started: Sequence[GangPlacement],
-        sticky: StickyReservations,
+        sticky: ReservationRules,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
         """Return the first gang that must wait for running gangs to end, or that an earlier session gave a reservation.

@@ -191,7 +191,7 @@ class Statement:
             return failed
         placement = GangPlacement(gang)
         try:
-            with self._telemetry.measure_gang(gang.key):
+            with self._telemetry.time_gang(gang.key):
                 if state is not None:
                     self.reserve_pods(placement, plans[0], state)
                 else:

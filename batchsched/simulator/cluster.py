@@ -151,7 +151,7 @@ class SimulatedCluster:
         self._gang_of_pending |= dict.fromkeys(gang.pending, gang)
         groups = () if arrival.group is None else (arrival.group,)
         self.scheduler.apply_changes(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
-        self.recorder.count_bound_pods(arrival.queue, gang.bound.values())
+        self.recorder.add_bound_requests(arrival.queue, gang.bound.values())
         self.recorder.add_queue_requests(arrival.queue, arrival.pods)
         self.waiting += 1
         return self._starts(gang, now)
@@ -160,7 +160,7 @@ class SimulatedCluster:
         """Finish a gang: remove its pods and its PodGroup from the cluster."""
         queue, group = gang.arrival.queue, gang.arrival.group
         ended_pods = (*gang.bound.values(), *gang.pending.values())
-        self.recorder.count_bound_pods(queue, gang.bound.values(), -1)
+        self.recorder.add_bound_requests(queue, gang.bound.values(), -1)
         self.recorder.add_queue_requests(queue, ended_pods, -1)
         for key in gang.pending:
             del self._gang_of_pending[key]
@@ -189,7 +189,7 @@ class SimulatedCluster:
             gang.bound[key] = pod
             changed.setdefault(gang.number, (gang, []))[1].append(pod)
         for gang, pods in changed.values():
-            self.recorder.count_bound_pods(gang.arrival.queue, pods)
+            self.recorder.add_bound_requests(gang.arrival.queue, pods)
             self.scheduler.apply_changes(ClusterChanges(bound_pods=pods))
         return [gang for gang, _ in changed.values() if self._starts(gang, now)]
 
@@ -221,7 +221,7 @@ class SimulatedCluster:
                 self.waiting += 1
             gang.record_kill(now)
         removed = [gang.bound.pop(key) for key in list(gang.bound) if key in keys]
-        self.recorder.count_bound_pods(gang.arrival.queue, removed, -1)
+        self.recorder.add_bound_requests(gang.arrival.queue, removed, -1)
         recreated = [self._kubelet.recreated_pod(pod) for pod in removed]
         for pod in recreated:
             gang.pending[pod.key] = pod

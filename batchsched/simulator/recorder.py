@@ -72,7 +72,7 @@ class UsageRecorder:
         """Add the requests of bound pods to the usage of the cluster; with sign -1, subtract them."""
         self._add(self._used, pods, sign)
 
-    def count_bound_pods(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+    def add_bound_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
         """Add the requests of bound pods to the usage of a queue and of the cluster; with sign -1, subtract them."""
         bound = tuple(pods)
         self.add_usage(bound, sign)

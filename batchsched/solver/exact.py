@@ -1,8 +1,9 @@
 """The exact stage: the node-level model solved tier by tier, for small problems and as the reference of the tests.
 
 Each tier is maximised while the tiers above keep their values. Among equal values the number of gangs, preferred
-levels, node scores and packing decide, in this order (`polish`): each step adds variables of its own to the model.
-The incumbent always satisfies everything fixed so far: if the budget ends, quality suffers but never validity.
+levels, node scores and packing decide, in this order (`optimize_secondary_objectives`): each step adds variables of its
+own to the model. The incumbent always satisfies everything fixed so far: if the budget ends, quality suffers but
+never validity.
 
 Shapes: C classes, G gangs, N nodes, T tiers, V variables, X counts.
 """
@@ -15,7 +16,7 @@ from batchsched.errors import SolverFault
 from batchsched.solver.cpsat import CpSatBudget, relaxation_bound
 from batchsched.solver.linear_model import scale_weights
 from batchsched.solver.node_model import NodeModel
-from batchsched.solver.objective import count_tiers, list_preferred_levels, tier_values
+from batchsched.solver.objective import count_tiers, list_topology_preferences, tier_values
 from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
 
 _TIER_SHARE: Final = 0.8
@@ -76,7 +77,7 @@ def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | No
     bound = np.zeros(count_tiers(problem))
     for tier in range(len(bound)):
         bound[tier] = _tier(climb, tier, remaining=len(bound) - tier)
-    polish(climb)
+    optimize_secondary_objectives(climb)
     return _solution(climb, bound)
 
 
@@ -116,7 +117,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
 
 
-def polish(climb: _Incumbent) -> None:
+def optimize_secondary_objectives(climb: _Incumbent) -> None:
     """Improve gang count, preferred topology levels and packing of the best solution, without lowering its objective.
 
     Compared are the number of gangs, then preferred topology levels, then packing and node scores.
@@ -166,7 +167,7 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
     objectives count as equal (`scale_weights`).
     """
     problem = model.problem
-    wishes = list_preferred_levels(problem)
+    wishes = list_topology_preferences(problem)
     domains = np.array(
         [problem.nodes.levels[level].max(initial=-1) + 2 for _, _, level, _, _ in wishes], np.int64
     )

@@ -143,7 +143,7 @@ def weights_by_gang(problem: Problem) -> FloatArray:
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 
 
-def list_preferred_levels(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
+def list_topology_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """Return the gangs and subgroups that prefer a topology level, with the weights of the preferences.
 
     An item is (gang, subgroup or -1, level, weight, domains already used). The weight is Σ weight·count over all
@@ -181,7 +181,7 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
     is placed there. Nodes without the label count together as one more domain. Without any used domain the cost is 0.
     """
     cost = 0.0
-    for gang, sub, level, weight, used in list_preferred_levels(problem):
+    for gang, sub, level, weight, used in list_topology_preferences(problem):
         members = problem.classes.gang[solution.classes] == gang
         if sub != NONE:
             members &= problem.classes.subgroup[solution.classes] == sub

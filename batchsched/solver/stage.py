@@ -40,7 +40,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
       SolverFault: OR-Tools rejects a model as invalid.
     """
     telemetry = telemetry or NoTelemetry()
-    with telemetry.measure_stage("reduce"):
+    with telemetry.time_stage("reduce"):
         unplaceable = find_unplaceable_classes(problem)
         over = find_gangs_beyond_quotas(problem) | find_gangs_beyond_nodes(problem, unplaceable)
         beyond = over & problem.gangs.allowed
@@ -50,7 +50,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
         answer = subset.to_whole_problem(_solved(subset.problem, budget, seed, telemetry))
     else:
         answer = _solved(admissible, budget, seed, telemetry)
-    with telemetry.measure_stage("verify"):
+    with telemetry.time_stage("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
@@ -96,7 +96,7 @@ def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) 
 def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
     """Solve for the gangs that do not exceed their quotas by themselves."""
     problem = without_cut_gangs(admissible)
-    with telemetry.measure_stage("greedy"):
+    with telemetry.time_stage("greedy"):
         packing = pack_greedily(problem)
         floor = packing.to_solution("greedy")
     # In strict order no solve may take a later gang in place of an earlier one.
@@ -107,16 +107,16 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     if is_greedy_optimal(admissible, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
-        with telemetry.measure_stage("exact"):
+        with telemetry.time_stage("exact"):
             return solve_exact(admissible, budget, seed, floor)
     # With cuts the quota relaxation would repeat refused placements.
     if admissible is problem and is_limited_by_quotas_only(packing):
-        with telemetry.measure_stage("choose"):
+        with telemetry.time_stage("choose"):
             answer = select_by_quotas(packing, budget, seed, floor)
         if answer is not None:
             return answer
     # Both placements are floors: no gang order may be better in this solver's own objective.
-    with telemetry.measure_stage("greedy"):
+    with telemetry.time_stage("greedy"):
         peers = solve_job_by_job(problem)
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))

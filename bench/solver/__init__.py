@@ -28,20 +28,20 @@ class Stopwatch:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def measure_stage(self, name: str) -> Iterator[None]:
+    def time_stage(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def measure_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def report_progress(self, done: int, total: int, what: str) -> None:
         return
 
-    def measure_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -50,9 +50,9 @@ def test_without_a_file_the_default_profile_is_used_without_a_message(capsys):
 
 def test_stages_of_one_name_add_up_and_nest():
     watch = Stopwatch()
-    with watch.measure_stage("outer"):
+    with watch.time_stage("outer"):
         for _ in range(2):
-            with watch.measure_stage("inner"):
+            with watch.time_stage("inner"):
                 time.sleep(0.002)
     assert watch.seconds("outer") >= watch.seconds("inner") >= 0.004
     assert list(watch.stages) == ["inner", "outer"]
@@ -61,7 +61,7 @@ def test_stages_of_one_name_add_up_and_nest():
 
 def test_stage_counts_when_it_fails():
     watch = Stopwatch()
-    with pytest.raises(RuntimeError), watch.measure_stage("failed"):
+    with pytest.raises(RuntimeError), watch.time_stage("failed"):
         raise RuntimeError
     assert "failed" in watch.stages
 
@@ -69,9 +69,9 @@ def test_stage_counts_when_it_fails():
 def test_calls_of_plugins_add_up_by_point():
     watch = Stopwatch()
     for _ in range(2):
-        with watch.measure_call("NodeName", "Filter"):
+        with watch.time_call("NodeName", "Filter"):
             time.sleep(0.001)
-    with pytest.raises(RuntimeError), watch.measure_call("NodeName", "Score"):
+    with pytest.raises(RuntimeError), watch.time_call("NodeName", "Score"):
         raise RuntimeError
     assert {key: calls for key, (calls, _) in watch.calls.items()} == {
         ("NodeName", "Filter"): 2,

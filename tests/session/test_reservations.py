@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.reservations import ReservedHead, StickyReservations, compute_reservation
+from batchsched.session.reservations import ReservationRules, ReservedHead, compute_reservation
 from tests.session.clusters import on
 from tests.session.preemption.running import evicted, wanting
 from tests.session.preemption.running import running as running_gang
@@ -350,7 +350,7 @@ def test_gang_that_fits_now_or_never_is_not_the_head():
     )
     there = inside(snapshot, WEIGHT_EASY)
     gangs = [there.gang("team/fits"), there.gang("team/never")]
-    assert ReservedHead.find_head(there.context, gangs, (), StickyReservations(NOW)) is None
+    assert ReservedHead.find_head(there.context, gangs, (), ReservationRules(NOW)) is None
 
 
 def test_head_starts_at_its_reserved_time_before_heavier_gangs():

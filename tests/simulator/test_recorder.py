@@ -78,10 +78,10 @@ def test_a_queue_has_a_row_for_each_second_in_which_it_changed():
     recorder.add_queue_requests("a", bound(CPU, "", ""))
     recorder.record_sample(5, 0, 0)
     recorder.record_sample(6, 0, 0)
-    recorder.count_bound_pods("a", bound(CPU, "node-0"))
+    recorder.add_bound_requests("a", bound(CPU, "node-0"))
     recorder.add_queue_requests("b", bound(CPU, ""))
     recorder.record_sample(7, 0, 0)
-    recorder.count_bound_pods("b", bound(CPU, "node-1"))
+    recorder.add_bound_requests("b", bound(CPU, "node-1"))
     recorder.record_sample(7, 0, 0)
     assert rows(recorder.queue_series()) == [
         (5, "a", (0,), (2000,)),

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from batchsched.solver.exact import add_packing_objective, add_preference_objective, solve_exact
 from batchsched.solver.node_model import NodeModel, count_fitting
-from batchsched.solver.objective import list_preferred_levels, preferred_level_cost
+from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
 from batchsched.solver.problem import ALL_NODES, Budget, Cut, Problem, Row, Solution
 from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
@@ -207,7 +207,7 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
         values, objective = add_packing_objective(model, values)
         assert model.admits(values)
         assert len(objective) == model.variable_count
-    if list_preferred_levels(problem) and seen[0][:2] != seen[1][:2]:
+    if list_topology_preferences(problem) and seen[0][:2] != seen[1][:2]:
         assert (seen[0][:2] < seen[1][:2]) == (seen[0][2] < seen[1][2])
 
 

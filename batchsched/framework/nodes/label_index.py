@@ -179,7 +179,7 @@ class AffinityGroup:
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
-    def node_counts(self) -> tuple[IndexArray, IntArray]:
+    def pod_counts_by_node(self) -> tuple[IndexArray, IntArray]:
         """Return the nodes [k] that have pods of this affinity group, and the number [k] of these pods on each node."""
         if self._arrays is None:
             size = len(self.on)

@@ -49,7 +49,7 @@ class AssumedVolumes:
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
 
-    def copy_reserved(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+    def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
         """Copy the volumes and claims that a pod has reserved in `before`, if `is_reserved` returns True for the pod.
 
         `is_reserved` is called with the `namespace/name` of a pod.

@@ -106,5 +106,5 @@ class SampledPluginCalls:
     ) -> T:
         """Call a plugin and measure the call, even if the plugin fails."""
         assert self._telemetry is not None
-        with self._telemetry.measure_call(name_of(plugin), point):
+        with self._telemetry.time_call(name_of(plugin), point):
             return call_plugin(plugin, point, call, *args, **kwargs)

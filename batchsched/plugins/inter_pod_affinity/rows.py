@@ -53,7 +53,7 @@ class AffinityRowContext:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select(self, selection: Selection) -> list[Candidate]:
-        """Return the pending pods that a selection by namespaces and labels matches, one element per gang and class."""
+        """Return the candidates that match `selection`; each is the pending pods of one gang and pod class."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:
@@ -115,7 +115,7 @@ def _excluded_by_own_terms(scene: AffinityRowContext) -> Iterator[tuple[int, Boo
         for term in resolve_terms(anti_affinity_of(pod).required, pod, scene.table):
             tally = TermCounts(scene.table)
             counts = scene.table.pods.count_selected(term.selection)
-            if tally.add_node_counts(term.topology_key, counts):
+            if tally.add_pod_counts(term.topology_key, counts):
                 yield (
                     candidate.index,
                     tally.counts_of(term.topology_key)[scene.domain_codes(term.topology_key)] > 0,
@@ -219,7 +219,7 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
         selection = combined_selection(terms)
         counts = scene.table.pods.count_selected(selection)
         for key in topology_keys(terms):
-            affinity_matches.add_node_counts(key, counts)
+            affinity_matches.add_pod_counts(key, counts)
         matching = scene.select(selection)
         names, own = {one.index for one in matching}, {one.index for one in members}
         if affinity_matches.has_nonzero_count():

@@ -127,7 +127,7 @@ class TermCounts:
             counts = self.by_key[key] = np.zeros(len(self.table.label_values(key)[1]) + 1, np.int64)
         return counts
 
-    def add_node_counts(self, key: str, counts: IntArray, weight: int = 1) -> bool:
+    def add_pod_counts(self, key: str, counts: IntArray, weight: int = 1) -> bool:
         """Add pod counts by node [N], times a weight, to the counts of the nodes' topology domains.
 
         Return True if one of the nodes with pods is in a domain.
@@ -145,7 +145,7 @@ class TermCounts:
 
         Return True if one of the pods is in a domain.
         """
-        nodes, pods = group.node_counts()
+        nodes, pods = group.pod_counts_by_node()
         codes = self.table.label_values(key)[0][nodes]
         inside = codes >= 0
         if not inside.any():
@@ -250,9 +250,9 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
     if affinity:
         counts = table.pods.count_selected(combined_selection(affinity))
         for key in topology_keys(affinity):
-            affinity_matches.add_node_counts(key, counts)
+            affinity_matches.add_pod_counts(key, counts)
     for term in anti_affinity:
-        anti_affinity_matches.add_node_counts(term.topology_key, table.pods.count_selected(term.selection))
+        anti_affinity_matches.add_pod_counts(term.topology_key, table.pods.count_selected(term.selection))
     for group in table.pods.affinity_groups():
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
@@ -299,7 +299,7 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCou
         terms = resolve_terms((one.pod_affinity_term for one in preferred), pod, table)
         for preference, term in zip(preferred, terms, strict=True):
             counts = table.pods.count_selected(term.selection)
-            matched |= tally.add_node_counts(term.topology_key, counts, sign * preference.weight)
+            matched |= tally.add_pod_counts(term.topology_key, counts, sign * preference.weight)
     for group in table.pods.affinity_groups():
         for weight, group_term in _terms_of(group, hard_weight):
             if term_matches(group_term, group.namespace, incoming):

@@ -43,7 +43,7 @@ class MeasuredQueues:
 
 
 class PolicyOrders:
-    """The positions of gangs in the order of each gang policy, because the queues may use different policies.
+    """The position of each gang under each gang order policy (`GangOrderPolicy`); queues may use different policies.
 
     Args:
       columns: attributes of the G gangs, the input of policies.

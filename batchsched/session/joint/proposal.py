@@ -72,7 +72,7 @@ class JointProposer:
         start = statement.checkpoint()
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry)
-            with self._telemetry.measure_stage("walk"):
+            with self._telemetry.time_stage("walk"):
                 outcome = self._place_solution(statement, solution, best)
                 if outcome.placements:
                     outcome = self._place_rejected_first(statement, start, outcome, best)
@@ -88,7 +88,7 @@ class JointProposer:
         assert best is not None  # The loop runs at least once.
         if not best_is_placed:
             statement.roll_back_to(start)
-            with self._telemetry.measure_stage("walk"):
+            with self._telemetry.time_stage("walk"):
                 placed_again = self._place_solution(statement, best.solution, best, first=best.first)
                 # Rejections of the first attempt are kept: the diagnosis explains those.
                 best = replace(placed_again, rejected=best.rejected)
@@ -189,7 +189,7 @@ class JointProposer:
 def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Return the outcome of a solver round with one more gang, which plugins rejected at first and accept now."""
+    """Add to the outcome of a solver round a gang that plugins had rejected and that was then placed pod by pod."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement

@@ -139,7 +139,7 @@ class PodPreemption:
         return answer
 
     def drop_nominations(self, gang: PendingGang) -> None:
-        """Drop the nominations of a gang that was refused for another reason than lack of room.
+        """Drop the nominations of a gang that was refused for a reason other than lack of room.
 
         They would block nodes.
         """

@@ -65,7 +65,7 @@ class InOrderProposer:
         self._node_table = run.tables.node_table
         self._statement = run.statement
         self._now = run.now
-        self._sticky = run.sticky_reservations
+        self._sticky = run.reservation_rules
         self._brief = run.builder.brief
         self._ending_soon: IntArray = np.zeros(len(self._node_table.resources), np.int64)
         """[R] what running gangs release within the policy's horizon."""
@@ -315,13 +315,13 @@ class InOrderProposer:
         if gang.need == 0:
             return AttemptResult.STUCK
         if not self._brief:
-            with self._run.telemetry.measure_gang(formulation.gangs[0].key):
+            with self._run.telemetry.time_gang(formulation.gangs[0].key):
                 self._refusals.append(explain_formulation(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
         if not self._brief:
-            with self._run.telemetry.measure_gang(gang.key):
+            with self._run.telemetry.time_gang(gang.key):
                 self._refusals.append(explain_gang(self._context, gang))
         return self._full_or_stuck(gang)
 

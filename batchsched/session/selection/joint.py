@@ -32,13 +32,13 @@ class JointWindowProposer:
         Gangs behind an unplaced gang of a strict queue are not returned.
         """
         run, builder, nominated = self._run, self._run.builder, self._nominated
-        with run.telemetry.measure_stage("admit"):
+        with run.telemetry.time_stage("admit"):
             gangs = self._admitted(pending)
         self._keys = {gang.members.identity: gang.key for gang in gangs}
         context = run.context()
         unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
         builder.head = ReservedHead.find_head(
-            context, unnominated, builder.placements, run.sticky_reservations, nominated.pods_not_in_table
+            context, unnominated, builder.placements, run.reservation_rules, nominated.pods_not_in_table
         )
         for window in self._windows(gangs):
             for part in nominated.split_at_nominations(window):
@@ -102,20 +102,20 @@ class JointWindowProposer:
         """Select among the gangs of one window; return the context for the next window."""
         run, builder = self._run, self._run.builder
         settings, telemetry = run.profile.solver, run.telemetry
-        with telemetry.measure_stage("pipeline"):
+        with telemetry.time_stage("pipeline"):
             for gang in gangs:
-                with telemetry.measure_gang(gang.key):
+                with telemetry.time_gang(gang.key):
                     context.feasibility.precompute(part.pod_class for part in gang.parts)
-        with telemetry.measure_stage("formulate"):
+        with telemetry.time_stage("formulate"):
             formulation = formulate(context, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
         outcome = JointProposer(formulation, settings, run.seed, telemetry).place_gangs(run.statement)
-        with telemetry.measure_stage("walk"):
+        with telemetry.time_stage("walk"):
             outcome = self._place_rejected(context, formulation, outcome)
         builder.add_placements(outcome.placements)
         if not builder.brief:
-            with telemetry.measure_stage("explain"):
+            with telemetry.time_stage("explain"):
                 builder.refusals += explain_refused_gangs(
                     context, formulation, outcome, settings, run.seed, telemetry
                 )

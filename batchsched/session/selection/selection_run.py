@@ -16,7 +16,7 @@ from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.queue_limits import measure_limits
 from batchsched.session.joint.formulation import FeasibilityByClass, SessionContext
 from batchsched.session.refusals import rolled_back_refusal
-from batchsched.session.reservations import StickyReservations
+from batchsched.session.reservations import ReservationRules
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
@@ -87,13 +87,13 @@ class SelectionRun:
         return context.after_placements(self.builder.placements)
 
     @property
-    def sticky_reservations(self) -> StickyReservations:
+    def reservation_rules(self) -> ReservationRules:
         """The rules by which the session announces reserved starts and keeps announced ones."""
-        return StickyReservations.of_profile(self.profile, self.previous_reservations, self.now)
+        return ReservationRules.of_profile(self.profile, self.previous_reservations, self.now)
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
         """Return a gang with the pods that may be placed now; None if it has no such pods or is refused."""
-        with self.telemetry.measure_gang(members.key):
+        with self.telemetry.time_gang(members.key):
             admitted = self.admission.admit_gang(members)
         if isinstance(admitted, Refusal):
             self.builder.refusals.append(admitted)

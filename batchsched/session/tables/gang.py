@@ -361,7 +361,7 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet; False for the elastic pods that are placed after their gang."""
+        """True if no pod of the gang is bound yet; False for an object that has only the elastic pods of a gang."""
         return not self.members.bound and not self.follows
 
 

@@ -154,7 +154,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
     return replace(problem, gangs=replace(problem.gangs, required=levels, pinned=pins))
 
 
-def problem_of_added_nodes(problem: Problem, change: NodeChange) -> Problem:
+def problem_of_added_nodes_only(problem: Problem, change: NodeChange) -> Problem:
     """Return the problem with only the nodes that a change adds to the cluster, and without plugin constraints."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (saturate(change.extra) if change.extra else 0)
@@ -181,7 +181,7 @@ def problem_of_added_nodes(problem: Problem, change: NodeChange) -> Problem:
 
 
 def _nodes(problem: Problem, change: NodeChange) -> Problem:
-    new = problem_of_added_nodes(problem, change)
+    new = problem_of_added_nodes_only(problem, change)
     return replace(
         problem,
         nodes=problem.nodes.concatenate(new.nodes),

@@ -32,7 +32,7 @@ from batchsched.solver.relaxation.changes import (
     QuotaChange,
     Relaxation,
     apply_change,
-    problem_of_added_nodes,
+    problem_of_added_nodes_only,
 )
 
 _MAX_EXACT_NODES: Final = 100
@@ -259,7 +259,7 @@ class ResidualProblem:
         other_parts = tuple(part for part in parts if not isinstance(part, QuotaChange))
         if other_parts and isinstance(other_parts[-1], NodeChange) and self._counting_decides():
             before = self.with_changes(other_parts[:-1])
-            return before.fits_with_added_nodes(problem_of_added_nodes(before.problem, other_parts[-1]))
+            return before.fits_with_added_nodes(problem_of_added_nodes_only(before.problem, other_parts[-1]))
         return self.with_changes(other_parts)._is_placeable
 
     def fitted_in(self, before: "ResidualProblem") -> bool:

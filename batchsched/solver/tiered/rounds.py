@@ -256,7 +256,7 @@ class TieredStage:
         self._problem, self._budget, self._telemetry = problem, budget, telemetry
         self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self._floors, self.best = floors, floors.best
-        with telemetry.measure_stage("build"):
+        with telemetry.time_stage("build"):
             packing = Packing(problem)
             pools = build_pools(packing)
             bound = bool((problem.gangs.required != NONE).any() or (problem.subgroups.required != NONE).any())
@@ -279,11 +279,11 @@ class TieredStage:
         done, bounded, gained = 0, False, False
         for number in range(self._budget.rounds):
             done = number + 1
-            with self._telemetry.measure_stage("choose"):
+            with self._telemetry.time_stage("choose"):
                 plan = self._choose()
             if plan is None:
                 break
-            with self._telemetry.measure_stage("realise"):
+            with self._telemetry.time_stage("realise"):
                 realised, better = self._realise(plan, self._preferring and not number)
             bounded = bounded and not better
             if not (bounded or self._open()):
@@ -298,7 +298,7 @@ class TieredStage:
         if done and not bounded:
             self._bound_best()
         if self.best.gap > self._budget.gap and self._narrow:
-            with self._telemetry.measure_stage("bound"):
+            with self._telemetry.time_stage("bound"):
                 self._tighten_bound()
         spending = self._spending
         return replace(
@@ -306,7 +306,7 @@ class TieredStage:
         )
 
     def _bound_best(self) -> None:
-        with self._telemetry.measure_stage("bound"):
+        with self._telemetry.time_stage("bound"):
             self.best = replace(self.best, bound=self._bound(self.best))
 
     # ------------------------------------------------------------------------------------ choosing

@@ -102,7 +102,7 @@ def test_equal_terms_of_many_pods_are_one_group():
         )
         table.add([(one, number % 2)])
     (group,) = table.affinity_groups()
-    nodes, counts = group.node_counts()
+    nodes, counts = group.pod_counts_by_node()
     assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
 
 

@@ -18,7 +18,7 @@ class Noting(NoTelemetry):
 
     @override
     @contextmanager
-    def measure_call(self, plugin, point):
+    def time_call(self, plugin, point):
         self.calls.append((plugin, point))
         yield
 

@@ -17,7 +17,7 @@ from batchsched.solver.relaxation.changes import (
     QuotaChange,
     RowChange,
     apply_change,
-    problem_of_added_nodes,
+    problem_of_added_nodes_only,
 )
 from batchsched.solver.relaxation.explain import GangProblems, subtract_placements
 from batchsched.solver.relaxation.residual import ResidualProblem
@@ -174,7 +174,10 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
         (3, -1, -1, False),
     ):
         change = NodeChange(1, like, level, domain)
-        assert ResidualProblem(problem).fits_with_added_nodes(problem_of_added_nodes(problem, change)) is fits
+        assert (
+            ResidualProblem(problem).fits_with_added_nodes(problem_of_added_nodes_only(problem, change))
+            is fits
+        )
         assert ResidualProblem(apply_change(problem, change)).fit_counts.fits is fits
 
 
@@ -187,7 +190,9 @@ def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(proble
             for change in (
                 NodeChange(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
             ):
-                beside = ResidualProblem(single).fits_with_added_nodes(problem_of_added_nodes(single, change))
+                beside = ResidualProblem(single).fits_with_added_nodes(
+                    problem_of_added_nodes_only(single, change)
+                )
                 assert beside == ResidualProblem(apply_change(single, change)).fit_counts.fits
 
 
