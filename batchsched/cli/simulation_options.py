@@ -23,10 +23,18 @@ class Selection(StrEnum):
     WEIGHT = "weight"
 
 
+def _policy_names() -> list[str]:
+    """Return the names of the policies that a simulation can use, for completion."""
+    from batchsched.queues.gang_order import gang_order_names
+
+    return list(gang_order_names())
+
+
 Policies = Annotated[
     list[str] | None,
     typer.Option(
         "--policy",
+        autocompletion=_policy_names,
         metavar="NAME[:ARG=VALUE,...]",
         help="The policy that orders gangs, with optional arguments. Repeat the option to compare policies with "
         "the first.",

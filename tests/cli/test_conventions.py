@@ -170,7 +170,8 @@ def test_bash_completes_commands_options_and_values(tmp_path):
     caller.write_text(f'#!/bin/sh\nexec {sys.executable} -m batchsched "$@"\n')
     caller.chmod(0o755)
     script = """source <(batchsched completion bash)
-        for words in 'de' 'lab ru' 'decide --out' 'schema podg' '--color ne'; do
+        for words in 'de' 'lab ru' 'decide --out' 'schema podg' '--color ne' \\
+            'simulate swf --policy headr' 'get pod' 'decide -o jsonp'; do
           COMP_WORDS=(batchsched $words); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
           _batchsched_completion batchsched; echo "${COMPREPLY[@]}"
         done"""
@@ -181,7 +182,16 @@ def test_bash_completes_commands_options_and_values(tmp_path):
         check=False,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )
-    assert done.stdout.splitlines() == ["decide demo", "run", "--output", "podgroup", "never"]
+    assert done.stdout.splitlines() == [
+        "decide demo",
+        "run",
+        "--output",
+        "podgroup",
+        "never",
+        "headroom",
+        "podgroups",
+        "jsonpath=",
+    ]
 
 
 def test_kubectl_gets_completions_and_a_directive():
