@@ -29,7 +29,7 @@ def test_demo_fits_a_terminal_of_80_columns_except_for_paths_commands_and_the_ta
     lines = [
         line
         for line in shown[0].out.splitlines()
-        if not any(word in line for word in ("Report: ", "batchsched explain", " Refused ", " RESULT "))
+        if not any(word in line for word in ("Report: ", "batchsched explain", " Placed ", " Refused "))
     ]
     assert max(map(len, lines)) <= 80
 
