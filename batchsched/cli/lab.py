@@ -12,6 +12,7 @@ import typer
 import yaml
 
 from batchsched.cli.options import Format, OutputFormat, check_writable
+from batchsched.cli.session import print_warnings
 from batchsched.cli.simulation_options import Processes
 from batchsched.errors import InvalidInput
 
@@ -108,14 +109,22 @@ def run(
     """
     from batchsched.cli.outcomes import print_outcomes
     from batchsched.lab.results import read_outcomes
-    from batchsched.lab.scenario import load_scenario
 
-    chosen = load_scenario(scenario, parse_changes(change))
+    chosen = _load(scenario, change)
     folder = to or Path(f"{chosen.name}-results")
     run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
     results = read_outcomes(folder)
     write_report(report or folder / "report.html", chosen.name, results)
     print_outcomes(chosen.name, results, output)
+
+
+def _load(scenario: Path, changes: list[str]) -> "Scenario":
+    """Read a scenario, and print warnings about its queues on standard error."""
+    from batchsched.lab.scenario import load_scenario, unknown_queue_warnings
+
+    chosen = load_scenario(scenario, parse_changes(changes))
+    print_warnings([f"warning: {scenario}: {line}" for line in unknown_queue_warnings(chosen)])
+    return chosen
 
 
 def parse_changes(changes: list[str]) -> list[tuple[str, Any]]:
@@ -137,9 +146,8 @@ def tune(
     measures become worse. If the command is interrupted, start it again: it resumes the search.
     """
     from batchsched.cli.outcomes import print_tuning_result
-    from batchsched.lab.scenario import load_scenario
 
-    chosen = load_scenario(scenario, parse_changes(change))
+    chosen = _load(scenario, change)
     folder = to or Path(f"{chosen.name}-results")
     print_tuning_result(run_tuning(chosen, folder, processes or os.cpu_count() or 1, address), output)
 

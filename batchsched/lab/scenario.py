@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.queue import Queue
-from batchsched.api.crd.validation import field_errors
+from batchsched.api.crd.validation import field_errors, suggest_name
 from batchsched.config.load import parse_document, read_text
 from batchsched.errors import InvalidInput
 
@@ -279,6 +279,46 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
     return scenario.model_copy(
         update={"workloads": tuple(_located(one, path.parent) for one in scenario.workloads)}
     )
+
+
+def unknown_queue_warnings(scenario: Scenario) -> tuple[str, ...]:
+    """Return a warning for each queue that a workload or a policy names and that the scenario does not declare.
+
+    A scenario without queues declares none on purpose. Other sources of workloads bring queues of their own.
+    """
+    declared = {queue.name for queue in scenario.queues}
+    if not declared:
+        return ()
+    named = {
+        f"workloads.{workload.name}.{field}": names
+        for workload in scenario.workloads
+        for field, names in _queues_of_workload(workload).items()
+    }
+    warnings = [
+        f"{place}: queue {name!r} is not declared in queues, so it has no guarantee, limit or parent; "
+        f"{suggest_name(name, sorted(declared))}"
+        for place, names in named.items()
+        for name in names
+        if name not in declared
+    ]
+    known_queues = declared.union(*named.values())
+    if len(named) == len(scenario.workloads):
+        warnings += [
+            f"policies.{policy.name}.queues: no queue is named {name!r}; {suggest_name(name, sorted(known_queues))}"
+            for policy in scenario.policies
+            for name in policy.queues
+            if name != ALL_NAMES and name not in known_queues
+        ]
+    return tuple(warnings)
+
+
+def _queues_of_workload(workload: WorkloadSpec) -> dict[str, tuple[str, ...]]:
+    """Return the queues that the settings of a workload name, by the field that names them."""
+    if workload.generate is not None:
+        return {"generate.shares": tuple(workload.generate.shares)}
+    if workload.philly is not None and workload.philly.teams:
+        return {"philly.teams": tuple(workload.philly.teams)}
+    return {}
 
 
 def with_value_at(content: Any, place: str, value: Any) -> Any:

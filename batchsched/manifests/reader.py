@@ -30,6 +30,7 @@ from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, Object
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, split_documents
+from batchsched.manifests.input_warnings import input_warnings
 from batchsched.ports.external import NoTelemetry, Telemetry
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson")
@@ -289,6 +290,7 @@ class _Cluster:
                 f"spec.schedulerName: {self.scheduler_name} makes a pod ours"
             )
         yield from unknown_sub_group_warnings(snapshot.pods, snapshot.pod_groups)
+        yield from input_warnings(snapshot)
 
 
 class _ObjectName(msgspec.Struct):

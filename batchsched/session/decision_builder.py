@@ -135,7 +135,8 @@ class DecisionBuilder:
         refusals = list(self.refusals)
         # Incomplete PodGroups have no pending pod, so that no proposer has seen them.
         if not self.brief:
-            refusals += [refuse_incomplete(members) for members in tables.incomplete.values()]
+            set_aside = frozenset(record.object for record in tables.snapshot.set_aside)
+            refusals += [refuse_incomplete(members, set_aside) for members in tables.incomplete.values()]
         names = tables.node_table.names
         bound = [placement for placement in self.placements if not placement.held_by]
         held = [placement for placement in self.placements if placement.held_by]

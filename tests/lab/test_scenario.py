@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.scenario import load_scenario, with_value_at
+from batchsched.lab.scenario import load_scenario, unknown_queue_warnings, with_value_at
 from tests.lab.scenarios import scenario, stated, written
 
 
@@ -108,3 +108,31 @@ def test_an_objective_is_one_measure(tmp_path):
         load_scenario(
             written(tmp_path / "s.yaml", tune={**tune, "policy": "x", "objective": {"minimise": "meanWait"}})
         )
+
+
+PRODUCTION = {"metadata": {"name": "production"}}
+
+
+def test_shares_of_a_queue_that_is_not_declared_cause_a_warning():
+    generated = {"name": "day", "generate": {"shares": {"prod": 0.3, "production": 0.7}}}
+    (warning,) = unknown_queue_warnings(scenario(queues=[PRODUCTION], workloads=[generated]))
+    assert warning.startswith("workloads.day.generate.shares: queue 'prod' is not declared in queues")
+    assert warning.endswith("; known are production")
+
+
+def test_teams_of_a_queue_that_is_not_declared_cause_a_warning():
+    philly = {"name": "philly", "philly": {"trace": "trace.csv", "teams": {"producton": ["*"]}}}
+    (warning,) = unknown_queue_warnings(scenario(queues=[PRODUCTION], workloads=[philly]))
+    assert warning.startswith("workloads.philly.philly.teams: queue 'producton' is not declared")
+
+
+def test_policy_for_a_queue_that_does_not_exist_causes_a_warning():
+    generated = {"name": "day", "generate": {"shares": {"production": 1}}}
+    policies = [{"name": "x", "queues": {"*": {"weight": 1}, "prodution": {"weight": 2}}}]
+    made = scenario(queues=[PRODUCTION], workloads=[generated], policies=policies)
+    (warning,) = unknown_queue_warnings(made)
+    assert warning == "policies.x.queues: no queue is named 'prodution'; did you mean production?"
+
+
+def test_scenario_without_queues_causes_no_warning():
+    assert unknown_queue_warnings(scenario(queues=[])) == ()

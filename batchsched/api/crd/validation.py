@@ -8,7 +8,7 @@ queue trees, and subgroups that a PodGroup does not define.
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -24,6 +24,10 @@ _OWN_FIELD: Final = re.compile(r"([^\s:]+): (.+)", re.DOTALL)
 _LONGEST_SHOWN: Final = 60
 _MOST_NAMED: Final = 30
 """Maximum number of known names in a message: all fields of any object, but not the PodGroups of a cluster."""
+_MOST_COMPARED: Final = 1000
+"""Maximum number of known names to which an unknown name is compared."""
+_LEAST_SIMILARITY: Final = 0.6
+"""The ratio of difflib from which a known name is suggested for an unknown one."""
 _EXPECTED: Final = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
@@ -87,13 +91,24 @@ def field_path(parts: Sequence[str | int]) -> str:
 
 def suggest_name(name: str, known_names: Sequence[str]) -> str:
     """Return advice for an unknown name: the most similar known name, or otherwise a list of known names."""
-    close = difflib.get_close_matches(name, known_names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, known_names, n=1, cutoff=_LEAST_SIMILARITY)
     if close:
         return f"did you mean {close[0]}?"
     if not known_names:
         return "nothing is expected here"
     more = f" and {len(known_names) - _MOST_NAMED:,} more" if len(known_names) > _MOST_NAMED else ""
     return f"known are {', '.join(sorted(known_names)[:_MOST_NAMED])}{more}"
+
+
+def similar_name_hint(name: str, known_names: Collection[str]) -> str:
+    """Return ` (did you mean X?)` for an unknown name if a known name is similar; otherwise "".
+
+    More than a thousand known names are not compared: a session may write one hint for each gang.
+    """
+    if len(known_names) > _MOST_COMPARED:
+        return ""
+    close = difflib.get_close_matches(name, known_names, n=1, cutoff=_LEAST_SIMILARITY)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
@@ -208,7 +223,10 @@ def _refuse_child(name: str, parents: Mapping[str, str | None], reasons: dict[st
     if parent is None:
         return
     if parent not in parents and parent != DEFAULT_QUEUE:
-        reasons[name] = f"the parent {parent!r} does not exist; make it, or leave out the parent"
+        reasons[name] = (
+            f"the parent {parent!r} does not exist{similar_name_hint(parent, tuple(parents))}; make it, or leave out "
+            "the parent"
+        )
     elif parent in reasons:
         reasons[name] = f"the parent {parent!r} was set aside; set that one right first"
 

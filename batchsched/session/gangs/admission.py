@@ -8,6 +8,7 @@ users in a queue that limits each user. Refused gangs do not reach the solver.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -129,7 +130,7 @@ class Admission:
             return gang
         count = self.tables.counts.count_for_pod(next(iter(gang.members.pending.values())))
         if not count.has_enough_pods:
-            return Refusal(pod_group=gang.key, reason="NotEnoughPods", message=_not_enough(gang.members))
+            return refuse_incomplete(gang.members, self.set_aside)
         # Gated surplus does not hold up a gang that reaches its minimum without it.
         if left_out and not _enough(gang, parts):
             reasons = ", ".join(gated.reasons)
@@ -197,9 +198,26 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     )
 
 
-def refuse_incomplete(members: PodGroupState) -> Refusal:
-    """Return the refusal of a PodGroup that has fewer pods than its minimum and no pending pods."""
-    return Refusal(pod_group=members.key, reason="NotEnoughPods", message=_not_enough(members))
+def refuse_incomplete(members: PodGroupState, set_aside: frozenset[str]) -> Refusal:
+    """Return the refusal of a PodGroup that has fewer pods than its minimum, also if none of them is pending.
+
+    Args:
+      members: the gang.
+      set_aside: kinds and names of the objects that were set aside. Pods among them may be the missing ones.
+    """
+    aside = _count_set_aside_pods(set_aside)[members.namespace] if set_aside else 0
+    verb = "pod is" if aside == 1 else "pods are"
+    hint = (
+        f"; {aside} {verb} set aside in namespace {members.namespace}: correct these first" if aside else ""
+    )
+    return Refusal(pod_group=members.key, reason="NotEnoughPods", message=f"{_not_enough(members)}{hint}")
+
+
+@lru_cache(maxsize=2)
+def _count_set_aside_pods(set_aside: frozenset[str]) -> Counter[str]:
+    """Return the number of pods that were set aside, by namespace."""
+    pods = (name.removeprefix("Pod ") for name in set_aside if name.startswith("Pod "))
+    return Counter(pod.partition("/")[0] for pod in pods)
 
 
 def _several_users(queue: str, users: Iterable[str]) -> str:
