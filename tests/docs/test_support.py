@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from batchsched.api.decision import REASONS
 from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane.build import VERSION
 
@@ -36,6 +37,17 @@ def test_versions_of_kubernetes_are_those_of_the_tests_and_of_the_chart():
 def test_every_kind_that_the_pod_grouper_knows_is_supported():
     (row,) = (line for line in SUPPORT.splitlines() if "[creates the PodGroup]" in line)
     assert {kind.name for kind in OWNERS} <= set(re.findall(r"\w+", row))
+
+
+def test_every_reason_that_the_page_names_exists():
+    refused = SUPPORT.partition("## What is refused")[2]
+    named = {
+        name
+        for row in re.findall(r"^\|.*\| (`.*) \|$", refused, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert "UnsupportedField" in named
+    assert named <= REASONS.keys()
 
 
 def test_resources_of_the_manifests_are_those_of_the_deployment():

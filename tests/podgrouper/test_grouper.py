@@ -132,6 +132,35 @@ def test_owners_without_a_gang_leave_the_gang_to_their_children(world):
     assert world.of()[0].startswith("job-train-")
 
 
+@pytest.mark.parametrize(
+    "above, below, prefix",
+    [
+        (("batch/v1", "CronJob"), job(3), "job-train-"),
+        (
+            ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+            jobset(replicated("node", parallelism=3)),
+            "jobset-train-",
+        ),
+        (
+            ("ray.io/v1", "RayService"),
+            owner("RayCluster", **ray_spec(workers(minReplicas=2))),
+            "raycluster-train-",
+        ),
+    ],
+    ids=["CronJob", "TrainJob", "RayService"],
+)
+def test_workload_of_an_owner_of_an_unknown_kind_is_a_gang_of_its_own(world, above, below, prefix):
+    api_version, kind = above
+    metadata = {"name": "train", "uid": f"uid-of-{kind}"}
+    below["metadata"]["ownerReferences"] = [
+        reference({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+    ]
+    world.own(below)
+    world.pod(owned_by=below)
+    assert world.of()[0].startswith(prefix)
+    assert world.group().min_member == 3
+
+
 def test_the_pod_that_submits_a_ray_job_is_a_member_beyond_the_minimum(world):
     whole = owner("RayJob", rayClusterSpec=ray_spec(workers(minReplicas=2)))
     cluster = owner("RayCluster", name="train-x", owned_by=whole, **ray_spec(workers(minReplicas=2)))
