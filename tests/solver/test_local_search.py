@@ -1,6 +1,7 @@
 """Pods of the session are moved to make room, and never to a node that their rules forbid."""
 
 import numpy as np
+import pytest
 
 from batchsched.solver import local_search
 from batchsched.solver.local_search import LocalSearch
@@ -200,6 +201,48 @@ def test_the_cheapest_gangs_that_free_enough_room_together_are_ejected():
     for gang in range(3):
         packing.place_gang(gang)
     assert eject_for(packing, 3) in ([1, 2], [2, 1])
+
+
+def eject_for_surplus(packing: Packing, gang: int) -> list[int]:
+    return GangEjection(packing, LocalSearch(packing)).place_surplus(gang)
+
+
+@pytest.mark.parametrize("tier, waiting, ejected", [(0, 0, [1]), (1, 2, [])])
+def test_elastic_pods_take_the_room_of_a_gang_of_a_lower_tier(tier: int, waiting: int, ejected: list[int]):
+    gangs = [{"pods": 4, "need": 2, "demand": [1], "tier": tier}, {"pods": 2, "demand": [1], "tier": 1}]
+    packing = Packing(problem_of([[4]], gangs))
+    packing.place_gang(0)
+    packing.place_gang(1)
+    assert eject_for_surplus(packing, 0) == ejected
+    assert packing.room.waiting[0] == waiting
+    assert packing.taken.tolist() == [True, not ejected]
+
+
+def test_an_elastic_pod_takes_the_room_of_several_gangs_if_one_is_not_enough():
+    gangs = [
+        {"pods": 2, "need": 1, "demand": [4], "tier": 0},
+        *({"pods": 1, "demand": [2], "tier": 1} for _ in range(2)),
+    ]
+    packing = Packing(problem_of([[4], [4]], gangs))
+    for gang in range(3):
+        packing.place_gang(gang)
+    assert sorted(eject_for_surplus(packing, 0)) == [1, 2]
+    assert packing.room.waiting[0] == 0
+
+
+def test_gangs_are_restored_if_their_room_is_not_enough_for_an_elastic_pod():
+    gangs = [
+        {"pods": 2, "need": 1, "demand": [4], "tier": 0},
+        {"pods": 1, "demand": [2], "tier": 1},
+        {"pods": 1, "demand": [2], "tier": 0},
+    ]
+    packing = Packing(problem_of([[4], [4]], gangs))
+    for gang in range(3):
+        packing.place_gang(gang)
+    before = [row.tolist() for row in packing.room.free]
+    assert eject_for_surplus(packing, 0) == []
+    assert packing.taken.tolist() == [True, True, True]
+    assert [row.tolist() for row in packing.room.free] == before
 
 
 def test_no_gang_is_ejected_if_the_other_ejected_gangs_free_enough_room():

@@ -14,7 +14,7 @@ from batchsched.solver import stage
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.objective import compare_solutions, find_unplaceable_classes
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import Budget, Cut, Problem, Solution
+from batchsched.solver.problem import NONE, UNLIMITED, Budget, Cut, Problem, Solution
 from batchsched.solver.stage import is_greedy_optimal, solve
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate, uncontended
@@ -83,6 +83,53 @@ def test_a_lower_tier_never_costs_a_higher_one():
     gangs = [{"pods": 8, "demand": [1], "tier": 1, "weight": 9.0}, {"pods": 1, "demand": [2], "tier": 0}]
     for budget in (Budget(), AGGREGATED):
         assert solve(problem_of([[8]], gangs), budget).taken.tolist() == [False, True]
+
+
+def without_lower_tiers(problem: Problem, solution: Solution, tier: int) -> Packing:
+    """The placements of the gangs of a tier and of those above."""
+    packing, gangs, subgroups = Packing(problem), problem.gangs, problem.subgroups
+    for gang in np.flatnonzero(
+        solution.taken & (gangs.tier <= tier) & (np.array(packing.needs) > 0)
+    ).tolist():
+        packing.room.take_gang(gang)
+        packing.taken[gang] = True
+    for index, number, count in zip(solution.classes, solution.nodes, solution.counts, strict=True):
+        gang, part = int(problem.classes.gang[index]), int(problem.classes.subgroup[index])
+        if gangs.tier[gang] > tier:
+            continue
+        packing.room.place_unchecked(int(index), np.array([number]), np.array([count], np.int64))
+        if gangs.required[gang] != NONE:
+            packing.domain_of[gang] = int(problem.nodes.levels[gangs.required[gang], number])
+        if part != NONE and subgroups.required[part] != NONE:
+            level = subgroups.required[part]
+            packing.domain_of_subgroup[part] = int(problem.nodes.levels[level, number])
+    return packing
+
+
+@pytest.mark.properties
+@given(problems())
+def test_no_elastic_pod_waits_for_room_that_a_lower_tier_uses(problem: Problem):
+    solution = solve(problem, AGGREGATED)
+    for gang in np.flatnonzero(solution.taken).tolist():
+        packing = without_lower_tiers(problem, solution, int(problem.gangs.tier[gang]))
+        assert packing.place_surplus(gang) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 7])
+def test_elastic_pods_of_a_contended_session_do_not_wait_for_room_that_a_lower_tier_uses(seed: int):
+    problem = to_problem(generate(300, 40, seed))
+    gangs = problem.gangs
+    need = np.where(gangs.rank % 5 < 3, np.maximum(1, gangs.need * 6 // 10), gangs.need).astype(np.int32)
+    problem = replace(
+        problem,
+        gangs=replace(gangs, need=need, required=np.where(gangs.rank % 2, 1, 2).astype(np.int32)),
+        quotas=replace(problem.quotas, free=np.full_like(problem.quotas.free, UNLIMITED)),
+    )
+    solution = solve(problem, Budget())
+    for gang in np.flatnonzero(solution.taken).tolist():
+        packing = without_lower_tiers(problem, solution, int(gangs.tier[gang]))
+        assert packing.place_surplus(gang) == 0
 
 
 def test_among_equal_objectives_more_gangs_win():
@@ -158,6 +205,13 @@ def test_a_gang_that_fits_on_no_node_does_not_raise_the_bound(budget: Budget):
     solution = solve(problem_of([[4], [4]], gangs), budget)
     assert solution.taken.tolist() == [True] * 6 + [False]
     assert solution.bound.tolist() == solution.objective.tolist() == [6.0]
+
+
+def test_a_pod_that_fits_nowhere_causes_no_discarded_solution(caplog: pytest.LogCaptureFixture):
+    gangs = [{"pods": 1, "demand": [1]} for _ in range(20)] + [{"pods": 1, "demand": [100]}]
+    solution = solve(problem_of([[8]] * 200, gangs), Budget())
+    assert solution.taken.tolist() == [True] * 20 + [False]
+    assert caplog.text == ""
 
 
 def test_resources_that_no_node_offers_are_left_out_of_the_models(monkeypatch: pytest.MonkeyPatch):

@@ -3,10 +3,12 @@
 A gang below its minimum is withdrawn as a whole and reported, and the rest of the session continues. In the end every
 gang and elastic pod that still fits is added in the policy's order.
 
-Ejection: a gang that fell short takes the room of gangs in lower tiers, which are then placed again if they fit. Only
-placements of this session are ejected. Running pods are the subject of `solver.victims`.
+Ejection: a gang that fell short, and elastic pods that found no room, take the room of gangs in lower tiers, which are
+then placed again if they fit. Only placements of this session are ejected. Running pods are the subject of
+`solver.victims`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +49,7 @@ class GangEjection:
             return []
         withdrawn: list[WithdrawnGangs] = []
         ejected: list[int] = []
-        for gangs in self._propose(gang, nodes):
+        for gangs in self._propose(self._packing.members(gang).classes, nodes):
             if len(ejected) >= MAX_EJECTED_GANGS:
                 break
             ejected += gangs
@@ -58,6 +60,34 @@ class GangEjection:
         for gangs_withdrawn in reversed(withdrawn):
             self._packing.reinstate(gangs_withdrawn)
         return None
+
+    def place_surplus(self, gang: int) -> list[int]:
+        """Place elastic pods of a gang in free capacity, or by removing unbound gangs of lower tiers.
+
+        Returns:
+          the ejected gangs, which are not placed again here; none if they would not make room for any elastic pod.
+        """
+        packing = self._packing
+        packing.place_surplus(gang)
+        ejected: list[int] = []
+        for class_index in packing.members(gang).classes:
+            if not packing.room.waiting[class_index]:
+                continue
+            withdrawn: list[WithdrawnGangs] = []
+            in_doubt: list[int] = []
+            proposed = self._propose([class_index], packing.allowed_nodes(class_index))
+            for gangs in proposed[:MAX_EJECTED_GANGS]:
+                if not packing.room.waiting[class_index]:
+                    break
+                in_doubt += gangs
+                withdrawn.append(packing.withdraw(set(gangs)))
+                if packing.place_surplus(gang):
+                    ejected += in_doubt
+                    withdrawn, in_doubt = [], []
+            # No pod was placed since these were removed, so their room is still free.
+            for gangs_withdrawn in reversed(withdrawn):
+                packing.reinstate(gangs_withdrawn)
+        return ejected
 
     def _try_place(self, gang: int) -> bool:
         """Place a gang as the greedy would, or class by class with local search; all or nothing."""
@@ -84,14 +114,15 @@ class GangEjection:
         packing.taken[gang] = True
         return True
 
-    def _propose(self, gang: int, nodes: IntArray | None) -> list[list[int]]:
-        """Gangs of lower tiers that hold what the gang requests on nodes that it may use, in the order of ejection.
+    def _propose(self, classes: Sequence[int], nodes: IntArray | None) -> list[list[int]]:
+        """Gangs of lower tiers, in the order of ejection, that hold what these classes request on nodes for them.
 
-        First the set that costs least and holds enough together; then the other gangs one by one.
+        The classes are of one gang. First comes the set that costs least and holds enough together; then the other
+        gangs one by one.
         """
         packing = self._packing
         problem, slots = packing.problem, packing.room.slots
-        classes = packing.members(gang).classes
+        gang = int(problem.classes.gang[classes[0]])
         resource = _scarce_resource(packing, classes[0])
         usable = np.zeros(len(problem.nodes.free), np.bool_)
         for class_index in classes:
@@ -173,7 +204,7 @@ def _scarce_resource(packing: Packing, class_index: int) -> int:
 
 
 MAX_RESETTLED_GANGS: Final = 48
-"""Maximum gangs below their minimum that are placed again in one rounding."""
+"""Maximum gangs below their minimum, and maximum gangs with pending elastic pods, that eject others in one rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +272,7 @@ def round_to_nodes(
             shortages.append(PodShortage(order.gang, order.class_index, order.pods - placed))
     # A row may have been satisfied only by a gang that was withdrawn since.
     failed = _withdraw_broken(packing, [g for g in chosen if g not in lost])
-    _resettle(aggregate, values, GangEjection(packing, search), failed | lost)
+    _resettle(aggregate, values, packing, GangEjection(packing, search), failed | lost)
     # Ejections withdraw gangs, too: all minimums and rows are checked again before the rest is filled.
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     _withdraw_broken(packing, standing)
@@ -249,19 +280,50 @@ def round_to_nodes(
     return RoundedSolution(packing, tuple(shortages))
 
 
-def _resettle(aggregate: TieredModel, values: IntArray, ejection: GangEjection, fallen: set[int]) -> None:
-    """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them."""
+def _resettle(
+    aggregate: TieredModel, values: IntArray, packing: Packing, ejection: GangEjection, fallen: set[int]
+) -> None:
+    """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them.
+
+    After the withdrawn gangs of a tier come its elastic pods that found no room: the plan was rounded in the order of
+    the size of pods and domains, so gangs of lower tiers may have taken that room.
+    """
     problem = aggregate.problem
-    worth = weights_by_gang(problem)
-    for _ in range(MAX_RESETTLED_GANGS):
-        if not fallen:
-            break
+    tier, rank, worth = problem.gangs.tier, problem.gangs.rank, weights_by_gang(problem)
+
+    def precedence(gang: int) -> tuple[int, float, int]:
+        return int(tier[gang]), -float(worth[gang]), int(rank[gang])
+
+    surplus = _gangs_with_pending_surplus(packing)
+    fallen_left = surplus_left = MAX_RESETTLED_GANGS
+    while fallen or surplus:
+        gang = min(fallen, key=precedence, default=NONE)
+        elastic = min(surplus, key=precedence, default=NONE)
         # Higher tiers first, and the more valuable gang first: what it ejects has a lower tier.
-        gang = min(
-            fallen, key=lambda g: (int(problem.gangs.tier[g]), -float(worth[g]), int(problem.gangs.rank[g]))
-        )
-        fallen.discard(gang)
-        fallen |= set(ejection.place_gang(gang, _meant(aggregate, values, gang)) or ())
+        if gang != NONE and (elastic == NONE or tier[gang] <= tier[elastic]):
+            fallen.discard(gang)
+            if not fallen_left:
+                continue
+            fallen_left -= 1
+            ejected = ejection.place_gang(gang, _meant(aggregate, values, gang))
+            if ejected is not None:
+                fallen |= set(ejected)
+                surplus.add(gang)
+        else:
+            surplus.discard(elastic)
+            if surplus_left and packing.taken[elastic]:
+                surplus_left -= 1
+                fallen |= set(ejection.place_surplus(elastic))
+
+
+def _gangs_with_pending_surplus(packing: Packing) -> set[int]:
+    """Gangs with pending elastic pods, in tiers above the lowest tier with a placed gang."""
+    problem, waiting = packing.problem, np.array(packing.room.waiting)
+    gangs = problem.gangs
+    placed = np.flatnonzero(packing.taken & (np.array(packing.needs) > 0))
+    pending = np.bincount(problem.classes.gang, waiting, minlength=len(gangs.need)) > 0
+    above = gangs.tier < gangs.tier[placed].max(initial=0)
+    return set(np.flatnonzero(packing.taken & gangs.allowed & pending & above).tolist())
 
 
 def _withdraw_broken(packing: Packing, gangs: list[int]) -> set[int]:
