@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from batchsched.ports.external import NoTelemetry, Telemetry
+from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.objective import (
@@ -121,7 +122,9 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
-    return TieredStage(problem, uncut, budget, seed, BaselineSolutions(best, placed), telemetry).run()
+    answer = TieredStage(problem, uncut, budget, seed, BaselineSolutions(best, placed), telemetry).run()
+    with telemetry.measure_stage("complete"):
+        return place_remaining_gangs(problem, answer, seed)
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:

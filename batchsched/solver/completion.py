@@ -1,0 +1,81 @@
+"""Completion: place refused gangs of several pod classes exactly in the capacity that the other gangs leave.
+
+Rounding and the greedy fill nodes class by class. If a gang of several classes needs nearly all of the free capacity,
+one order of its pods may fail where another one succeeds. The exact model of a single gang on the nodes that still have
+room is small also in large clusters, and finds a placement if there is one.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.exact import solve_exact
+from batchsched.solver.node_model import count_fitting
+from batchsched.solver.objective import tier_values
+from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.relaxation.explain import GangProblems, IsolatedGang, subtract_placements
+from batchsched.solver.relaxation.residual import ResidualProblem
+
+MAX_COMPLETED_GANGS: Final = 8
+"""Maximum gangs that are solved exactly in a session."""
+MAX_PAIRS: Final = 300
+"""Maximum pairs of a pod class and a node in the exact model of one gang."""
+GANG_EFFORT: Final = 0.05
+"""Maximum deterministic units of CP-SAT for one gang."""
+MAX_EXAMINED_GANGS: Final = 32
+"""Maximum refused gangs for which the free capacity is compared with the requests."""
+
+
+def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> Solution:
+    """Return the solution with those refused gangs of several pod classes that fit in the remaining capacity.
+
+    Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. A gang of a single class
+    is not tried: for such a gang, the greedy finds a placement if there is one.
+
+    Args:
+      problem: the problem that the solution is for.
+      solution: a legal solution.
+      seed: CP-SAT's seed.
+    """
+    classes_of_gang = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
+    # The exact model of the remaining capacity has no cuts, so a refused placement could be repeated.
+    cut = np.isin(np.arange(len(classes_of_gang)), [one.gang for one in problem.cuts])
+    refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & (classes_of_gang > 1) & ~cut)
+    order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
+    gang_problems, solved = None, 0
+    for gang in order[:MAX_EXAMINED_GANGS].tolist():
+        gang_problems = gang_problems or GangProblems(subtract_placements(problem, solution))
+        isolated = gang_problems.isolate(gang)
+        if not ResidualProblem(isolated.problem).may_fit():
+            continue
+        if int(np.count_nonzero(count_fitting(isolated.problem))) > MAX_PAIRS:
+            continue
+        exact = solve_exact(isolated.problem, Budget(deterministic=GANG_EFFORT), seed)
+        solution, solved = replace(solution, effort=solution.effort + exact.effort), solved + 1
+        if exact.taken[0]:
+            solution, gang_problems = _add_gang(problem, solution, isolated, exact), None
+        if solved == MAX_COMPLETED_GANGS:
+            break
+    return solution
+
+
+def _add_gang(problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution) -> Solution:
+    """The solution with the placements of one more gang, which are numbered as in the gang's own problem."""
+    classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
+    nodes = np.concatenate([solution.nodes, exact.nodes])
+    counts = np.concatenate([solution.counts, exact.counts])
+    order = np.lexsort((nodes, classes))
+    taken = solution.taken.copy()
+    taken[isolated.gang] = True
+    objective = tier_values(problem, classes, counts)
+    return replace(
+        solution,
+        classes=classes[order],
+        nodes=nodes[order],
+        counts=counts[order],
+        taken=taken,
+        objective=objective,
+        # More pods in a tier leave no more capacity to the tiers below, so their bounds still hold.
+        bound=np.maximum(solution.bound, objective),
+    )

@@ -1,0 +1,36 @@
+"""Refused gangs of several pod classes are placed exactly where the aggregated model and the greedy fail."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.solver.completion import place_remaining_gangs
+from batchsched.solver.exact import solve_exact
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.problem import Budget, Problem
+from batchsched.solver.stage import solve
+from batchsched.solver.verify import verify_solution
+from tests.solver.instances import problems, random_problem
+
+AGGREGATED = Budget(exact_variables=0)
+
+
+@pytest.mark.properties
+@given(seed=st.integers(0, 2**32 - 1), nodes=st.integers(1, 5))
+def test_a_gang_that_is_alone_is_placed_exactly_if_it_fits(seed: int, nodes: int):
+    problem = random_problem(seed, nodes, 1, extras=False)
+    best = solve_exact(problem, Budget(deterministic=20.0), 0)
+    assert solve(problem, AGGREGATED).taken.tolist() == best.taken.tolist()
+
+
+@pytest.mark.properties
+@given(problems())
+def test_gangs_that_are_added_leave_the_solution_legal_and_its_bounds_valid(problem: Problem):
+    floor = solve_greedy(problem)
+    if verify_solution(problem, floor):
+        return  # the greedy repeats a placement that was cut
+    added = place_remaining_gangs(problem, floor, seed=0)
+    assert verify_solution(problem, added) == ()
+    assert (added.taken >= floor.taken).all()
+    assert (added.objective >= floor.objective).all()
+    assert (added.bound >= added.objective).all()
