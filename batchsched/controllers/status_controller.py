@@ -84,6 +84,8 @@ class StatusController:
         self._queued: dict[ObjectKey, None] = {}
         self._queued_pods: dict[ObjectKey, None] = {}
         self._written: dict[ObjectWithUid, Any] = {}
+        self._written_versions: dict[ObjectWithUid, int] = {}
+        """The resource versions that the written statuses of PodGroups and Queues have."""
         self._allocations: Mapping[str, status.QueueAllocation] = {}
         self._positions: dict[str, int] = {}
         self._protections: Mapping[str, tuple[str, str]] = {}
@@ -145,6 +147,7 @@ class StatusController:
 
     def _queue_changes(self) -> None:
         self.enqueue({gang_key(identity) for identity in self._changed_gangs.read()})
+        self._queue_foreign_statuses()
         monotonic = self._clock.monotonic()
         if (
             monotonic - self._positions_at >= POSITIONS_SECONDS
@@ -156,6 +159,15 @@ class StatusController:
             self._allocations = queue_allocations(self._cache, self.profile.queue_policy)
             self._queued.update(dict.fromkeys((QUEUES, name) for name in self._allocations))
             self._prune()
+
+    def _queue_foreign_statuses(self) -> None:
+        """Queue the objects of which another client changed the status after this controller wrote it."""
+        for field, key in self._cache.take_changed_statuses():
+            place = ((field, key), _uid(self._cache.get(field, key)))
+            # An older version is that of an earlier write: the watch has not shown the last one yet.
+            if self._cache.version(field, key) > self._written_versions.get(place, 0) > 0:
+                del self._written[place], self._written_versions[place]
+                self._queued[field, key] = None
 
     def _update_positions(self) -> None:
         before = self._positions
@@ -173,6 +185,7 @@ class StatusController:
         outdated = [place for place in self._written if _uid(self._cache.get(*place[0])) != place[1]]
         for place in outdated:
             del self._written[place]
+            self._written_versions.pop(place, None)
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
         for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in identities_of(key))
@@ -308,7 +321,7 @@ class StatusController:
             body["metadata"] = {"uid": uid}
         path = change.resource.path(namespace, name, "status")
         try:
-            await self._writer.send("PATCH", path, msgspec.json.encode(body), content_type)
+            answer = await self._writer.send("PATCH", path, msgspec.json.encode(body), content_type)
         except ApiError as error:
             if error.status not in (404, 409):  # 404 and 409: it was deleted or replaced
                 _LOG.warning("the status of %s is not written: %s", key, error)
@@ -320,6 +333,8 @@ class StatusController:
             return
         else:
             self._written[change.place] = change.pod_condition or change.desired
+            if is_own:
+                self._written_versions[change.place] = _version_of(answer)
             if field == POD_GROUPS:
                 self._record_scheduled(change)
 
@@ -333,6 +348,14 @@ class StatusController:
             self._recorder.record_without_series(
                 PendingEvent(target, "GangScheduled", "Scheduling", now["message"])
             )
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Answer(msgspec.Struct):
+    metadata: _Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +374,14 @@ class StatusChange:
     desired: Any
     present: Any
     pod_condition: tuple[str, str] | tuple[()] = ()
+
+
+def _version_of(answer: bytes) -> int:
+    """The resource version of the object in an answer; 0 if the answer does not state it."""
+    try:
+        return int(msgspec.json.decode(answer, type=_Answer).metadata.resource_version)
+    except (ValueError, msgspec.MsgspecError):
+        return 0
 
 
 def _change(place: ObjectWithUid, resource: ApiResource, present: Any, desired: Any) -> StatusChange | None:

@@ -116,6 +116,8 @@ class ClusterState:
         self._tombstones = Tombstones()
         self._statuses: dict[tuple[str, str], tuple[str, BaseModel]] = {}
         """The uid and the status of each custom resource, as the API server showed them last."""
+        self._changed_statuses: set[tuple[str, str]] = set()
+        """Custom resources with a changed status since `take_changed_statuses` was called last."""
         self._api_pods: dict[str, Pod] = {}
         """Assumed pods as the API server showed them last: without a node."""
         self._assumed: dict[str, Assumption] = {}
@@ -188,6 +190,8 @@ class ClusterState:
             self._versions[field, key] = version
         status = getattr(changed, "status", None)
         if isinstance(status, BaseModel):
+            if self._statuses.get((field, key)) != (changed.metadata.uid, status):
+                self._changed_statuses.add((field, key))
             self._statuses[field, key] = (changed.metadata.uid, status)
         try:
             if field == PODS:
@@ -418,6 +422,15 @@ class ClusterState:
         if status is None or known_uid != uid:
             return {}
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def take_changed_statuses(self) -> set[tuple[str, str]]:
+        """Return the custom resources (field of Snapshot and key) with a changed status since the last call."""
+        changed, self._changed_statuses = self._changed_statuses, set()
+        return changed
+
+    def version(self, field: str, key: str) -> int:
+        """Return the resource version of an object as the API server showed it last; 0 if it is unknown."""
+        return self._versions.get((field, key), 0)
 
 
 class ChangeReader:

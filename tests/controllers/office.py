@@ -24,6 +24,8 @@ class Desk:
         self.slow = slow
         self.failing: list[BaseException] = []
         """What the next requests end in."""
+        self.version = 0
+        """The resource version of the answers; 0: the answers are empty."""
         self.at_once = self.most_at_once = 0
 
     async def send(self, method: str, path: str, body: bytes, content_type: str = "") -> bytes:
@@ -36,7 +38,7 @@ class Desk:
         finally:
             self.at_once -= 1
         self.sent.append((method, path, msgspec.json.decode(body)))
-        return b""
+        return b'{"metadata":{"resourceVersion":"%d"}}' % self.version if self.version else b""
 
     async def create(self, resource: ApiResource, namespace: str, body: Any) -> bytes:
         return await self.send("POST", resource.path(namespace), msgspec.json.encode(body))

@@ -157,6 +157,19 @@ async def test_unchanged_status_is_not_written_again():
     assert len(office.desk.of(GROUP)) == 1
 
 
+async def test_status_that_another_client_changed_is_written_again():
+    office = office_with(*bert())
+    office.desk.version = 7
+    await office.controller.run_once()
+    made = office.cache.get("pod_groups", "team/bert").model_dump(by_alias=True)
+    for version, written in ((6, 1), (7, 1), (8, 2)):
+        forged = made | {"status": {"phase": "Running", "placed": version}}
+        office.cache.put(PodGroup.model_validate(forged), str(version))
+        await office.controller.run_once()
+        assert len(office.desk.of(GROUP)) == written
+    assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
+
+
 async def test_next_leader_writes_only_status_that_is_not_written_yet():
     office = office_with(*bert())
     await office.controller.run_once()
