@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 
 import pytest
@@ -120,6 +121,31 @@ def test_session_that_decompresses_to_more_than_the_limit_is_refused(tmp_path, m
     path = tmp_path / "session"
     path.write_bytes(gzip.compress(b" " * 2**21))
     with pytest.raises(InvalidInput, match="of text, which is the limit"):
+        read_session_file(path)
+
+
+@pytest.mark.properties
+@pytest.mark.parametrize("layer", ["compressed", "text"])
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_session_with_a_flipped_bit_is_refused_or_unchanged(tmp_path_factory, layer, position, bit):
+    path = tmp_path_factory.mktemp("flipped") / "session"
+    write_session_file(path, record())
+    content = bytearray(path.read_bytes())
+    if layer == "text":
+        content = bytearray(gzip.decompress(content))
+    content[int(position * len(content))] ^= 1 << bit
+    path.write_bytes(bytes(content) if layer == "compressed" else gzip.compress(bytes(content)))
+    with contextlib.suppress(InvalidInput, DigestMismatch):
+        assert read_session_file(path) == record()
+
+
+@given(kept=st.floats(0, 1, exclude_max=True))
+def test_session_that_was_cut_anywhere_is_refused(tmp_path_factory, kept):
+    path = tmp_path_factory.mktemp("cut") / "session"
+    write_session_file(path, record())
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(InvalidInput):
         read_session_file(path)
 
 
