@@ -13,12 +13,11 @@ from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import delayed
 from tests.e2e.owners import job
 from tests.e2e.running import all_bound, bound, group, never, pods
+from tests.faults.policies import MESSAGE, policy_denies
 from tests.faults.witness import Witness
 
 BINDING = "/binding$"
 CPUS = 8
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
 pytestmark = pytest.mark.slow
 
@@ -136,34 +135,11 @@ def running_indexes(namespace: Namespace) -> list[str]:
 
 @contextmanager
 def denied(namespace: Namespace, pod: str) -> Iterator[None]:
-    """Deny the binding of a pod by a ValidatingAdmissionPolicy."""
-    name = f"{namespace.name}-{pod}"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}
-    policy = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
-        "validations": [{"expression": f"object.metadata.name != '{pod}'", "message": "not on this node"}],
-    }
-    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name}}}
-    use = {"policyName": name, "validationActions": ["Deny"], "matchResources": here}
-    api = namespace.api
-    api.create(POLICIES, {"metadata": {"name": name}, "spec": policy})
-    api.create(POLICY_BINDINGS, {"metadata": {"name": name}, "spec": use})
+    """Deny the binding of a pod that does not exist yet."""
     namespace.pod(pod, spec={"schedulerName": "none"}, cpu=1)
-    eventually(lambda: is_denied(namespace, pod))
-    api.delete(namespace.path("pods", pod))
-    yield
-    api.delete(f"{POLICY_BINDINGS}/{name}")
-    api.delete(f"{POLICIES}/{name}")
-
-
-def is_denied(namespace: Namespace, pod: str) -> bool:
-    binding = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": "none"}}
-    try:
-        namespace.api.create(namespace.path("pods", f"{pod}/binding?dryRun=All"), binding)
-    except ApiFault as fault:
-        return b"not on this node" in fault.body
-    return False
+    with policy_denies(namespace, "binding", pod):
+        namespace.api.delete(namespace.path("pods", pod))
+        yield
 
 
 def test_gang_with_a_denied_binding_is_rolled_back_and_complete_once_it_is_allowed(
@@ -180,9 +156,8 @@ def test_gang_with_a_denied_binding_is_rolled_back_and_complete_once_it_is_allow
         assert witness.gone[f"{namespace.name}/bert-2"] == 1, "a pod without a node is evicted"
     namespace.pods(3, prefix="replacement", gang="bert", cpu=1)
     all_bound(namespace, "bert", 4, 30)
-    message = "not on this node"
     events = namespace.api.get(namespace.path("events", group="events.k8s.io/v1"))["items"]
-    assert any(message in event.get("note", "") for event in events if event["regarding"]["name"] == "bert-2")
+    assert any(MESSAGE in event.get("note", "") for event in events if event["regarding"]["name"] == "bert-2")
 
 
 # A pod that is resized
