@@ -79,8 +79,8 @@ def test_gang_with_a_forged_status_waits_for_its_minimum(scheduler, namespace):
     eventually(lambda: status_of(namespace, "pending").get("conditions"))
     forge_status(namespace, "pending")
     never(lambda: bound(namespace))
-    for name in ("created", "patched", "pending"):
-        eventually(lambda name=name: status_of(namespace, name)["phase"] == "Pending", 10)
+    names = ("created", "patched", "pending")
+    eventually(lambda: {status_of(namespace, name)["phase"] for name in names} == {"Pending"}, 10)
     namespace.nodes(2, prefix="more", cpu=CPUS)
     for name in ("created", "patched", "pending"):
         all_bound(namespace, name, 4, 20)
