@@ -123,7 +123,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
     answer = TieredStage(problem, uncut, budget, seed, BaselineSolutions(best, placed), telemetry).run()
-    with telemetry.measure_stage("complete"):
+    with telemetry.time_stage("complete"):
         return place_remaining_gangs(problem, answer, seed)
 
 
