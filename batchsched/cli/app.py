@@ -12,6 +12,7 @@ from batchsched.cli import (
     completion,
     decide,
     demo,
+    dump,
     explain,
     get,
     install,
@@ -118,6 +119,7 @@ _add(app, schema.schema, schema.EXAMPLES)
 app.add_typer(_group(simulate.COMMANDS), name="simulate", help=simulate.HELP)
 app.add_typer(_group(lab.COMMANDS), name="lab", help=lab.HELP)
 _add(app, what_if.what_if, what_if.EXAMPLES, name="what-if")
+_add(app, dump.dump, dump.EXAMPLES)
 _add(app, run.run, run.EXAMPLES)
 _add(app, get.get, get.EXAMPLES)
 _add(app, queues.queues, queues.EXAMPLES)

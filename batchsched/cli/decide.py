@@ -25,7 +25,9 @@ batchsched decide cluster.yaml jobs.json.gz -o json
 
 batchsched decide examples/ -o jsonpath='{range .refusals[*]}{.podGroup}{"\\t"}{.reason}{"\\n"}{end}'
 
-kubectl get nodes,pods,podgroups,queues -A -o json | batchsched decide -
+batchsched decide cluster.yaml job.yaml
+
+batchsched dump --to cluster.json.gz && batchsched decide cluster.json.gz
 """
 
 
@@ -58,7 +60,12 @@ def decide(
     """Decide one session over manifests, and print which pods are bound, evicted, waiting at Permit, or refused.
 
     The command reads Nodes, bound and pending Pods, PodGroups, Queues, Topologies, PriorityClasses,
-    PodDisruptionBudgets and volumes. It ignores other kinds, and it writes to no cluster.
+    PodDisruptionBudgets and volumes. It ignores other kinds, and it writes to no cluster. For Jobs, JobSets,
+    PyTorchJobs and other owners that no API server has created yet, it adds the pods that their controllers would
+    create.
+
+    It also reads a dump of `batchsched dump`, or a recorded session, and adds the objects of further files to it. The
+    time is then that of the dump or session, and a session states its profile and seed too, unless options differ.
     """
     from batchsched.cli.session import run_session
 

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from batchsched.cli.options import Format, OutputFormat, check_writable
-from batchsched.cli.session import print_warnings
+from batchsched.cli.session_input import print_warnings
 from batchsched.cli.simulation_options import Processes
 from batchsched.errors import InvalidInput
 

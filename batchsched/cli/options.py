@@ -171,7 +171,7 @@ Files = Annotated[
     typer.Argument(
         metavar="FILE...",
         help="Kubernetes manifests in YAML, JSON or JSON Lines, single objects or lists, optionally gzipped; "
-        "or directories of them; - is standard input.",
+        "or directories of them; or a dump or recorded session; - is standard input.",
         callback=check_files_exist,
         show_default=False,
     ),

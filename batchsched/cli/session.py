@@ -4,9 +4,10 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -15,27 +16,30 @@ import msgspec
 import typer
 from typing_extensions import override
 
-from batchsched.api.crd.validation import suggest_name
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
-from batchsched.cli.options import check_files_exist
-from batchsched.config.load import load_configuration, load_with_warnings
-from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
+from batchsched.cli.session_input import (
+    find_cluster,
+    pod_grouper_settings,
+    print_warnings,
+    profile_for_command,
+)
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.manifests.reader import format_set_aside, read_manifests
+from batchsched.manifests.reader import format_set_aside
 from batchsched.ports.external import Telemetry
+from batchsched.record.cluster_files import SessionSettings
+from batchsched.scheduler.cluster_reader import open_cluster, read_cluster
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from batchsched.record.answers import ExternalAnswers
     from batchsched.scheduler.app import SchedulerApp
+    from batchsched.scheduler.offline_cluster import OfflineCluster
 
 Timings = Mapping[tuple[str, str], tuple[int, float]]
-
-_MOST_SHOWN = 50
-"""Maximum number of set-aside objects and of warnings on standard error; the decision contains all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +93,28 @@ class ClusterAccess:
 def run_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
-    """Read manifests and decide one session over them. Objects that are set aside are printed on standard error.
+    """Read a cluster from files and decide one session over it.
+
+    Objects that are set aside are printed on standard error.
 
     Raises:
       BadParameter: a file does not exist.
       UnusableInput: the files contain nothing usable.
       InvalidInput: the configuration cannot be used.
     """
-    check_files_exist(files)
-    profile = profile_for_command(config, profile_name)
-    moment = time.time() if now is None else now
+    cluster_files, settings = find_cluster(files, config, profile_name, now)
+    recorded = cluster_files.session
+    answers = None
+    if recorded is not None:
+        seed = seed or recorded.seed
+        # The extenders answer as they did, unless another input asks them something else.
+        answers = (
+            recorded.answers if settings.profile is recorded.profile and not cluster_files.manifests else None
+        )
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
-        reading = read_manifests(files, stopwatch, scheduler_name=profile.scheduler_name)
+        reading = read_cluster(cluster_files, settings, stopwatch)
         with _naming_configuration(config):
-            session = _decide(reading.snapshot, profile, moment, seed, stopwatch)
+            session = _decide(reading.snapshot, settings, seed, stopwatch, answers)
     print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     return session
@@ -127,13 +139,21 @@ def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
       InvalidInput: the configuration cannot be used.
     """
     profile = profile_for_command(access.config, access.profile)
-    return _decide_live(asyncio.run(_list_cluster(access, profile)), profile, time.time(), seed)
+    service = asyncio.run(_list_cluster(access, profile))
+    return _decide_live(service, SessionSettings(profile, time.time()), seed)
 
 
 def run_what_if_sessions(
-    access: ClusterAccess, files: Sequence[Path], seed: int
+    access: ClusterAccess, files: Sequence[Path], cluster: Sequence[Path], seed: int, now: float | None
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
-    """Decide one session over a live cluster, and a second session with the objects of files added.
+    """Decide one session over a cluster, and a second session with the objects of files added.
+
+    Args:
+      access: the live cluster.
+      files: the objects to add.
+      cluster: the files of the cluster; empty: the live cluster.
+      seed: the seed of both sessions.
+      now: the time of both sessions; None: that of the cluster.
 
     Returns:
       Both sessions, and the keys of the gangs in the files.
@@ -144,65 +164,64 @@ def run_what_if_sessions(
     """
     from batchsched.scheduler.live_snapshot import WhatIf
 
-    profile = profile_for_command(access.config, access.profile)
-    service = asyncio.run(_list_cluster(access, profile))
-    now = time.time()
-    before = _decide_live(service, profile, now, seed)
-    supposed = WhatIf(service, profile.scheduler_name, now, access.namespace)
+    decide: Callable[[], DecidedSession]
+    if cluster:
+        cluster_files, settings = find_cluster(cluster, access.config, access.profile, now)
+        offline = open_cluster(cluster_files, settings)
+        service, namespace = offline.service, access.stated_namespace or "default"
+        decide = partial(_decide_offline, offline, seed)
+    else:
+        profile = profile_for_command(access.config, access.profile)
+        service, namespace = asyncio.run(_list_cluster(access, profile)), access.namespace
+        settings = SessionSettings(profile, time.time() if now is None else now)
+        decide = partial(_decide_live, service, settings, seed)
+    before = decide()
+    supposed = WhatIf(service, settings.profile.scheduler_name, settings.now, namespace)
     supposed.add_files(files)
     print_warnings([f"warning: {line}" for line in supposed.warnings])
-    return before, _decide_live(service, profile, now, seed), supposed.added_gangs()
+    return before, decide(), supposed.added_gangs()
 
 
-def _decide_live(service: "SchedulerApp", profile: Profile, now: float, seed: int) -> DecidedSession:
+def _decide_live(service: "SchedulerApp", settings: SessionSettings, seed: int) -> DecidedSession:
     """Decide a session over the listed objects."""
     from batchsched.scheduler.live_snapshot import list_set_aside
 
     snapshot = service.cache.snapshot()
     snapshot = replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside(service)))
     with closing(Stopwatch()) as stopwatch:
-        return _decide(snapshot, profile, now, seed, stopwatch)
+        return _decide(snapshot, settings, seed, stopwatch)
+
+
+def _decide_offline(cluster: "OfflineCluster", seed: int) -> DecidedSession:
+    """Decide a session over the cluster of files."""
+    with closing(Stopwatch()) as stopwatch:
+        return _decide(cluster.snapshot(), cluster.settings, seed, stopwatch)
 
 
 def _decide(
-    snapshot: Snapshot, profile: Profile, now: float, seed: int, stopwatch: "Stopwatch"
+    snapshot: Snapshot,
+    settings: SessionSettings,
+    seed: int,
+    stopwatch: "Stopwatch",
+    recorded: "ExternalAnswers | None" = None,
 ) -> DecidedSession:
-    """Decide with extenders and time limits."""
+    """Decide with extenders and time limits, or with the answers that were recorded."""
     from batchsched.runner.session_runner import SessionRunner
+    from batchsched.session.session import decide
 
-    runner = SessionRunner(profile, telemetry=stopwatch)
+    profile, now = settings.profile, settings.now
     with stopwatch.time_stage("session"):
-        decision = runner.decide(snapshot, now, seed)
+        if recorded is not None:
+            outside = recorded.to_external_calls()
+            decision, answers = (
+                decide(snapshot, profile, now, seed, telemetry=stopwatch, outside=outside),
+                recorded,
+            )
+        else:
+            runner = SessionRunner(profile, telemetry=stopwatch)
+            decision, answers = runner.decide(snapshot, now, seed), runner.answers
     decision = with_timings(decision, stopwatch)
-    return DecidedSession(snapshot, profile, now, seed, decision, runner.answers, stopwatch.calls)
-
-
-def profile_for_command(config: Path | None, name: str | None) -> Profile:
-    """Return the profile that a command uses, and print a warning for each setting of the file that has no effect.
-
-    Raises:
-      InvalidInput: the file cannot be used.
-      BadParameter: there is no profile of that name.
-    """
-    configuration, warnings = (
-        (BatchSchedulerConfiguration(), ()) if config is None else load_with_warnings(config)
-    )
-    profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
-    if name is not None and name not in profiles:
-        file = f" in {config}" if config else ""
-        raise typer.BadParameter(
-            f"there is no profile {name!r}{file}; {suggest_name(name, list(profiles))}",
-            param_hint="--profile",
-        )
-    profile = configuration.profiles[0] if name is None else profiles[name]
-    if config is not None:
-        from batchsched.framework.runtime.registry import standard_registry
-
-        absent = standard_registry().ignored_plugins(profile)
-        if absent:
-            warnings = (*warnings, f"{config}: not installed, and ignored: {', '.join(absent)}")
-        print_warnings([f"warning: {line}" for line in warnings])
-    return profile
+    return DecidedSession(snapshot, profile, now, seed, decision, answers, stopwatch.calls)
 
 
 def with_timings(decision: Decision, stopwatch: "Stopwatch") -> Decision:
@@ -236,14 +255,6 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def print_warnings(lines: Sequence[str]) -> None:
-    """Print warnings on standard error. Beyond a maximum, only the number of further warnings is printed."""
-    for line in lines[:_MOST_SHOWN]:
-        print(line, file=sys.stderr)
-    if len(lines) > _MOST_SHOWN:
-        print(f"and {len(lines) - _MOST_SHOWN} more", file=sys.stderr)
-
-
 async def _list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
@@ -252,9 +263,7 @@ async def _list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerAp
     from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 
     clock = SystemClock()
-    grouping = (
-        load_configuration(access.config).pod_grouper if access.config is not None else PodGrouperSettings()
-    )
+    grouping = pod_grouper_settings(access.config)
     async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
         service = await create_scheduler_from_cluster(connection, clock, [profile], grouping)
     own_kinds = [

@@ -236,13 +236,19 @@ def manifests(
     """
     import time
 
-    from batchsched.manifests.reader import read_manifests
+    from batchsched.cli.session_input import print_warnings
+    from batchsched.record.cluster_files import SessionSettings, find_cluster_files
+    from batchsched.scheduler.cluster_reader import read_cluster
     from batchsched.simulator.workload import workload_of_snapshot
 
     chosen = base_profile(config, profile)
-    snapshot = read_manifests(files, scheduler_name=chosen.scheduler_name).snapshot
+    cluster_files = find_cluster_files(files)
+    moments = (moment for moment in (now, cluster_files.time) if moment is not None)
+    settings = SessionSettings(chosen, next(moments, time.time()))
+    reading = read_cluster(cluster_files, settings)
+    print_warnings([f"warning: {warning}" for warning in reading.warnings])
     name = ", ".join(str(file) for file in files)
-    prepared = workload_of_snapshot(snapshot, time.time() if now is None else now, runtime, name)
+    prepared = workload_of_snapshot(reading.snapshot, settings.now, runtime, name)
     plan = SimulationPlan(
         name, [_workload(name)], policy or (), chosen, {}, seed, session_interval, prepared=prepared
     )
@@ -431,7 +437,7 @@ def base_profile(config: Path | None, name: str | None) -> Profile:
     Raises:
       InvalidInput: the file cannot be used, or there is no profile of that name.
     """
-    from batchsched.cli.session import profile_for_command
+    from batchsched.cli.session_input import profile_for_command
 
     profile = profile_for_command(config, name)
     if profile.extenders:
@@ -476,7 +482,7 @@ batchsched simulate generate --selection weight --session-interval 60 --hours-be
 
 batchsched simulate manifests examples/ --policy priority --policy fcfs
 
-kubectl get nodes,pods,podgroups,bq -A -o json | batchsched simulate manifests - --report report.html
+batchsched dump --to - | batchsched simulate manifests - --report report.html
 """,
     ),
 )

@@ -13,10 +13,12 @@ from batchsched.cli.options import (
     Context,
     Format,
     Kubeconfig,
+    Now,
     OutputFormat,
     ProfileName,
     Seed,
     check_files_exist,
+    check_options_of_cluster,
 )
 from batchsched.cli.printing import console, placed_pods, print_data
 
@@ -27,6 +29,8 @@ batchsched what-if -f job.yaml
 kubectl create job x --image=busybox --dry-run=client -o yaml | batchsched what-if -f -
 
 batchsched what-if -f podgroup.yaml -f pods.yaml -o json
+
+batchsched dump && batchsched what-if -f job.yaml --cluster cluster.json.gz
 """
 
 
@@ -56,6 +60,17 @@ def what_if(
             show_default=False,
         ),
     ],
+    cluster: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--cluster",
+            metavar="FILE",
+            help="Read the cluster from this file instead of the API server: a dump, a recorded session, or "
+            "manifests. May be repeated.",
+            callback=lambda files: check_files_exist(files or ()),
+            show_default=False,
+        ),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Annotated[
@@ -70,17 +85,22 @@ def what_if(
     config: Config = None,
     profile: ProfileName = None,
     seed: Seed = 0,
+    now: Now = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Read the cluster, add the objects of the files in memory, and decide a session. Nothing is written.
+    """Read a cluster, add the objects of the files in memory, and decide a session. Nothing is written.
+
+    The cluster is the live one, or with --cluster that of a dump, a recorded session or manifests.
 
     For each gang of the files, the command prints its nodes, or why it would wait. It also prints the pods that would
     be evicted, and the pending gangs that would wait longer. Use the configuration of the running scheduler.
     """
     from batchsched.cli.session import ClusterAccess, run_what_if_sessions
 
+    if cluster:
+        check_options_of_cluster(kubeconfig, context)
     before, after, gangs = run_what_if_sessions(
-        ClusterAccess(kubeconfig, context, config, profile, namespace), files, seed
+        ClusterAccess(kubeconfig, context, config, profile, namespace), files, cluster or (), seed, now
     )
     placed = placed_pods(before.decision, before.snapshot).keys()
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()

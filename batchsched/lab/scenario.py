@@ -94,7 +94,9 @@ class ManifestSource(StrictModel):
     Its gangs run until all of them have finished.
     """
 
-    files: tuple[Path, ...] = Field(min_length=1, description="Files and directories of manifests.")
+    files: tuple[Path, ...] = Field(
+        min_length=1, description="Files and directories of manifests; or a dump."
+    )
     now: float = Field(default=0.0, ge=0, description="When the clock begins, seconds since 1970.")
     runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
 

@@ -27,9 +27,10 @@ from batchsched.lab.measures import Outcome, measure_run
 from batchsched.lab.plan import Run
 from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
 from batchsched.lab.workers import Workers
-from batchsched.manifests.reader import read_manifests
 from batchsched.queues.usage_history import UsageHistory
+from batchsched.record.cluster_files import SessionSettings, find_cluster_files
 from batchsched.record.file import read_session_file as read_session
+from batchsched.scheduler.cluster_reader import read_cluster
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
 from batchsched.simulator.generator import GeneratorSettings, generate_workload
@@ -174,7 +175,8 @@ def _from_source(run: Run) -> Workload:
         queues = {name: queue for name, queue in queue_of.items() if name in used}
         return philly.create_workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
     if spec.manifests is not None:
-        snapshot = read_manifests(spec.manifests.files, scheduler_name=run.profile.scheduler_name).snapshot
+        settings = SessionSettings(run.profile, spec.manifests.now)
+        snapshot = read_cluster(find_cluster_files(spec.manifests.files), settings).snapshot
         return workload_of_snapshot(snapshot, spec.manifests.now, spec.manifests.runtime, name)
     if spec.session is not None:
         record = read_session(spec.session.file)

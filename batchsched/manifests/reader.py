@@ -8,7 +8,7 @@ import io
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -126,10 +126,12 @@ class ReadResult:
     Args:
       snapshot: the cluster, including the objects that were set aside.
       warnings: messages for users about ignored objects.
+      owners: the objects of the kinds that the caller reads itself, not decoded.
     """
 
     snapshot: Snapshot
     warnings: tuple[str, ...] = ()
+    owners: tuple[Document, ...] = ()
 
     @property
     def set_aside_objects(self) -> tuple[SetAside, ...]:
@@ -138,7 +140,11 @@ class ReadResult:
 
 
 def read_manifests(
-    paths: Sequence[Path | str], telemetry: Telemetry | None = None, *, scheduler_name: str = SCHEDULER_NAME
+    paths: Sequence[Path | str],
+    telemetry: Telemetry | None = None,
+    *,
+    scheduler_name: str = SCHEDULER_NAME,
+    owner_kinds: Collection[tuple[str, str]] = (),
 ) -> ReadResult:
     """Read Kubernetes manifests from files and directories, and return them as a Snapshot with warnings.
 
@@ -148,12 +154,13 @@ def read_manifests(
       paths: files and directories; `-` is standard input.
       telemetry: receives progress.
       scheduler_name: pending pods of other schedulers are ignored.
+      owner_kinds: API groups and kinds of owners of pods, such as Jobs, that the caller reads itself.
 
     Raises:
       UnusableInput: the input contains no valid object.
     """
     listener = telemetry or NoTelemetry()
-    cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)))
+    cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)), frozenset(owner_kinds))
     with listener.time_stage("read"):
         for source in find_manifest_files(paths):
             try:
@@ -172,6 +179,8 @@ class _Cluster:
 
     scheduler_name: str
     sought: str
+    owner_kinds: frozenset[tuple[str, str]] = frozenset()
+    owners: list[Document] = field(default_factory=list)
     decoder: Decoder = field(default_factory=Decoder)
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in OBJECT_KINDS})
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -198,6 +207,8 @@ class _Cluster:
             return
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
+        if name in self.owner_kinds:
+            self.owners.append(document)
         kind = KIND_BY_GROUP_AND_NAME.get(name) or foreign.EXTERNAL_KIND_BY_GROUP_AND_NAME.get(name)
         if kind is None or not envelope.api_version:
             self._put_strange(document)
@@ -239,7 +250,9 @@ class _Cluster:
 
     def _put_strange(self, document: Document) -> None:
         envelope = document.envelope
-        if envelope.kind == LIST and envelope.items is not None:
+        if (api_group(envelope.api_version), envelope.kind) in self.owner_kinds:
+            self.usable += 1
+        elif envelope.kind == LIST and envelope.items is not None:
             self.usable += 1  # an empty list: a cluster may well have nothing
         elif not envelope.kind or not envelope.api_version:
             missing = "apiVersion" if envelope.kind else "kind"
@@ -268,7 +281,7 @@ class _Cluster:
             **{name: tuple(objects) for name, objects in self.objects.items()},
             set_aside=tuple(self.set_aside_objects),
         )
-        return ReadResult(snapshot, tuple(self._warnings(snapshot)))
+        return ReadResult(snapshot, tuple(self._warnings(snapshot)), tuple(self.owners))
 
     def _set_queues_aside(self) -> None:
         reasons = misplaced_queues(self.objects["queues"])

@@ -28,6 +28,8 @@ from batchsched.manifests.writer import from_json, to_json
 from batchsched.record.answers import NO_ANSWERS, ExternalAnswers
 
 FORMAT: Final = "batchsched.session/1"
+SESSION_START: Final = b'{"digest":"'
+"""The first bytes of every session file, after decompression."""
 _GZIP_LEVEL: Final = 6
 """The compression level of gzip: a third of the time of the default for a few per cent more bytes."""
 

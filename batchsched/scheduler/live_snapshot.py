@@ -109,12 +109,14 @@ class WhatIf:
       scheduler_name: Set on every added pod with another scheduler name or none.
       now: The creation time of the objects, seconds since 1970.
       namespace: For objects without a namespace.
+      adopts_pods: Whether pods of other schedulers are added as pods of this one.
     """
 
     service: SchedulerApp
     scheduler_name: str
     now: float
     namespace: str = "default"
+    adopts_pods: bool = True
     warnings: list[str] = field(init=False, default_factory=list)
     pods: set[str] = field(init=False, default_factory=set)
     groups: set[str] = field(init=False, default_factory=set)
@@ -135,7 +137,7 @@ class WhatIf:
         for document in sorted(parsed, key=_is_pod):
             if isinstance(document, InvalidInput):
                 raise document
-            self._put(document)
+            self.add(document)
         if not self.pods and not self.groups:
             raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
 
@@ -146,7 +148,12 @@ class WhatIf:
         members = {gang_key(gang_identity(pod)) for pod in waiting if pod is not None}
         return sorted(members | self.groups)
 
-    def _put(self, document: Document) -> None:
+    def add(self, document: Document) -> None:
+        """Add one object; for an owner of pods, such as a Job, also the pods that its controller would create.
+
+        Raises:
+          InvalidInput: The object is invalid.
+        """
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
         manifest = msgspec.json.decode(document.raw)
@@ -165,7 +172,7 @@ class WhatIf:
         event_handler = self.service.event_handlers[kind.field]
         event_handler.handle_json(msgspec.json.encode(manifest))
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
-        refused = event_handler.set_aside_objects.get(key)
+        refused = event_handler.set_aside_objects.pop(key, None)
         if refused is not None:
             why = refused.why
             raise InvalidInput(why.message, file=file, object=why.object, field=why.field)
@@ -206,7 +213,7 @@ class WhatIf:
                     if part_of_name
                 )
                 for pod in _pods(part, prefix, meta["namespace"], labels, reference):
-                    self._put_object(KIND_BY_GROUP_AND_NAME["", "Pod"], pod, "")
+                    self._put_object(KIND_BY_GROUP_AND_NAME["", "Pod"], pod, file)
 
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
         """Set the metadata that the API server would set: name, namespace, UID and creation time."""
@@ -229,8 +236,14 @@ class WhatIf:
         scheduler_name = text_or_empty(spec.get("schedulerName")) or "default-scheduler"
         if scheduler_name != self.scheduler_name:
             line = f"pods of schedulerName {scheduler_name} are looked at as if they stated {self.scheduler_name}"
+            if not self.adopts_pods:
+                line = (
+                    f"pods of the scheduler {scheduler_name!r} are left to it; "
+                    f"spec.schedulerName: {self.scheduler_name} makes a pod ours"
+                )
             if line not in self.warnings:
                 self.warnings.append(line)
+        if self.adopts_pods:
             spec["schedulerName"] = self.scheduler_name
         pod["spec"] = spec
         pod.pop("status", None)
@@ -240,6 +253,7 @@ def _pods(
     part: OwnerPart, prefix: str, namespace: str, labels: Mapping[str, str], owner: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Yield the pods that a controller would create for one part of an owner."""
+    template_meta = mapping_or_empty(part.template.get("metadata"))
     for number in range(part.pods):
         yield {
             "apiVersion": "v1",
@@ -248,6 +262,7 @@ def _pods(
                 "name": f"{prefix}-{number}",
                 "namespace": namespace,
                 "labels": {**part.labels, **labels},
+                "annotations": mapping_or_empty(template_meta.get("annotations")),
                 "ownerReferences": [owner],
             },
             "spec": dict(mapping_or_empty(part.template.get("spec"))),

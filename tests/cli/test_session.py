@@ -6,7 +6,8 @@ import time
 import pytest
 import typer
 
-from batchsched.cli.session import Stopwatch, profile_for_command
+from batchsched.cli.session import Stopwatch
+from batchsched.cli.session_input import profile_for_command
 
 KUBE = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -70,6 +70,13 @@ def test_owner_adds_its_pods_in_gangs(suppose, made, sizes):
     assert not supposed.warnings
 
 
+def test_pods_of_an_owner_have_the_labels_and_annotations_of_its_template(suppose):
+    meta = {"labels": {"app": "train"}, "annotations": {"gpu-fraction": "0.5"}}
+    supposed = suppose(owner("Job", parallelism=1, template={**TEMPLATE, "metadata": meta}))
+    (pod,) = supposed.service.cache.snapshot().pods
+    assert (pod.metadata.label("app"), pod.metadata.annotation("gpu-fraction")) == ("train", "0.5")
+
+
 def test_single_pod_is_a_gang_of_one(suppose):
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x-"}, **TEMPLATE}
     assert suppose(made, made).added_gangs() == ["default/x-0", "default/x-1"]

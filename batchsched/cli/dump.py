@@ -1,0 +1,73 @@
+"""`batchsched dump`: write everything that a session reads of a live cluster to one file."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from batchsched.cli.options import Context, Kubeconfig, check_writable
+
+STDOUT = "-"
+EXAMPLES = """Examples:
+
+batchsched dump --to cluster.json.gz
+
+batchsched decide cluster.json.gz
+
+batchsched what-if -f job.yaml --cluster cluster.json.gz
+
+batchsched dump --to - | batchsched queues -
+"""
+
+
+def dump(
+    to: Annotated[
+        Path,
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Path of the dump, compressed if it ends in .gz; - is standard output.",
+            dir_okay=False,
+            callback=check_writable,
+            allow_dash=True,
+        ),
+    ] = Path("cluster.json.gz"),
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Write everything that decisions read of a cluster to one file, for decide, explain, queues and what-if.
+
+    The dump has the nodes, pods, PodGroups, queues, volumes and all other kinds that batchsched watches, and the owners
+    of pods such as Jobs. Nothing is written to the cluster.
+
+    Objects have only the fields that decisions read: the dump contains no environment variables, commands, Secrets or
+    ConfigMaps. It contains the names, labels and requests of pods, and the names of nodes and images. It leaves out
+    annotations that only extenders or external plugins read.
+    """
+    import asyncio
+
+    from batchsched.errors import InvalidInput
+    from batchsched.kube.clock import SystemClock
+    from batchsched.kube.connection import Connection
+    from batchsched.kube.credentials import Credentials
+    from batchsched.record.dump import ClusterDump
+    from batchsched.scheduler.cluster_dump import list_cluster_dump
+
+    async def list_cluster() -> ClusterDump:
+        clock = SystemClock()
+        async with Connection(Credentials(kubeconfig, context), clock) as connection:
+            return await list_cluster_dump(connection, clock)
+
+    cluster_dump = asyncio.run(list_cluster())
+    content = cluster_dump.encode(compress=to.suffix == ".gz")
+    if str(to) == STDOUT:
+        sys.stdout.buffer.write(content)
+    else:
+        try:
+            to.write_bytes(content)
+        except OSError as error:
+            raise InvalidInput(f"cannot be written: {error.strerror}", file=str(to)) from error
+    for warning in cluster_dump.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{len(cluster_dump.items)} objects written to {to}", file=sys.stderr)

@@ -1,0 +1,85 @@
+"""The input of a command's session: the files of a cluster, the profile and the time, with warnings."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from batchsched.api.crd.validation import suggest_name
+from batchsched.cli.options import check_files_exist
+from batchsched.config.load import load_configuration, load_with_warnings
+from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
+from batchsched.record.cluster_files import ClusterFiles, SessionSettings, find_cluster_files
+
+_MOST_SHOWN: Final = 50
+"""Maximum number of set-aside objects and of warnings on standard error; the decision contains all of them."""
+
+
+def find_cluster(
+    files: Sequence[Path], config: Path | None, profile_name: str | None, now: float | None
+) -> tuple[ClusterFiles, SessionSettings]:
+    """Return the files of a cluster by their content, and the time and profile of a session over it.
+
+    A recorded session states its time and its profile, and a dump states its time; options take precedence.
+
+    Raises:
+      BadParameter: a file does not exist.
+      InvalidInput: the configuration, a dump or a session cannot be used.
+    """
+    check_files_exist(files)
+    cluster_files = find_cluster_files(files)
+    recorded = cluster_files.session
+    if recorded is not None and config is None and profile_name is None:
+        profile = recorded.profile
+    else:
+        profile = profile_for_command(config, profile_name)
+    moments = (moment for moment in (now, cluster_files.time) if moment is not None)
+    return cluster_files, SessionSettings(profile, next(moments, time.time()), pod_grouper_settings(config))
+
+
+def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:
+    """Return the settings of the pod grouper in a configuration file, or the default ones without a file.
+
+    Raises:
+      InvalidInput: the file cannot be used.
+    """
+    return PodGrouperSettings() if config is None else load_configuration(config).pod_grouper
+
+
+def profile_for_command(config: Path | None, name: str | None) -> Profile:
+    """Return the profile that a command uses, and print a warning for each setting of the file that has no effect.
+
+    Raises:
+      InvalidInput: the file cannot be used.
+      BadParameter: there is no profile of that name.
+    """
+    configuration, warnings = (
+        (BatchSchedulerConfiguration(), ()) if config is None else load_with_warnings(config)
+    )
+    profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
+    if name is not None and name not in profiles:
+        file = f" in {config}" if config else ""
+        raise typer.BadParameter(
+            f"there is no profile {name!r}{file}; {suggest_name(name, list(profiles))}",
+            param_hint="--profile",
+        )
+    profile = configuration.profiles[0] if name is None else profiles[name]
+    if config is not None:
+        from batchsched.framework.runtime.registry import standard_registry
+
+        absent = standard_registry().ignored_plugins(profile)
+        if absent:
+            warnings = (*warnings, f"{config}: not installed, and ignored: {', '.join(absent)}")
+        print_warnings([f"warning: {line}" for line in warnings])
+    return profile
+
+
+def print_warnings(lines: Sequence[str]) -> None:
+    """Print warnings on standard error. Beyond a maximum, only the number of further warnings is printed."""
+    for line in lines[:_MOST_SHOWN]:
+        print(line, file=sys.stderr)
+    if len(lines) > _MOST_SHOWN:
+        print(f"and {len(lines) - _MOST_SHOWN} more", file=sys.stderr)

@@ -1,0 +1,103 @@
+"""The files from which commands read a cluster: a dump, a recorded session, or manifests."""
+
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from batchsched.config.schema import PodGrouperSettings, Profile
+from batchsched.errors import InvalidInput
+from batchsched.manifests.reader import STDIN, find_manifest_files
+from batchsched.record.dump import DUMP_START, ClusterDump, decode_dump
+from batchsched.record.file import SESSION_START, SessionRecord, read_session_file
+
+_START_BYTES: Final = 4096
+"""The bytes of a file that are read to recognise it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFiles:
+    """The input files of a command by their content: a dump, a recorded session, and manifests.
+
+    Args:
+      dump, session: None if no file is one.
+      manifests: the other files. If there is a dump or a session, their objects are added to it.
+    """
+
+    manifests: tuple[Path, ...]
+    dump: ClusterDump | None = None
+    session: SessionRecord | None = None
+
+    @property
+    def time(self) -> float | None:
+        """The time of the dump or of the session in seconds since 1970; None for manifests alone."""
+        if self.session is not None:
+            return self.session.now
+        return self.dump.time if self.dump is not None else None
+
+
+def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
+    """Divide input files by their content.
+
+    Raises:
+      InvalidInput: a dump or a session cannot be read, or there are several of them.
+      DigestMismatch: a session was modified.
+    """
+    manifests: list[Path] = []
+    clusters: list[ClusterDump | SessionRecord] = []
+    for path in paths:
+        start = b"" if path.is_dir() else _start_of(path)
+        if start.startswith(DUMP_START):
+            (source,) = find_manifest_files([path])
+            clusters.append(decode_dump(source.read(), source.name))
+        elif start.startswith(SESSION_START) and str(path) != STDIN:
+            clusters.append(read_session_file(path))
+        else:
+            manifests.append(path)
+        if len(clusters) > 1:
+            raise InvalidInput(
+                "is a second cluster; expected one dump or recorded session, and manifests to add to it",
+                file=str(path),
+            )
+    base = clusters[0] if clusters else None
+    return ClusterFiles(
+        tuple(manifests),
+        dump=base if isinstance(base, ClusterDump) else None,
+        session=base if isinstance(base, SessionRecord) else None,
+    )
+
+
+def _start_of(path: Path) -> bytes:
+    """Return the first bytes of a file, decompressed, without consuming standard input."""
+    if str(path) == STDIN:
+        peek = getattr(sys.stdin.buffer, "peek", None)
+        data: bytes = peek(_START_BYTES) if peek is not None else b""
+    else:
+        try:
+            with path.open("rb") as file:
+                data = file.read(_START_BYTES)
+        except OSError:  # the reader of manifests names the problem
+            return b""
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(data, _START_BYTES)
+    except zlib.error:
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """The part of a session's input that the files of a cluster do not state.
+
+    Args:
+      profile: the profile; its scheduler name selects the pending pods.
+      now: the time of the session, seconds since 1970.
+      grouping: the settings of the pod grouper.
+    """
+
+    profile: Profile
+    now: float
+    grouping: PodGrouperSettings = field(default_factory=PodGrouperSettings)

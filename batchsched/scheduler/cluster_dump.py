@@ -1,0 +1,82 @@
+"""Lists the objects of a live cluster for a dump. The kinds are those that the scheduler lists and watches."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.api.external_podgroups import EXTERNAL_KINDS
+from batchsched.api.snapshot import OBJECT_KINDS
+from batchsched.config.schema import Profile
+from batchsched.errors import ApiError, UnusableInput
+from batchsched.kube.connection import ApiResource, Connection
+from batchsched.kube.reflector import list_pages
+from batchsched.manifests.stripping import strip_object
+from batchsched.podgrouper.rules import OWNERS
+from batchsched.podgrouper.stripping import strip_owner
+from batchsched.ports.cluster import Clock
+from batchsched.record.dump import ClusterDump
+from batchsched.scheduler.app import SchedulerApp
+
+_ATTEMPTS: Final = 3
+"""Attempts to list a kind if its list expires between two pages."""
+_GONE: Final = 410
+_NOT_FOUND: Final = 404
+_FORBIDDEN: Final = 403
+
+
+async def list_cluster_dump(connection: Connection, clock: Clock) -> ClusterDump:
+    """List all objects of a live cluster that decisions read. Kinds that are not installed are left out.
+
+    Raises:
+      Unreachable: The API server does not answer.
+      UnusableInput: The API server refuses to list a kind without which nothing is scheduled.
+    """
+    now = clock.now()
+    items: list[msgspec.Raw] = []
+    warnings: list[str] = []
+    # The reflectors of the scheduler own the list of kinds. StatefulSets have two of them.
+    required = {
+        reflector.resource: reflector.is_required
+        for reflector in reversed(SchedulerApp(connection, clock, [Profile()]).reflectors)
+    }
+    for resource, is_required in reversed(required.items()):
+        try:
+            items += await _list_stripped(connection, resource)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                continue
+            if is_required or error.status != _FORBIDDEN:
+                raise UnusableInput(f"the cluster does not list {resource.full_name}: {error}") from error
+            warnings.append(f"{resource.full_name} are not in the dump: {error}")
+    return ClusterDump(now, tuple(items), tuple(warnings))
+
+
+async def _list_stripped(connection: Connection, resource: ApiResource) -> list[msgspec.Raw]:
+    """List a kind page by page, and keep of each object the fields that decisions read."""
+    for attempt in range(_ATTEMPTS):
+        listed: list[msgspec.Raw] = []
+        try:
+            async for page, _ in list_pages(connection, resource.path(), {}):
+                listed += [_strip(resource, msgspec.json.decode(raw)) for raw in page]
+        except ApiError as error:
+            if error.status != _GONE or attempt == _ATTEMPTS - 1:
+                raise
+            continue  # the list expired between two pages
+        return listed
+    raise AssertionError("every attempt returns or raises")
+
+
+_OWNERS: Final = {(kind.api_version, kind.name): kind for kind in OWNERS}
+_KINDS: Final = {(kind.api_version, kind.name): kind for kind in (*OBJECT_KINDS, *EXTERNAL_KINDS)}
+
+
+def _strip(resource: ApiResource, manifest: Mapping[str, Any]) -> msgspec.Raw:
+    """Return an object as JSON with the fields that are read; a StatefulSet is read as an owner and by itself."""
+    name = (resource.api_version, resource.kind)
+    owner, kind = _OWNERS.get(name), _KINDS.get(name)
+    kept = strip_owner(manifest, owner) if owner is not None else {}
+    if kind is not None:
+        stripped = strip_object(manifest, kind)
+        kept = {**kept, **stripped, "spec": {**kept["spec"], **stripped["spec"]}} if kept else stripped
+    return msgspec.Raw(msgspec.json.encode(kept))

@@ -1,0 +1,67 @@
+"""Reads the cluster that files describe: a dump, a recorded session, or manifests with owners of pods such as Jobs.
+
+Manifests without owners, which most inputs are, need no component of the running scheduler; it is imported only for the
+other files.
+"""
+
+from typing import TYPE_CHECKING
+
+from batchsched.manifests.input_warnings import input_warnings
+from batchsched.manifests.reader import ReadResult, read_manifests
+from batchsched.podgrouper.rules import GROUPED
+from batchsched.ports.external import Telemetry
+from batchsched.record.cluster_files import ClusterFiles, SessionSettings
+
+if TYPE_CHECKING:
+    from batchsched.scheduler.offline_cluster import OfflineCluster
+
+
+def read_cluster(
+    files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
+) -> ReadResult:
+    """Read the cluster that files describe, as the input of a session, with warnings.
+
+    Raises:
+      UnusableInput: the files contain no valid object.
+    """
+    if files.session is not None and not files.manifests:
+        return ReadResult(files.session.snapshot)
+    if files.session is None and files.dump is None:
+        reading = _read_manifests(files, settings, telemetry)
+        if not reading.owners:
+            return reading
+        cluster = _load_reading(reading, settings)
+    else:
+        cluster = open_cluster(files, settings)
+    snapshot = cluster.snapshot()
+    return ReadResult(snapshot, tuple(dict.fromkeys((*cluster.warnings, *input_warnings(snapshot)))))
+
+
+def open_cluster(files: ClusterFiles, settings: SessionSettings) -> "OfflineCluster":
+    """Load the cluster that files describe, so that objects can be added to it. Raises as `read_cluster`."""
+    from batchsched.scheduler.offline_cluster import OfflineCluster
+
+    if files.session is None and files.dump is None:
+        return _load_reading(_read_manifests(files, settings), settings)
+    cluster = OfflineCluster(settings)
+    if files.session is not None:
+        cluster.load_snapshot(files.session.snapshot)
+    elif files.dump is not None:
+        cluster.load_dump(files.dump)
+    cluster.add_files(files.manifests)
+    return cluster
+
+
+def _read_manifests(
+    files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
+) -> ReadResult:
+    name = settings.profile.scheduler_name
+    return read_manifests(files.manifests, telemetry, scheduler_name=name, owner_kinds=GROUPED)
+
+
+def _load_reading(reading: ReadResult, settings: SessionSettings) -> "OfflineCluster":
+    from batchsched.scheduler.offline_cluster import OfflineCluster
+
+    cluster = OfflineCluster(settings)
+    cluster.load_reading(reading)
+    return cluster

@@ -1,0 +1,168 @@
+"""A cluster read from files, in the state that the scheduler keeps of a live cluster.
+
+Dumps are loaded by the same code as the objects of a live cluster, so the decision over a dump is that over the
+cluster. Owners in manifests that no API server has created yet get the pods that their controllers would create.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import SetAside
+from batchsched.api.snapshot import OBJECT_KINDS, Snapshot, api_group
+from batchsched.errors import InvalidInput
+from batchsched.kube.clock import SystemClock
+from batchsched.kube.connection import Connection
+from batchsched.kube.credentials import Credentials
+from batchsched.kube.reflector import Reflector
+from batchsched.manifests.documents import Document, Envelope, split_documents
+from batchsched.manifests.reader import ReadResult, find_manifest_files
+from batchsched.podgrouper.owners import owner_of, read_owner
+from batchsched.podgrouper.rules import GROUPED, OWNERS
+from batchsched.record.cluster_files import SessionSettings
+from batchsched.record.dump import ClusterDump
+from batchsched.runner.event_handlers import read_identity
+from batchsched.scheduler.app import SchedulerApp
+from batchsched.scheduler.live_snapshot import WhatIf, list_set_aside
+
+_ENVELOPE: Final = msgspec.json.Decoder(Envelope)
+_OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
+
+
+@dataclass(slots=True)
+class OfflineCluster:
+    """A cluster read from files, in the state that the scheduler keeps of a live cluster.
+
+    Args:
+      settings: the time and the profile of the session.
+    """
+
+    settings: SessionSettings
+    service: SchedulerApp = field(init=False)
+    """A scheduler that opens no connection."""
+    remainder: Snapshot = field(init=False, default_factory=Snapshot)
+    """What no object states: held gangs, usage, reservations, and the objects that were set aside."""
+    warnings: list[str] = field(init=False, default_factory=list)
+    """Messages for users."""
+
+    def __post_init__(self) -> None:
+        clock, profiles = SystemClock(), [self.settings.profile]
+        self.service = SchedulerApp(
+            Connection(Credentials(), clock), clock, profiles, grouping=self.settings.grouping
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as the input of a session."""
+        remainder, snapshot = self.remainder, self.service.cache.snapshot()
+        return replace(
+            snapshot,
+            held=remainder.held,
+            resting=remainder.resting,
+            usage=remainder.usage,
+            reservations=remainder.reservations,
+            refused_evictions=remainder.refused_evictions,
+            set_aside=(*remainder.set_aside, *snapshot.set_aside, *list_set_aside(self.service)),
+        )
+
+    def load_dump(self, dump: ClusterDump) -> None:
+        """Load the objects of a dump as the reflectors load those of a live cluster."""
+        reflectors: dict[tuple[str, str], list[Reflector]] = defaultdict(list)
+        for reflector in self.service.reflectors:
+            reflectors[reflector.resource.api_version, reflector.resource.kind].append(reflector)
+        items = [(_ENVELOPE.decode(item), bytes(item)) for item in dump.items]
+        # Owners first and pods last, so that no pod is assigned to a gang twice.
+        items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in GROUPED))
+        for envelope, raw in items:
+            for reflector in reflectors[envelope.api_version, envelope.kind]:
+                reflector.handle_json(raw)
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Load decoded objects. Pods of known owners join the gangs of their owners."""
+        self.remainder = replace(snapshot, set_aside=(*snapshot.set_aside, *self.remainder.set_aside))
+        members = self.service.grouper.members
+        for kind in OBJECT_KINDS:
+            if kind.type is not Pod:
+                self.service.grouper.store_for(kind).replace(kind.type, getattr(snapshot, kind.field))
+        refs = [(pod, owner_of(pod)) for pod in snapshot.pods]
+        owned = [pod for pod, ref in refs if ref is not None and members.owners.find(ref) is not None]
+        # Input of people need not contain all owners: a pod without its owner is what its own labels state.
+        keys = {pod.key for pod in owned}
+        self.service.cache.replace(Pod, [pod for pod in snapshot.pods if pod.key not in keys])
+        for pod in owned:
+            members.put(pod)
+
+    def load_reading(self, reading: ReadResult) -> None:
+        """Load manifests, and create the pods of owners that no API server has created yet."""
+        self.warnings += reading.warnings
+        refs = filter(None, map(owner_of, reading.snapshot.pods))
+        with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}
+        new: list[Document] = []
+        for document in reading.owners:
+            kind = _OWNERS[_kind_name(document.envelope)]
+            try:
+                owner = read_owner(kind, bytes(document.raw))
+            except msgspec.DecodeError as error:
+                self.set_aside(
+                    InvalidInput(str(error), file=document.file, object=f"{kind.name} ({document.place})")
+                )
+                continue
+            ref = owner.ref
+            if ref.uid or (ref.group, ref.kind, ref.namespace, ref.name) in with_pods:
+                self.service.grouper.members.owners.put(owner)
+            elif kind.rule(msgspec.json.decode(document.raw)) is not None or kind.name != "StatefulSet":
+                new.append(document)
+        self.load_snapshot(reading.snapshot)
+        self._warn_of_missing_pods(reading)
+        self._add(new)
+
+    def _warn_of_missing_pods(self, reading: ReadResult) -> None:
+        """Warn of owners that were listed from a cluster without their pods."""
+        owners = self.service.grouper.members.owners
+        with_pods = {
+            ref.uid for pod in reading.snapshot.pods for ref, _ in owners.with_ancestors(owner_of(pod))
+        }
+        for document in reading.owners:
+            kind = _OWNERS[_kind_name(document.envelope)]
+            meta = read_identity(bytes(document.raw))
+            shape = kind.rule(msgspec.json.decode(document.raw)) if meta.uid else None
+            if shape is not None and shape.unfinished_count and meta.uid not in with_pods:
+                self.warnings.append(
+                    f"{kind.name} {meta.namespace or 'default'}/{meta.name} comes from a cluster, and its pods are in "
+                    "no file; remove metadata.uid, and its pods are created in memory"
+                )
+
+    def add_files(self, files: Sequence[Path]) -> None:
+        """Add the objects of manifests, and the pods of owners; objects of the same name are replaced."""
+        documents: list[Document] = []
+        for source in find_manifest_files(files):
+            for document in split_documents(source.read(), source.name):
+                if isinstance(document, InvalidInput):
+                    self.set_aside(document)
+                else:
+                    documents.append(document)
+        self._add(documents)
+
+    def _add(self, documents: Sequence[Document]) -> None:
+        supposed = WhatIf(
+            self.service, self.settings.profile.scheduler_name, self.settings.now, adopts_pods=False
+        )
+        for document in sorted(documents, key=lambda document: document.envelope.kind == "Pod"):
+            try:
+                supposed.add(document)
+            except InvalidInput as error:
+                self.set_aside(error)
+        self.warnings += supposed.warnings
+
+    def set_aside(self, error: InvalidInput) -> None:
+        """Set aside an object of a file that is invalid."""
+        entry = SetAside(error.file, error.object, error.field, error.message)
+        self.remainder = replace(self.remainder, set_aside=(*self.remainder.set_aside, entry))
+
+
+def _kind_name(envelope: Envelope) -> tuple[str, str]:
+    return api_group(envelope.api_version), envelope.kind

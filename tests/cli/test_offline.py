@@ -1,0 +1,257 @@
+"""Commands over dumps, recorded sessions, and owners of pods such as Jobs, without a cluster."""
+
+import io
+import json
+import sys
+
+import msgspec
+import pytest
+
+from batchsched.api.core.metadata import parse_timestamp
+from batchsched.record.dump import ClusterDump
+from tests.cli.conftest import NOW
+from tests.podgrouper.owners import (
+    TEMPLATE,
+    job,
+    jobset,
+    owner,
+    pytorch,
+    ray_spec,
+    reference,
+    replicas,
+    replicated,
+    workers,
+)
+
+OWNERS = {
+    "Job": (job(3), 3),
+    "JobSet": (jobset(replicated("a", 2, parallelism=2), replicated("b")), 5),
+    "PyTorchJob": (pytorch(pytorchReplicaSpecs=replicas(Master=1, Worker=3)), 4),
+    "TFJob": (owner("TFJob", tfReplicaSpecs=replicas(Chief=1, Worker=2)), 3),
+    "MPIJob": (owner("MPIJob", mpiReplicaSpecs=replicas(Launcher=1, Worker=2)), 3),
+    "RayCluster": (owner("RayCluster", **ray_spec(workers(replicas=2, minReplicas=2))), 3),
+    "RayJob": (owner("RayJob", rayClusterSpec=ray_spec(workers(replicas=2, minReplicas=2))), 3),
+    "LeaderWorkerSet": (
+        owner(
+            "LeaderWorkerSet",
+            replicas=2,
+            leaderWorkerTemplate={"size": 3, "workerTemplate": TEMPLATE},
+        ),
+        6,
+    ),
+    "StatefulSet": (
+        owner("StatefulSet", podManagementPolicy="Parallel", replicas=2, template=TEMPLATE),
+        2,
+    ),
+}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+}
+
+
+def written(manifest):
+    """The manifest as a user writes it, before an API server gave it a uid."""
+    metadata = {
+        key: value for key, value in manifest["metadata"].items() if key not in ("uid", "creationTimestamp")
+    }
+    return {**manifest, "metadata": metadata}
+
+
+def member(of, number=0):
+    meta = {"name": f"train-{number}", "namespace": "team", "ownerReferences": [reference(of)]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, **TEMPLATE}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write objects to a file."""
+
+    def to(name, *objects):
+        file = tmp_path / name
+        file.write_text("\n".join(map(json.dumps, objects)))
+        return file
+
+    return to
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Write a dump with these objects."""
+
+    def of(*objects, name="dump.json.gz"):
+        file = tmp_path / name
+        items = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in objects)
+        file.write_bytes(ClusterDump(parse_timestamp(NOW), items).encode(compress=name.endswith(".gz")))
+        return file
+
+    return of
+
+
+@pytest.mark.parametrize("made, pods", OWNERS.values(), ids=OWNERS)
+def test_decide_places_the_pods_that_the_controller_of_an_owner_would_create(command, write, made, pods):
+    result = command("decide", write("c.jsonl", NODE, written(made)), "--now", NOW, "-o", "json")
+    assert (result.code, result.err) == (0, "")
+    assert len(result.data["assignments"]) == pods
+
+
+def test_job_that_does_not_fit_is_refused_as_a_gang(command, write):
+    big = written(job(3))
+    big["spec"]["template"] = json.loads(json.dumps(TEMPLATE))
+    big["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+    result = command("decide", write("c.jsonl", NODE, big), "--now", NOW, "-o", "json")
+    assert result.data["assignments"] == []
+    assert [refusal["reason"] for refusal in result.data["refusals"]] == ["InsufficientResources"]
+
+
+def test_pods_of_a_listed_job_form_a_gang_and_no_pods_are_created(command, write):
+    listed = job(3)
+    result = command(
+        "decide",
+        write("c.jsonl", NODE, listed, member(listed, 0), member(listed, 1)),
+        "--now",
+        NOW,
+        "-o",
+        "json",
+    )
+    assert result.data["assignments"] == []
+    assert [refusal["reason"] for refusal in result.data["refusals"]] == ["NotEnoughPods"]
+
+
+def test_listed_job_without_its_pods_causes_a_warning_with_a_remedy(command, write):
+    result = command("decide", write("c.jsonl", NODE, job(3)), "--now", NOW)
+    assert (
+        "Job team/train comes from a cluster, and its pods are in no file; remove metadata.uid" in result.err
+    )
+
+
+def test_pod_whose_owner_is_not_in_the_files_is_decided_by_its_labels(command, write):
+    other = written(job(1, name="other"))
+    result = command("decide", write("c.jsonl", NODE, member(job(3)), other), "--now", NOW, "-o", "json")
+    assert {entry["pod"] for entry in result.data["assignments"]} == {"train-0", "other-0"}
+
+
+def test_pods_of_a_job_of_another_scheduler_are_left_to_it_with_a_warning(command, write):
+    made = written(job(2))
+    made["spec"]["template"] = {"spec": {"containers": [{"name": "main"}]}}
+    result = command("decide", write("c.jsonl", NODE, made), "--now", NOW, "-o", "json")
+    assert result.data["assignments"] == []
+    assert "pods of the scheduler 'default-scheduler' are left to it" in result.err
+
+
+def test_job_with_an_invalid_template_is_set_aside_with_its_file(command, write):
+    made = written(job(2))
+    made["spec"]["template"] = {"spec": {"schedulerName": "batchsched", "containers": 5}}
+    file = write("c.jsonl", NODE, made)
+    result = command("decide", file, "--now", NOW, "-o", "json")
+    assert result.code == 3
+    (entry,) = result.data["setAside"]
+    assert (entry["file"], entry["object"]) == (str(file), "Pod team/train-0")
+
+
+def test_stateful_set_that_starts_pods_one_by_one_creates_none(command, write):
+    made = written(owner("StatefulSet", replicas=2, template=TEMPLATE))
+    result = command("decide", write("c.jsonl", NODE, made), "--now", NOW, "-o", "json")
+    assert (result.data["assignments"], result.err) == ([], "")
+
+
+def test_dump_is_decided_at_its_time_with_the_gangs_of_owners(command, dump):
+    listed = job(2)
+    file = dump(NODE, listed, member(listed, 0), member(listed, 1))
+    result = command("decide", file, "-o", "json")
+    assert len(result.data["assignments"]) == 2
+    assert (
+        command("decide", file, "--now", NOW, "-o", "json").data["assignments"] == result.data["assignments"]
+    )
+
+
+def test_pod_of_a_deleted_job_is_refused_in_a_dump_as_in_the_cluster(command, dump):
+    result = command("decide", dump(NODE, member(job(1))), "-o", "json")
+    assert [refusal["reason"] for refusal in result.data["refusals"]] == ["PodGroupNotFound"]
+
+
+def test_manifests_beside_a_dump_are_added_to_it(command, dump, write):
+    result = command("decide", dump(NODE), write("job.json", written(job(3))), "-o", "json")
+    assert len(result.data["assignments"]) == 3
+
+
+def test_dump_is_read_from_standard_input(command, dump, monkeypatch):
+    content = dump(NODE, written(job(1))).read_bytes()
+    stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert command("queues", "-").code == 0
+
+
+def test_two_dumps_are_refused(command, dump):
+    result = command("decide", dump(NODE), dump(NODE, name="other.json"))
+    assert result.code == 1
+    assert "expected one dump or recorded session, and manifests to add to it" in result.err
+
+
+@pytest.fixture
+def session(command, cluster, tmp_path):
+    file = tmp_path / "session.json.gz"
+    assert command("record", cluster, "--to", file, "--now", NOW).code == 0
+    return file
+
+
+def test_recorded_session_is_decided_again_as_it_was(command, session, cluster):
+    again = command("decide", session, "-o", "json").data
+    first = command("decide", cluster, "--now", NOW, "-o", "json").data
+    assert [again[part] for part in ("assignments", "refusals")] == [
+        first[part] for part in ("assignments", "refusals")
+    ]
+
+
+def test_gangs_and_queues_of_a_recorded_session_are_explained(command, session):
+    explained = command("explain", session, "--pod-group", "team-a/good", "-o", "json")
+    assert explained.data["state"] == "Placed"
+    assert [queue["name"] for queue in command("queues", session, "-o", "json").data["queues"]] == ["default"]
+
+
+@pytest.mark.parametrize("source", ["session", "cluster"])
+def test_what_if_adds_a_job_to_the_cluster_of_a_file(command, write, request, source):
+    file = request.getfixturevalue(source)
+    result = command(
+        "what-if", "-f", write("job.json", written(job(3))), "--cluster", file, "--now", NOW, "-o", "json"
+    )
+    assert result.code == 0
+    (gang,) = result.data["gangs"]
+    assert (gang["state"], len(gang["assignments"])) == ("Placed", 3)
+    assert result.data["displaced"] == []
+
+
+def test_what_if_over_a_dump_names_the_gangs_that_would_wait_longer(command, dump, write):
+    spec = json.loads(json.dumps(TEMPLATE["spec"]))
+    spec["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
+    meta = {"name": "waits", "namespace": "team", "creationTimestamp": NOW}
+    waits = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**spec, "priority": 1}}
+    urgent = {**waits, "metadata": {"name": "urgent", "namespace": "team"}, "spec": {**spec, "priority": 9}}
+    result = command(
+        "what-if", "-f", write("urgent.json", urgent), "--cluster", dump(NODE, waits), "-o", "json"
+    )
+    assert result.data["displaced"] == ["team/waits"]
+
+
+def test_cluster_file_that_does_not_exist_is_wrong_usage(command, write):
+    result = command("what-if", "-f", write("job.json", job(1)), "--cluster", "nosuch.json")
+    assert result.code == 2
+    assert "there is no file 'nosuch.json'" in result.complaint
+
+
+def test_job_in_a_dump_is_simulated(command, dump, write):
+    result = command(
+        "simulate",
+        "manifests",
+        dump(NODE),
+        write("job.json", written(job(3))),
+        "--policy",
+        "fcfs",
+        "-o",
+        "json",
+    )
+    assert result.code == 0
+    (run,) = result.data["policies"]
+    assert (run["gangs"], run["unfinished"]) == (1, 0)
