@@ -1,5 +1,6 @@
 """The pages of docs/workloads: each manifest gets the PodGroup of its page, and is placed completely or not at all."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
+from batchsched.cli import ExitCode, run_command
 from batchsched.config.schema import Profile
 from batchsched.podgrouper.rules import OWNERS
 from batchsched.scheduler.app import SchedulerApp
@@ -108,6 +110,17 @@ def test_all_pods_of_the_manifest_are_placed_on_a_cluster_with_room(name, tmp_pa
     decision = decision_of(snapshot)
     assert {one.pod for one in decision.assignments} == {pod.name for pod in snapshot.pods}
     assert not decision.refusals
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_command_of_the_overview_decides_over_the_manifest_and_a_cluster_in_a_file(name, capfd):
+    command = "decide examples/cluster.yaml docs/workloads/job.yaml"
+    assert f"$ batchsched {command} " in INDEX
+    files = [str(ROOT / file.replace("job", name)) for file in command.split()[1:]]
+    assert run_command(["decide", *files, "-o", "json"]) == ExitCode.OK
+    decision = json.loads(capfd.readouterr().out)
+    assert len(decision["assignments"]) >= needed_pods(shown_spec(name))
+    assert not decision["refusals"]
 
 
 @pytest.mark.parametrize("name", PAGES)
