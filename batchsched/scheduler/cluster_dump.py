@@ -12,10 +12,11 @@ from batchsched.errors import ApiError, UnusableInput
 from batchsched.kube.connection import ApiResource, Connection
 from batchsched.kube.reflector import list_pages
 from batchsched.manifests.stripping import strip_object
-from batchsched.podgrouper.rules import OWNERS
+from batchsched.podgrouper.rules import OWNERS, spec_of
 from batchsched.podgrouper.stripping import strip_owner
 from batchsched.ports.cluster import Clock
 from batchsched.record.dump import ClusterDump
+from batchsched.runner.event_handlers import read_identity
 from batchsched.scheduler.app import SchedulerApp
 
 _ATTEMPTS: Final = 3
@@ -42,7 +43,7 @@ async def list_cluster_dump(connection: Connection, clock: Clock) -> ClusterDump
     }
     for resource, is_required in reversed(required.items()):
         try:
-            items += await _list_stripped(connection, resource)
+            items += await _list_stripped(connection, resource, warnings)
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 continue
@@ -52,13 +53,21 @@ async def list_cluster_dump(connection: Connection, clock: Clock) -> ClusterDump
     return ClusterDump(now, tuple(items), tuple(warnings))
 
 
-async def _list_stripped(connection: Connection, resource: ApiResource) -> list[msgspec.Raw]:
+async def _list_stripped(
+    connection: Connection, resource: ApiResource, warnings: list[str]
+) -> list[msgspec.Raw]:
     """List a kind page by page, and keep of each object the fields that decisions read."""
     for attempt in range(_ATTEMPTS):
         listed: list[msgspec.Raw] = []
         try:
             async for page, _ in list_pages(connection, resource.path(), {}):
-                listed += [_strip(resource, msgspec.json.decode(raw)) for raw in page]
+                for raw in page:
+                    try:
+                        listed.append(_strip(resource, msgspec.json.decode(raw)))
+                    except (ValueError, RecursionError) as error:  # users write objects: one costs no other
+                        meta = read_identity(raw)
+                        name = "/".join(part for part in (meta.namespace, meta.name) if part)
+                        warnings.append(f"{resource.kind} {name} is not in the dump: {error}")
         except ApiError as error:
             if error.status != _GONE or attempt == _ATTEMPTS - 1:
                 raise
@@ -78,5 +87,6 @@ def _strip(resource: ApiResource, manifest: Mapping[str, Any]) -> msgspec.Raw:
     kept = strip_owner(manifest, owner) if owner is not None else {}
     if kind is not None:
         stripped = strip_object(manifest, kind)
-        kept = {**kept, **stripped, "spec": {**kept["spec"], **stripped["spec"]}} if kept else stripped
+        spec = {**spec_of(kept), **spec_of(stripped)} if kept else stripped.get("spec")
+        kept = {**kept, **stripped, **({} if spec is None else {"spec": spec})}
     return msgspec.Raw(msgspec.json.encode(kept))

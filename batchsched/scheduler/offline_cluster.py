@@ -20,7 +20,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
-from batchsched.manifests.documents import Document, Envelope, split_documents
+from batchsched.manifests.documents import EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files
 from batchsched.podgrouper.owners import owner_of, read_owner
 from batchsched.podgrouper.rules import GROUPED, OWNERS
@@ -74,12 +74,19 @@ class OfflineCluster:
         reflectors: dict[tuple[str, str], list[Reflector]] = defaultdict(list)
         for reflector in self.service.reflectors:
             reflectors[reflector.resource.api_version, reflector.resource.kind].append(reflector)
-        items = [(_ENVELOPE.decode(item), bytes(item)) for item in dump.items]
+        items: list[tuple[Envelope, bytes]] = []
+        for number, item in enumerate(dump.items, start=1):
+            try:
+                items.append((_ENVELOPE.decode(item), bytes(item)))
+            except (ValueError, RecursionError) as error:
+                self.set_aside(InvalidInput(f"{EXPECTED}; {error}", object=f"(item {number})"))
         # Owners first and pods last, so that no pod is assigned to a gang twice.
         items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in GROUPED))
         for envelope, raw in items:
             for reflector in reflectors[envelope.api_version, envelope.kind]:
                 reflector.handle_json(raw)
+            if not reflectors[envelope.api_version, envelope.kind]:
+                self.warnings.append(f"{envelope.kind} of {envelope.api_version} is not read: 1 passed over")
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Load decoded objects. Pods of known owners join the gangs of their owners."""

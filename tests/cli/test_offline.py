@@ -184,6 +184,17 @@ def test_dump_is_read_from_standard_input(command, dump, monkeypatch):
     assert command("queues", "-").code == 0
 
 
+def test_edited_dump_with_unusable_objects_is_read_without_them(command, dump):
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    result = command(
+        "decide", dump(NODE, 5, config, {**member(job(1)), "kind": "Pod", "spec": {"containers": 5}})
+    )
+    assert result.code == 3
+    assert "set aside: (item 2): expected a Kubernetes object" in result.err
+    assert "set aside: Pod team/train-0: spec.containers" in result.err
+    assert "ConfigMap of v1 is not read" in result.err
+
+
 def test_two_dumps_are_refused(command, dump):
     result = command("decide", dump(NODE), dump(NODE, name="other.json"))
     assert result.code == 1
@@ -203,6 +214,18 @@ def test_recorded_session_is_decided_again_as_it_was(command, session, cluster):
     assert [again[part] for part in ("assignments", "refusals")] == [
         first[part] for part in ("assignments", "refusals")
     ]
+
+
+def test_job_is_added_to_a_recorded_session(command, session, write):
+    result = command("decide", session, write("job.json", written(job(3))), "-o", "json")
+    assert len(result.data["assignments"]) == 2 + 3
+
+
+def test_dump_is_recorded_and_replayed(command, dump, tmp_path):
+    listed = job(2)
+    file = tmp_path / "session.json.gz"
+    assert command("record", dump(NODE, listed, member(listed, 0), member(listed, 1)), "--to", file).code == 0
+    assert command("replay", file).code == 0
 
 
 def test_gangs_and_queues_of_a_recorded_session_are_explained(command, session):
