@@ -28,7 +28,7 @@ from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.api.external_podgroups import ExternalPodGroup, convert_pod_group
 from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
-from batchsched.manifests import api_server
+from batchsched.manifests import api_server, creation_checks
 from batchsched.manifests.api_server import with_binding_mode, with_defaults
 from batchsched.manifests.documents import NOT_UTF8, Document
 
@@ -59,10 +59,12 @@ class Decoder:
 
     Args:
       trusted: the objects were validated before and are returned exactly as written.
+      from_files: the objects come from files, so that no API server has accepted them.
     """
 
-    def __init__(self, *, trusted: bool = False) -> None:
+    def __init__(self, *, trusted: bool = False, from_files: bool = False) -> None:
         self._trusted = trusted
+        self._from_files = from_files
         self._decoders: dict[type, msgspec.json.Decoder[Any]] = {}
         # Keyed by digest, because the JSON of a spec is longer than the values that are kept.
         self._specs: dict[bytes, PodSpec] = {}
@@ -79,6 +81,8 @@ class Decoder:
         """
         try:
             decoded = self._decoded(document, kind)
+            if self._from_files and decoded.metadata.name:
+                _check_creation(decoded)
         except InvalidInput as error:
             raise ObjectDecodeError((FieldError(error.field, error.message),)) from error
         except ValidationError as error:
@@ -142,6 +146,8 @@ class Decoder:
         if not self._trusted:
             spec = with_defaults(spec)
             api_server.check_pod_spec(spec)
+        if self._from_files:
+            creation_checks.check_created_pod_spec(spec)
         return self._canonical.setdefault(hashlib.sha256(msgspec.json.encode(spec)).digest(), spec)
 
     def _status(self, raw: msgspec.Raw) -> PodStatus:
@@ -172,6 +178,23 @@ class Decoder:
             raise ObjectDecodeError((FieldError(field, NOT_UTF8),)) from error
         except RecursionError as error:
             raise ObjectDecodeError((FieldError(field, "is nested too deeply"),)) from error
+
+
+def _check_creation(decoded: Object) -> None:
+    """Run the checks of the API server at the creation of an object, except for those of pod specs.
+
+    Raises:
+      InvalidInput: the API server would reject the object.
+    """
+    metadata = decoded.metadata  # type: ignore[union-attr]  # every kind has it
+    creation_checks.check_created_metadata(metadata, kind=type(decoded))
+    match decoded:
+        case Node():
+            creation_checks.check_created_node(decoded)
+        case PriorityClass():
+            creation_checks.check_created_priority_class(decoded)
+        case _:
+            pass
 
 
 def _check(decoded: msgspec.Struct) -> None:

@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -181,7 +182,7 @@ class _Cluster:
     sought: str
     owner_kinds: frozenset[tuple[str, str]] = frozenset()
     owners: list[Document] = field(default_factory=list)
-    decoder: Decoder = field(default_factory=Decoder)
+    decoder: Decoder = field(default_factory=partial(Decoder, from_files=True))
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in OBJECT_KINDS})
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     set_aside_objects: list[SetAside] = field(default_factory=list)

@@ -38,27 +38,35 @@ from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.topology import Topology
 from batchsched.api.snapshot import Snapshot
 
-NAMES = st.sampled_from(["a", "b", "c-1", "d.e", "ü"])
+NAMES = st.sampled_from(["a", "b", "c-1", "d.e"])
+DNS_LABELS = st.sampled_from(["a", "b", "c-1", "4"])
 NAMESPACES = st.sampled_from(["", "default", "team-a"])
 AMOUNTS = st.dictionaries(
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]),
     st.sampled_from(["0", "500m", "1.5Gi", "8", 4, 0.5]),
     max_size=2,
 )
+# No pod requests a fraction of a device.
+POD_AMOUNTS = AMOUNTS.map(
+    lambda amounts: amounts | ({"nvidia.com/gpu": "8"} if "nvidia.com/gpu" in amounts else {})
+)
 # The API server takes no fractions as numbers in custom resources.
 CUSTOM_AMOUNTS = AMOUNTS.map(
     lambda amounts: {name: str(one) if isinstance(one, float) else one for name, one in amounts.items()}
 )
 LABELS = st.none() | st.dictionaries(
-    st.sampled_from(["app", "zone"]), st.sampled_from(["", "x", "<&>"]), max_size=2
+    st.sampled_from(["app", "zone"]), st.sampled_from(["", "x", "Y_1.z"]), max_size=2
 )
+# Text that needs escapes in some formats.
+ANNOTATIONS = st.none() | st.just({"example.com/note": "ü <&>"})
 SELECTORS = st.none() | st.builds(LabelSelector, match_labels=LABELS)
 
 
-def metas(namespaced):
+def metas(namespaced, names=NAMES):
     return st.builds(
         ObjectMeta,
-        name=NAMES,
+        name=names,
+        annotations=ANNOTATIONS,
         namespace=NAMESPACES if namespaced else st.just(""),
         labels=LABELS,
         creation_timestamp=st.none() | st.just("2026-01-01T00:00:00Z"),
@@ -76,14 +84,19 @@ NODES = st.builds(
     status=st.builds(NodeStatus, allocatable=st.none() | AMOUNTS),
 )
 CONTAINERS = st.builds(
-    Container, name=NAMES, resources=st.none() | st.builds(ResourceRequirements, requests=st.none() | AMOUNTS)
+    Container,
+    name=DNS_LABELS,
+    resources=st.none() | st.builds(ResourceRequirements, requests=st.none() | POD_AMOUNTS),
 )
 SPECS = st.builds(
     PodSpec,
     node_name=st.sampled_from(["", "a"]),
     scheduler_name=st.just("batchsched"),
-    containers=st.lists(CONTAINERS, max_size=2).map(tuple),
-    init_containers=st.none() | st.lists(CONTAINERS, min_size=1, max_size=1).map(tuple),
+    containers=st.lists(CONTAINERS, max_size=2, unique_by=lambda one: one.name).map(tuple),
+    init_containers=st.none()
+    | st.lists(st.builds(Container, name=st.just("init"), resources=st.none()), min_size=1, max_size=1).map(
+        tuple
+    ),
     node_selector=LABELS,
     tolerations=st.none() | st.just((Toleration(key="k", operator="Exists"),)),
     priority=st.none() | st.integers(-(2**31), 2**31 - 1),
@@ -97,7 +110,11 @@ PODS = st.builds(
 
 
 def custom(model, specs, namespaced=False):
-    metadata = {"name": NAMES, "labels": LABELS.map(lambda labels: labels or {})}
+    metadata = {
+        "name": NAMES,
+        "labels": LABELS.map(lambda labels: labels or {}),
+        "annotations": ANNOTATIONS.map(lambda annotations: annotations or {}),
+    }
     if namespaced:
         metadata["namespace"] = NAMESPACES
     return st.builds(
@@ -151,7 +168,7 @@ SNAPSHOTS = st.builds(
     pod_disruption_budgets=plain(
         PodDisruptionBudget, spec=st.builds(DisruptionBudgetSpec, selector=SELECTORS)
     ),
-    namespaces=plain(Namespace, namespaced=False),
+    namespaces=distinct(st.builds(Namespace, metadata=metas(False, DNS_LABELS))),
     services=plain(Service),
     replica_sets=plain(ReplicaSet, spec=st.builds(LabelSelectorSpec, selector=SELECTORS)),
     stateful_sets=plain(StatefulSet),
