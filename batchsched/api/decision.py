@@ -1,6 +1,6 @@
 """Decision: the result of a session. Its JSON is part of the public API."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -62,8 +62,45 @@ class Eviction(DecisionItem, frozen=True):
     reason: str
 
 
+PRECEDENCES: Final = {
+    "Guarantee": "it is inside the guarantee of its queue",
+    "FairShare": "it is inside the fair share of its queue",
+    "Priority": "it has a higher priority",
+    "Order": "it comes first in the order of the policy",
+    "Weight": "the gangs that were chosen have more weight together",
+    "Running": "it runs",
+}
+"""Rights by which a gang goes before a refused one, with their meanings. The list is closed."""
+
+
+class PrecedingGang(DecisionItem, frozen=True):
+    """A gang that holds what a refused gang lacks, and the right by which it goes first, a key of PRECEDENCES."""
+
+    pod_group: str
+    because: str
+
+
+class InputChange(DecisionItem, frozen=True, omit_defaults=True):
+    """A change of the input that may admit a refused gang: one field that is set, or nodes that are added.
+
+    Args:
+      set: the object that has the field, `Kind/name` or `Kind/namespace/name`; `PodTemplate/namespace/name` stands for
+        every pending pod of that gang. "" if nodes are added.
+      path: JSON pointer of the field; missing parents are created, and a last `-` appends to a list.
+      value: the value of the field; null removes it.
+      copy: `Node/name` of the node that the new nodes equal in labels, taints and capacity; "" if a field is set.
+      count: the number of new nodes.
+    """
+
+    set: str = ""
+    path: str = ""
+    value: Any = msgspec.UNSET
+    copy: str = ""
+    count: int = 0
+
+
 class Refusal(DecisionItem, frozen=True):
-    """A gang that is not placed: the reason, the missing resources, and a change that would admit the gang.
+    """A gang that is not placed: the reason, the missing resources, and changes that would admit the gang.
 
     Args:
       pod_group: namespace/name.
@@ -71,6 +108,11 @@ class Refusal(DecisionItem, frozen=True):
       message: a sentence for users.
       missing: missing amounts by resource in base units (milli-CPU, bytes, devices), {} if no amount is missing.
       relaxation: the smallest change that admits the gang, as a sentence; "" if none was found.
+      startable: False if the gang could not start on this cluster even if it were empty and every queue unused.
+      ahead: placed and running gangs that hold what this gang lacks, at most ten, the largest first.
+      changes: a smallest set of changes after which a session places the gang; empty if none was found.
+      verified: True if `startable` and `changes` were verified by deciding again. A session itself does not verify
+        them; commands do, within a budget.
     """
 
     pod_group: str
@@ -78,6 +120,18 @@ class Refusal(DecisionItem, frozen=True):
     message: str
     missing: dict[str, int] = {}
     relaxation: str = ""
+    startable: bool = True
+    ahead: tuple[PrecedingGang, ...] = ()
+    changes: tuple[InputChange, ...] = ()
+    verified: bool = False
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """Return the text of a refusal as users see it everywhere: can it start, why not now, and what would help."""
+    if not refusal.relaxation:
+        return refusal.message.rstrip(".")
+    unproved = "" if refusal.verified else " (not verified)"
+    return f"{refusal.message.rstrip('.')}; would help{unproved}: {refusal.relaxation}"
 
 
 def new_nodes_may_help(refusal: Refusal) -> bool:

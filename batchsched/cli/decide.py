@@ -74,6 +74,7 @@ def decide(
         from batchsched.cli.record import write_session
 
         write_session(session, record)
+    session = session.with_explained_refusals()
     if timings:
         from batchsched.cli.printing import print_timings
 

@@ -125,7 +125,7 @@ def _run_session(examples: Path) -> None:
     from batchsched.cli.printing import console, print_decision
     from batchsched.cli.session import run_session
 
-    session = run_session([examples], None, None, 0, NOW)
+    session = run_session([examples], None, None, 0, NOW).with_explained_refusals()
     print_decision(session)
     if session.decision.refusals:
         refused = session.decision.refusals[-1].pod_group

@@ -1,5 +1,6 @@
 """`batchsched explain`: why a PodGroup is placed, waits or is refused, as data and as text."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -8,7 +9,8 @@ import msgspec
 import typer
 
 from batchsched.api.core.pod import POD_GROUP_LABEL
-from batchsched.api.decision import REASONS, Assignment, Refusal, Waiting
+from batchsched.api.decision import Assignment, Eviction, Refusal, Waiting, refusal_text
+from batchsched.api.gang import gang_identity, gang_key
 from batchsched.cli.options import (
     Config,
     Context,
@@ -18,16 +20,24 @@ from batchsched.cli.options import (
     OutputFormat,
     ProfileName,
     Seed,
-    check_files_exist,
     check_options_of_cluster,
 )
-from batchsched.cli.printing import add_row, amounts_text, console, new_table, nodes_text, print_data
+from batchsched.cli.printing import (
+    add_row,
+    amounts_text,
+    console,
+    new_table,
+    nodes_text,
+    preempting_gangs,
+    print_data,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from batchsched.cli.session import DecidedSession
     from batchsched.session.feasibility_report import GangFeasibility, LevelFeasibility, PartFeasibility
+    from batchsched.session.queue_report import PendingGangReport
 
 _MAX_DOMAINS: Final = 8
 EXAMPLES = """Examples:
@@ -56,7 +66,7 @@ def explain(
         typer.Option(
             "--pod-group",
             metavar="NS/NAME",
-            help="The PodGroup in the files, or a pod without a PodGroup.",
+            help="The PodGroup in the files, or a pod; without it, all refused gangs are explained.",
             show_default=False,
         ),
     ] = None,
@@ -74,13 +84,20 @@ def explain(
     profile: ProfileName = None,
     seed: Seed = 0,
     now: Now = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "-v",
+            "--verbose",
+            help="Also count the refused nodes by reason, and print the free room of each topology domain.",
+        ),
+    ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Decide one session, and explain why one PodGroup is placed, waits or is refused.
 
-    The command prints the constraint that refuses the gang, what is missing, and the smallest change that admits it.
-    It also counts the refused nodes by reason, and prints the free room of each topology domain after all other
-    placements.
+    The command prints whether the gang can ever start, what is missing, which gangs go first, and the smallest change
+    that admits it. The change was verified by deciding again. Without --pod-group, it explains all refused gangs.
     """
     from batchsched.cli.session import ClusterAccess, run_live_session, run_session
 
@@ -94,16 +111,21 @@ def explain(
         access = ClusterAccess(kubeconfig, context, config, profile)
         named = named if "/" in named else f"{namespace or access.namespace}/{named}"
         session = run_live_session(access, seed)
-    elif pod_group is None:
-        check_files_exist(files)
-        raise typer.BadParameter("name the PodGroup of the files to explain with --pod-group NS/NAME")
     else:
         session = run_session(files, config, profile, seed, now)
-    explanation = explain_gang(session, _checked_key(named or pod_group or "", session))
-    if output is OutputFormat.TABLE:
-        print_explanation(explanation)
+    if named or pod_group:
+        key = _checked_key(named or pod_group or "", session)
+        explanations = [explain_gang(session.with_explained_refusals({key}), key)]
     else:
-        print_data(explanation, output)
+        session = session.with_explained_refusals()
+        explanations = [explain_gang(session, refusal.pod_group) for refusal in session.decision.refusals]
+    if output is not OutputFormat.TABLE:
+        print_data(explanations[0] if named or pod_group else explanations, output)
+    else:
+        for explanation in explanations:
+            print_explanation(explanation, verbose=verbose)
+        if not explanations:
+            console().print("no gang is refused")
     raise typer.Exit(session.exit_code)
 
 
@@ -130,7 +152,9 @@ def _split_subject(subject: list[str]) -> tuple[str, list[Path]]:
 
 
 def _checked_key(name: str, session: "DecidedSession") -> str:
-    """Return namespace/name of a PodGroup or pod; the namespace defaults to `default`.
+    """Return namespace/name of a gang, given that of a PodGroup or a pod; the namespace defaults to `default`.
+
+    A pod stands for its PodGroup, which is then named on standard error.
 
     Raises:
       BadParameter: the input has no such PodGroup or pod.
@@ -141,18 +165,30 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
     key = name if "/" in name else f"default/{name}"
     pod_groups = [group.key for group in session.snapshot.pod_groups]
     refused = [record.pod_group for record in session.decision.refusals]
-    if key in pod_groups or key in refused or any(pod.key == key for pod in session.snapshot.pods):
+    pod = next((pod for pod in session.snapshot.pods if pod.key == key), None)
+    if pod is not None and key not in pod_groups:
+        gang = gang_key(gang_identity(pod))
+        if gang != key:
+            print(f"pod {key} is a member of PodGroup {gang}", file=sys.stderr)
+        return gang
+    if key in pod_groups or key in refused:
         return key
     check_not_set_aside(session, f"PodGroup {key}", f"Pod {key}")
     raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {suggest_name(key, pod_groups)}")
 
 
 class GangResult(StrEnum):
-    """The result of a session for one gang: placed, waiting at Permit, refused, bound, or without pods."""
+    """The result of a session for one gang.
+
+    It is placed, waits at Permit, waits until pods that are evicted for it have left, is refused, is evicted itself,
+    is bound, or has no pods.
+    """
 
     PLACED = "Placed"
     WAITING = "Waiting"
+    PREEMPTING = "Preempting"
     REFUSED = "Refused"
+    EVICTED = "Evicted"
     BOUND = "Bound"
     EMPTY = "Empty"
 
@@ -165,6 +201,9 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
       state: the result for the gang.
       assignments: the pods of the gang that are to be bound.
       refusal, waiting: the entries of the decision; None if the decision has none.
+      evictions: the pods of the gang that are to be evicted.
+      turn: its queue, entitlement class and priority; None if it is not pending.
+      position: its position among the pending gangs of its queue, 1 for the first; 0 if it is not pending.
       outlook: open nodes and room after all other placements; None if the gang has no pods.
     """
 
@@ -173,14 +212,22 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     assignments: tuple[Assignment, ...] = ()
     refusal: Refusal | None = None
     waiting: Waiting | None = None
+    evictions: tuple[Eviction, ...] = ()
+    turn: "PendingGangReport | None" = None
+    position: int = 0
     outlook: "GangFeasibility | None" = None
 
 
 def explain_gang(session: "DecidedSession", key: str) -> Explanation:
     """Explain the result of a session for one PodGroup, or for one pod without a PodGroup."""
     from batchsched.session.feasibility_report import report_feasibility
+    from batchsched.session.queue_report import report_queues
 
     decision = session.decision
+    report = report_queues(session.snapshot, session.profile, session.now)
+    turn = next((item for item in report.waiting if item.pod_group == key), None)
+    siblings = [item.pod_group for item in report.waiting if turn is not None and item.queue == turn.queue]
+    position = siblings.index(key) + 1 if key in siblings else 0
     view = report_feasibility(session.snapshot, decision, session.profile, key)
     refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
     waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
@@ -190,32 +237,47 @@ def explain_gang(session: "DecidedSession", key: str) -> Explanation:
         if f"{pod.namespace}/{pod.labels.get(POD_GROUP_LABEL, pod.name)}" == key
     }
     assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
+    evicted = tuple(entry for entry in decision.evictions if f"{entry.namespace}/{entry.pod}" in pod_keys)
     if assigned:
         state = GangResult.PLACED
     elif waiting is not None:
         state = GangResult.WAITING
     elif refusal is not None:
-        state = GangResult.REFUSED
+        state = GangResult.PREEMPTING if key in preempting_gangs(decision) else GangResult.REFUSED
+    elif evicted:
+        state = GangResult.EVICTED
     else:
         state = GangResult.BOUND if view is not None and view.bound else GangResult.EMPTY
     return Explanation(
-        pod_group=key, state=state, assignments=assigned, refusal=refusal, waiting=waiting, outlook=view
+        pod_group=key,
+        state=state,
+        assignments=assigned,
+        refusal=refusal,
+        waiting=waiting,
+        evictions=evicted,
+        turn=turn,
+        position=position,
+        outlook=view,
     )
 
 
-def print_explanation(explanation: Explanation) -> None:
-    """Print the explanation of a PodGroup as text."""
+def print_explanation(explanation: Explanation, *, verbose: bool = False) -> None:
+    """Print the explanation of a PodGroup as text; the rooms of nodes and domains only if it is verbose."""
     out = console()
     out.print(f"PodGroup {explanation.pod_group}: {_headline(explanation)}", style="bold")
     if explanation.outlook is not None:
         view = explanation.outlook
         out.print(f"minMember {view.min_member}; {view.bound} members run, {view.pending} wait")
+    if explanation.turn is not None:
+        turn = explanation.turn
+        share = "" if turn.share == "all" else f", share {turn.share}"
+        out.print(f"queue {turn.queue}, position {explanation.position}{share}, priority {turn.priority}")
     if explanation.assignments:
         pairs = ((assignment.pod, assignment.node) for assignment in explanation.assignments)
         out.print(f"to be bound: {nodes_text(pairs, most=40)}")
     if explanation.refusal is not None:
-        _print_refusal(explanation.refusal, out)
-    for part in explanation.outlook.parts if explanation.outlook else ():
+        out.print(refusal_text(explanation.refusal))
+    for part in explanation.outlook.parts if explanation.outlook and verbose else ():
         _print_part(part, out)
 
 
@@ -227,18 +289,17 @@ def _headline(explanation: Explanation) -> str:
             return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
         case GangResult.REFUSED if explanation.refusal is not None:
             return f"refused, {explanation.refusal.reason}"
+        case GangResult.PREEMPTING:
+            return "starts when the pods that are evicted for it have left"
+        case GangResult.EVICTED:
+            causes = sorted({f"for {entry.for_} ({entry.reason})" for entry in explanation.evictions})
+            return f"evicted {', '.join(causes)}"
+        case GangResult.BOUND if explanation.outlook is not None and not explanation.outlook.pending:
+            return "it runs"
         case GangResult.BOUND:
-            return "no pod is pending"
+            return "it runs with its minimum; further pods are pending"
         case _:
             return "it has no pods"
-
-
-def _print_refusal(refusal: Refusal, out: "Console") -> None:
-    out.print(f"what binds:   {REASONS.get(refusal.reason, refusal.reason)}")
-    out.print(f"in detail:    {refusal.message}")
-    if refusal.missing:
-        out.print(f"missing:      {amounts_text(refusal.missing)}")
-    out.print(f"would help:   {refusal.relaxation or 'no small change was found'}")
 
 
 def _print_part(part: "PartFeasibility", out: "Console") -> None:

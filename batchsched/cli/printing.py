@@ -11,7 +11,7 @@ import msgspec
 
 from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.core.quantity import format_quantity
-from batchsched.api.decision import Decision, Refusal
+from batchsched.api.decision import Decision, refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import OutputFormat
 from batchsched.cli.terminal import colors_enabled, is_utf8
@@ -233,6 +233,12 @@ def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[
     return placed
 
 
+def preempting_gangs(decision: Decision) -> frozenset[str]:
+    """Return the refused gangs for which pods are evicted: they start when their victims have left."""
+    refused = {entry.pod_group for entry in decision.refusals}
+    return frozenset(entry.for_ for entry in decision.evictions) & refused
+
+
 def _decision_rows(
     decision: Decision, gangs: Mapping[str, Sequence[tuple[str, str]]], *, wide: bool
 ) -> Iterator[tuple[str, ...]]:
@@ -243,12 +249,14 @@ def _decision_rows(
         yield (group, "Placed", NONE, *gap, f"{count_text(len(pods), 'pod')}: {nodes}")
     for entry in decision.waiting:
         yield (entry.pod_group, "Waiting", entry.plugin, *gap, f"held at Permit until {entry.until}")
+    preempting = preempting_gangs(decision)
     for refusal in decision.refusals:
+        result = "Preempting" if refusal.pod_group in preempting else "Refused"
         if wide:
             changes = (amounts_text(refusal.missing) or NONE, refusal.relaxation or NONE)
-            yield (refusal.pod_group, "Refused", refusal.reason, *changes, refusal.message)
+            yield (refusal.pod_group, result, refusal.reason, *changes, refusal.message)
         else:
-            yield (refusal.pod_group, "Refused", refusal.reason, _why(refusal))
+            yield (refusal.pod_group, result, refusal.reason, refusal_text(refusal))
     for eviction in decision.evictions:
         pod = f"{eviction.namespace}/{eviction.pod}"
         yield (pod, "Evicted", eviction.reason, *gap, f"for {eviction.for_}")
@@ -288,20 +296,14 @@ def print_timings(timings: "Timings") -> None:
     console(stderr=True).print(made)
 
 
-def _why(refusal: Refusal) -> str:
-    parts = [refusal.message]
-    if refusal.missing:
-        parts.append(f"missing: {amounts_text(refusal.missing)}")
-    if refusal.relaxation:
-        parts.append(f"would help: {refusal.relaxation}")
-    return "; ".join(parts)
-
-
 def _summary(decision: Decision, gangs: int, nodes: int) -> str:
     parts = [f"{gangs} placed ({count_text(len(decision.assignments), 'pod')})"]
     if decision.waiting:
         parts.append(f"{len(decision.waiting)} waiting")
-    parts.append(f"{len(decision.refusals)} refused")
+    preempting = preempting_gangs(decision)
+    if preempting:
+        parts.append(f"{len(preempting)} starting after evictions")
+    parts.append(f"{len(decision.refusals) - len(preempting)} refused")
     if decision.set_aside:
         parts.append(f"{len(decision.set_aside)} set aside")
     return f"PodGroups: {', '.join(parts)}; {count_text(nodes, 'node')}"

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from batchsched.api.core.quantity import format_quantity
-from batchsched.api.decision import Decision, Refusal
+from batchsched.api.decision import Decision, Refusal, refusal_text
 from batchsched.cli.options import (
     Config,
     Context,
@@ -102,7 +102,10 @@ def queues(
             f"no node has {resource!r}; expected one of {', '.join(sorted(view.capacity))}"
         )
     if name is not None:
-        explanation = explain_queue(_check_queue_name(name, view, session), view, session.decision)
+        queue_name = _check_queue_name(name, view, session)
+        pending = {item.gang.pod_group for item in explain_queue(queue_name, view, session.decision).waiting}
+        explained = session.with_explained_refusals(pending)
+        explanation = explain_queue(queue_name, view, explained.decision)
         if output.is_table:
             print_queue_explanation(explanation)
         else:
@@ -345,8 +348,4 @@ def _print_gang(waiting: PendingGangExplanation) -> None:
     if refusal is None:
         print("    it is placed by the next session")
         return
-    print(f"    {refusal.reason}: {refusal.message}")
-    if not all(resource in refusal.message for resource in refusal.missing):
-        print(f"    missing: {amounts_text(refusal.missing)}")
-    if refusal.relaxation:
-        print(f"    would help: {refusal.relaxation}")
+    print(f"    {refusal.reason}: {refusal_text(refusal)}")

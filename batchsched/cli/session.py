@@ -4,7 +4,7 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -59,6 +59,22 @@ class DecidedSession:
     decision: Decision
     answers: "ExternalAnswers"
     timings: Timings = field(default_factory=dict)
+
+    def with_explained_refusals(self, only: Collection[str] | None = None) -> "DecidedSession":
+        """Return the session with refusals that were examined by deciding again; recorded sessions have none of that.
+
+        Args:
+          only: `namespace/name` of the gangs to explain; None for all refused gangs.
+        """
+        from batchsched.session.explanation.explain import DecidedInput, explain_refusals
+
+        # Extenders answer for the recorded input only, and a plugin that hung once would hang again.
+        if self.profile.extenders or self.answers.overdue:
+            return self
+        decided = DecidedInput(self.snapshot, self.profile, self.now, self.seed, self.decision)
+        with closing(Stopwatch()) as stopwatch:
+            decision = explain_refusals(decided, only=only, telemetry=stopwatch)
+        return replace(self, decision=decision)
 
     @property
     def exit_code(self) -> ExitCode:

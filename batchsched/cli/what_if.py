@@ -102,6 +102,7 @@ def what_if(
     before, after, gangs = run_what_if_sessions(
         ClusterAccess(kubeconfig, context, config, profile, namespace), files, cluster or (), seed, now
     )
+    after = after.with_explained_refusals(gangs)
     placed = placed_pods(before.decision, before.snapshot).keys()
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()
     evicted_before = {(eviction.namespace, eviction.pod) for eviction in before.decision.evictions}

@@ -9,8 +9,9 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
+from batchsched.api.decision import refusal_text
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between
-from batchsched.controllers.refusal_history import RefusalRecord, refusal_text
+from batchsched.controllers.refusal_history import RefusalRecord
 
 Json = dict[str, Any]
 Conditions = Sequence[Json]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.decision import Decision, Refusal, Waiting, new_nodes_may_help
+from batchsched.api.decision import Decision, Refusal, Waiting, new_nodes_may_help, refusal_text
 
 KEEP_SECONDS: Final = 10.0
 """Seconds for which a message is first kept, even if a later session counts differently."""
@@ -199,12 +199,6 @@ def elastic_pods_refusal(key: str, limiting_queue: str = "") -> Refusal:
         reason, obstacle = SURPLUS_OVER_LIMIT, f"the limit of queue {limiting_queue} allows no more of them"
     message = f"the gang has the pods that it needs at least; {obstacle}"
     return Refusal(pod_group=key, reason=reason, message=message)
-
-
-def refusal_text(refusal: Refusal) -> str:
-    """Return the text of a refusal: why the gang was refused, and which change would help."""
-    helps = f"; would help: {refusal.relaxation}" if refusal.relaxation else ""
-    return f"{refusal.message.rstrip('.')}{helps}"
 
 
 def failed_scheduling_message(refusal: Refusal, nodes: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.decision import Decision
+from batchsched.api.decision import Decision, refusal_text
 from batchsched.api.external_podgroups import is_external
 from batchsched.api.gang import gang_key
 from batchsched.config.schema import Profile
@@ -19,7 +19,7 @@ from batchsched.controllers.event_recorder import (
     object_reference,
 )
 from batchsched.controllers.queue_positions import QueueHeadroom
-from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory, refusal_text
+from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory
 from batchsched.controllers.scheduler_names import SchedulerNameClaims
 from batchsched.controllers.set_aside_events import SetAsideEventReporter
 from batchsched.controllers.status_controller import StatusController

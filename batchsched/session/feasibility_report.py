@@ -110,7 +110,9 @@ def report_feasibility(
       InvalidInput: the profile names a plugin that does not exist.
       PluginError: a plugin failed.
     """
-    tables = SessionTables(_afterwards(snapshot, decision, key), standard_registry().create_pipeline(profile))
+    tables = SessionTables(
+        after_decision(snapshot, decision, key), standard_registry().create_pipeline(profile)
+    )
     members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
     if members is None:
         return None
@@ -124,7 +126,7 @@ def report_feasibility(
     )
 
 
-def _afterwards(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
+def after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
     """Return the snapshot with assigned pods bound, except those of the gang, and without evicted pods."""
     nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
     evicted = {f"{one.namespace}/{one.pod}" for one in decision.evictions}

@@ -38,6 +38,7 @@ class PendingGangReport(QueueReportItem, frozen=True):
       pod_group: namespace/name.
       queue: name of its queue.
       share: its entitlement class in lower case; "all" if no queue has an entitlement.
+      priority: its priority.
       waited: seconds since it was submitted.
       requests: requests of its pending pods.
     """
@@ -47,6 +48,7 @@ class PendingGangReport(QueueReportItem, frozen=True):
     share: str
     waited: float
     requests: Amounts = msgspec.field(name="wanted")
+    priority: int = 0
 
 
 class QueueReport(QueueReportItem, frozen=True):
@@ -162,6 +164,7 @@ class _Tree:
                     pod_group=gang.key,
                     queue=gang.queue,
                     share=gang.entitled.share_name if self._entitles else "all",
+                    priority=gang.priority,
                     waited=self._since(gang.created),
                     requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
                 )

@@ -63,7 +63,7 @@ class RefusalMessages:
     def message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence for a refused gang: the constraint that stops it, and how much is missing."""
         # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
-        lost = "; gangs of a higher priority or more weight took the room" if evidence.outbid else ""
+        lost = "; gangs that go first took the room" if evidence.outbid else ""
         return f"{self._constraint(evidence)}{lost}"
 
     def _constraint(self, evidence: RefusalEvidence) -> str:

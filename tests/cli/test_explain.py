@@ -20,12 +20,11 @@ def explain(command, name, *more):
 
 
 def test_explanation_of_a_refused_gang_has_the_limiting_resource_and_the_room_in_each_domain(command):
-    result = explain(command, "research/long-context")
+    result = explain(command, "research/long-context", "-v")
     assert result.code == 0
     assert "PodGroup research/long-context: refused" in result.out
     for part in (
-        "what binds:",
-        "would help:",
+        "require the level block",
         "3 members of 64 cpu, 512Gi memory, 8 nvidia.com/gpu",
         "rack-2",
         "block-1",
@@ -99,7 +98,7 @@ def test_pod_group_that_was_set_aside_says_why(command, cluster, tmp_path):
     "found, headline",
     [
         (Explanation(pod_group="a/g", state=GangResult.EMPTY), "PodGroup a/g: it has no pods"),
-        (Explanation(pod_group="a/g", state=GangResult.BOUND), "PodGroup a/g: no pod is pending"),
+        (Explanation(pod_group="a/g", state=GangResult.BOUND), "PodGroup a/g: it runs with its minimum"),
         (Explanation(pod_group="a/g", state=GangResult.PLACED), "PodGroup a/g: placed, 0 pods"),
         (
             Explanation(pod_group="a/g", state=GangResult.WAITING, waiting=EVERYTHING.waiting[0]),
@@ -113,14 +112,13 @@ def test_pod_group_that_was_set_aside_says_why(command, cluster, tmp_path):
 )
 def test_explanation_begins_with_the_outcome_of_the_gang(found, headline, capsys):
     print_explanation(found)
-    assert capsys.readouterr().out.splitlines()[0] == headline
+    assert capsys.readouterr().out.splitlines()[0].startswith(headline)
 
 
-def test_explanation_of_a_refusal_says_what_is_missing_and_what_would_help(capsys):
+def test_explanation_of_a_refusal_has_the_text_of_the_decision(capsys):
     print_explanation(Explanation(pod_group="a/g", state=GangResult.REFUSED, refusal=REFUSAL))
     out = capsys.readouterr().out
-    assert "missing:      16 nvidia.com/gpu, 64Gi memory" in out
-    assert "would help:   two more nodes" in out
+    assert "the message; would help (not verified): two more nodes" in out
 
 
 def test_many_domains_are_cut_and_say_so(capsys):
@@ -136,8 +134,90 @@ def test_many_domains_are_cut_and_say_so(capsys):
         levels=(LevelFeasibility(level="rack", domains=domains),),
     )
     view = GangFeasibility(pod_group="a/g", min_member=3, bound=0, pending=3, parts=(part,))
-    print_explanation(Explanation(pod_group="a/g", state=GangResult.EMPTY, outlook=view))
+    print_explanation(Explanation(pod_group="a/g", state=GangResult.EMPTY, outlook=view), verbose=True)
     out = capsys.readouterr().out
     assert "subGroup workers: 3 members of no request" in out
     assert "  2 nodes: too small" in out
     assert "and 2 more" in out
+
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "16", memory: 64Gi, nvidia.com/gpu: "8", pods: "110"}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+---
+"""
+
+
+def pod_on(name: str, gang: str, more: str, status: str = "{}") -> str:
+    return f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: team-a, labels: {{scheduling.batchsched.dev/pod-group: {gang}}}}}
+spec: {{schedulerName: batchsched, {more}
+  containers: [{{name: m, image: i, resources: {{requests: {{nvidia.com/gpu: "8"}}}}}}]}}
+status: {status}
+---
+"""
+
+
+@pytest.fixture
+def preemption(tmp_path) -> Path:
+    """`hi` preempts `low` on the only node."""
+    running = pod_on("low-0", "low", "nodeName: n1,", '{phase: Running, startTime: "2026-01-05T08:00:00Z"}')
+    pending = pod_on("hi-0", "hi", "priorityClassName: high,")
+    path = tmp_path / "preemption.yaml"
+    path.write_text(
+        f"{NODE}{group('low', '{minMember: 1}')}\n---\n{group('hi', '{minMember: 1}')}\n---{running}{pending}"
+    )
+    return path
+
+
+def test_victim_is_explained_as_evicted_for_its_preemptor(command, preemption):
+    out = command("explain", preemption, "--pod-group", "team-a/low", "--now", NOW).out
+    assert out.splitlines()[0] == "PodGroup team-a/low: evicted for team-a/hi (Preempted)"
+
+
+def test_preemptor_is_explained_as_waiting_for_its_nominated_node(command, preemption):
+    out = command("explain", preemption, "--pod-group", "team-a/hi", "--now", NOW).out
+    assert "starts when the pods that are evicted for it have left" in out.splitlines()[0]
+    assert "waits for its nominated node n1" in out
+    assert "would help" not in out
+
+
+def test_decision_does_not_count_a_preemptor_as_refused(command, preemption):
+    out = command("decide", preemption, "--now", NOW).out
+    assert "1 starting after evictions, 0 refused" in " ".join(out.split())
+    assert "would help" not in " ".join(out.split())
+
+
+def test_member_is_explained_as_its_gang(command, preemption):
+    result = command("explain", preemption, "--pod-group", "team-a/hi-0", "--now", NOW)
+    assert result.out.startswith("PodGroup team-a/hi: ")
+    assert "pod team-a/hi-0 is a member of PodGroup team-a/hi" in result.err
+
+
+def test_explanation_has_queue_position_share_and_priority(command):
+    out = explain(command, "research/long-context").out
+    assert "queue research, position " in out
+    assert ", priority " in out
+
+
+def test_without_a_name_all_refused_gangs_are_explained(command):
+    result = command("explain", EXAMPLES, "--now", NOW)
+    decision = command("decide", EXAMPLES, "--now", NOW, "-o", "json").data
+    for refusal in decision["refusals"]:
+        assert f"PodGroup {refusal['podGroup']}: refused" in result.out
+
+
+def test_decision_states_what_admits_each_refused_gang(command):
+    decision = command("decide", EXAMPLES, "--now", NOW, "-o", "json").data
+    for refusal in decision["refusals"]:
+        assert refusal["verified"]
+        assert refusal["changes"]

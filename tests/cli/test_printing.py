@@ -56,7 +56,7 @@ def test_every_part_of_a_decision_has_its_line(capsys):
             "a/refused",
             "Refused",
             "InsufficientResources",
-            "the message; missing: 16 nvidia.com/gpu, 64Gi memory; would help: two more nodes",
+            "the message; would help (not verified): two more nodes",
         ],
         ["b/victim", "Evicted", "Reclaimed", "for a/g"],
         ["a/soon", "Nominated", "<none>", "waits for node n7"],

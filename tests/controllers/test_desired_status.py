@@ -66,7 +66,7 @@ def condition(numbers: PodCounts, verdict: RefusalRecord = NOTHING, before=()):
 def test_status_of_a_refused_gang_has_reason_shortage_and_relaxation():
     found = condition(PodCounts(pending=3), REFUSED)
     assert (found["status"], found["reason"]) == ("False", "QueueLimit")
-    assert found["message"] == "2 over the limit; would help: a limit of 8"
+    assert found["message"] == "2 over the limit; would help (not verified): a limit of 8"
 
 
 def test_status_of_an_incomplete_gang_counts_its_existing_pods():
@@ -184,7 +184,7 @@ def test_pod_group_of_kubernetes_has_no_condition_before_a_session_tried_it():
 def test_pod_group_of_kubernetes_is_unschedulable_and_then_scheduled_in_the_words_of_kube_scheduler():
     refused = upstream(PodCounts(pending=3), REFUSED)
     assert (refused["status"], refused["reason"]) == ("False", "Unschedulable")
-    assert refused["message"] == "2 over the limit; would help: a limit of 8"
+    assert refused["message"] == "2 over the limit; would help (not verified): a limit of 8"
     assert upstream(PodCounts(pending=3), REFUSED, [refused]) is None
     assert upstream(PodCounts(placed=3), NOTHING, [refused]) is None
     placed = upstream(PodCounts(placed=3, bound=3, was_whole=True), NOTHING, [refused])

@@ -124,4 +124,4 @@ def test_message_of_kube_scheduler_is_unchanged():
 
 def test_message_contains_the_relaxation():
     said = failed_scheduling_message(refusal("2 cpu short.", relaxation="1 more node"), 3)
-    assert said.endswith("2 cpu short; would help: 1 more node.")
+    assert said.endswith("2 cpu short; would help (not verified): 1 more node.")

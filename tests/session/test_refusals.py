@@ -136,7 +136,7 @@ def test_refusal_of_filters_has_the_message_of_kube_scheduler_and_suggests_a_nod
 def test_refusal_of_an_outbid_gang_says_so():
     decision = schedule(cluster(nodes(4, gpu=1), gang("small", 2, age=10), gang("large", 4)))
     (found,) = decision.refusals
-    assert found.message.endswith("gangs of a higher priority or more weight took the room")
+    assert found.message.endswith("gangs that go first took the room")
 
 
 def test_refusal_for_fragmentation_differs_from_that_for_missing_capacity():

@@ -1,0 +1,152 @@
+"""Changes of a session's input: apply them to a Snapshot as one would edit its manifests."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import count, islice, pairwise
+from typing import Any
+
+import msgspec
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.queue import Queue
+from batchsched.api.decision import InputChange
+from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.snapshot import Snapshot
+
+HOST_LABEL = "kubernetes.io/hostname"
+
+
+def pod_group_object(key: str) -> str:
+    """Return how a InputChange names a PodGroup, given its `namespace/name`."""
+    return f"PodGroup/{key}"
+
+
+def pod_template_object(key: str) -> str:
+    """Return how a InputChange names all pending pods of a gang, given the gang's `namespace/name`."""
+    return f"PodTemplate/{key}"
+
+
+def queue_object(name: str) -> str:
+    """Return how a InputChange names a Queue."""
+    return f"Queue/{name}"
+
+
+def pointer(*tokens: str | int) -> str:
+    """Return the JSON pointer of these reference tokens."""
+    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
+
+
+def pointer_tokens(path: str) -> list[str]:
+    """Return the reference tokens of a JSON pointer."""
+    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+
+
+def apply_changes(snapshot: Snapshot, changes: Iterable[InputChange]) -> Snapshot:
+    """Return the Snapshot after changes of its objects and the addition of nodes."""
+    for change in changes:
+        snapshot = _with_copies(snapshot, change) if change.copy else _with_field(snapshot, change)
+    return snapshot
+
+
+def _with_copies(snapshot: Snapshot, change: InputChange) -> Snapshot:
+    name = change.copy.partition("/")[2]
+    like = next(node for node in snapshot.nodes if node.name == name)
+    taken = {node.name for node in snapshot.nodes}
+    new_names = (f"{name}-copy-{number}" for number in count(1))
+    copies = tuple(
+        _copy_of(like, new) for new in islice((new for new in new_names if new not in taken), change.count)
+    )
+    # Readers sort nodes by name, and the order decides between nodes that are equally good.
+    return replace(snapshot, nodes=tuple(sorted((*snapshot.nodes, *copies), key=lambda node: node.name)))
+
+
+def _copy_of(node: Node, name: str) -> Node:
+    labels = dict(node.labels)
+    if labels.get(HOST_LABEL) == node.name:
+        labels[HOST_LABEL] = name
+    metadata = msgspec.structs.replace(node.metadata, name=name, labels=labels)
+    return msgspec.structs.replace(node, metadata=metadata)
+
+
+def _with_field(snapshot: Snapshot, change: InputChange) -> Snapshot:
+    kind, _, key = change.set.partition("/")
+    if kind == "Queue":
+
+        def changed_queue(queue: Queue) -> Queue:
+            return queue if queue.name != key else _changed_model(Queue, queue, change)
+
+        return replace(snapshot, queues=tuple(map(changed_queue, snapshot.queues)))
+    if kind == "PodGroup":
+
+        def changed_group(group: PodGroup) -> PodGroup:
+            return group if group.key != key else _changed_model(PodGroup, group, change)
+
+        return replace(snapshot, pod_groups=tuple(map(changed_group, snapshot.pod_groups)))
+    if kind == "PodTemplate":
+        return replace(snapshot, pods=_changed_pods(snapshot.pods, key, change))
+    raise ValueError(f"{change.set}: expected Queue, PodGroup or PodTemplate")
+
+
+def _changed_model(model: Any, value: Any, change: InputChange) -> Any:
+    document = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    set_field(document, change.path, change.value)
+    return model.model_validate(_without_nulls(document))
+
+
+def _changed_pods(pods: Sequence[Pod], key: str, change: InputChange) -> tuple[Pod, ...]:
+    changed: Callable[[Pod], Pod] = (
+        _spec_change(change) if change.path.startswith("/spec/") else _pod_change(change)
+    )
+    return tuple(
+        changed(pod) if not pod.node and gang_key(gang_identity(pod)) == key else pod for pod in pods
+    )
+
+
+def _pod_change(change: InputChange) -> Callable[[Pod], Pod]:
+    def changed(pod: Pod) -> Pod:
+        document = msgspec.json.decode(msgspec.json.encode(pod))
+        set_field(document, change.path, change.value)
+        return msgspec.convert(_without_nulls(document), Pod)
+
+    return changed
+
+
+def _spec_change(change: InputChange) -> Callable[[Pod], Pod]:
+    """Return a function that changes a pod's spec; pods that shared one spec share one afterwards."""
+    specs: dict[int, Any] = {}
+
+    def changed(pod: Pod) -> Pod:
+        if id(pod.spec) not in specs:
+            specs[id(pod.spec)] = _pod_change(change)(pod).spec
+        return msgspec.structs.replace(pod, spec=specs[id(pod.spec)])
+
+    return changed
+
+
+def set_field(document: Any, path: str, value: Any) -> None:
+    """Set the field of a plain document that a JSON pointer names; missing parents are created, `-` appends."""
+    tokens = pointer_tokens(path)
+    for token, following in pairwise(tokens):
+        if isinstance(document, list):
+            document = document[int(token)]
+            continue
+        if document.get(token) is None:
+            document[token] = [] if following == "-" else {}
+        document = document[token]
+    if not isinstance(document, list):
+        document[tokens[-1]] = value
+    elif tokens[-1] == "-":
+        document.append(value)
+    else:
+        document[int(tokens[-1])] = value
+
+
+def _without_nulls(value: Any) -> Any:
+    """Remove nulls: Kubernetes treats null like an absent field."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_without_nulls(part) for part in value]
+    return value

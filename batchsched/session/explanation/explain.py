@@ -1,0 +1,206 @@
+"""Explanation of refusals after a session: `explain_refusals(...)` returns a decision with examined refusals."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Final
+
+import msgspec
+
+from batchsched.api.decision import Decision, InputChange, PrecedingGang, Refusal
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.ports.external import Telemetry
+from batchsched.session.explanation.changed_input import apply_changes
+from batchsched.session.explanation.gang_view import GangView, refreshed_tables
+from batchsched.session.explanation.gangs_ahead import TurnPosition, find_preceding_gangs, list_turns
+from batchsched.session.explanation.options import Option, job_options, node_options, queue_options
+from batchsched.session.explanation.search import ChangeSearch
+from batchsched.session.explanation.sentences import (
+    ahead_sentence,
+    changes_sentence,
+    exceeded_sentence,
+    named,
+    raised_amount,
+)
+from batchsched.session.explanation.verification import (
+    PlacementVerifier,
+    VerificationBudget,
+    emptied_cluster,
+)
+from batchsched.session.feasibility_report import after_decision
+from batchsched.session.tables.session_tables import SessionTables
+
+EXCEEDING_REASONS: Final = frozenset(
+    {
+        "QueueLimit",
+        "NoFeasibleNode",
+        "InsufficientResources",
+        "InsufficientTopologyCapacity",
+        "PluginConstraint",
+    }
+)
+"""Reasons of gangs that ask for too much or too special nodes; other reasons state all that there is to say."""
+NEVER: Final = "can never start on this cluster: "
+NOT_VERIFIED: Final = "; what would help is not verified, since the budget for explanations is spent"
+
+
+@dataclass(frozen=True)
+class DecidedInput:
+    """The input of a session with its decision.
+
+    Args:
+      snapshot: the cluster.
+      profile: the scheduling profile.
+      now: seconds since 1970.
+      seed: seed of all random draws.
+      decision: the decision.
+    """
+
+    snapshot: Snapshot
+    profile: Profile
+    now: float
+    seed: int
+    decision: Decision
+
+
+def explain_refusals(
+    decided: DecidedInput,
+    budget: VerificationBudget | None = None,
+    only: Collection[str] | None = None,
+    telemetry: Telemetry | None = None,
+) -> Decision:
+    """Return the decision with refusals that state whether the gang can ever start, what is ahead, and what helps.
+
+    Args:
+      decided: the session.
+      budget: the work that may be spent; None for the usual amount.
+      only: `namespace/name` of the gangs to examine; None for all refused gangs.
+      telemetry: receives the progress.
+    """
+    decision = decided.decision
+    if not decision.refusals:
+        return decision
+    examination = RefusalVerifier(decided, budget or VerificationBudget())
+    examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
+    explained: dict[str, Refusal] = {}
+    for done, refusal in enumerate(examined):
+        if telemetry is not None:
+            telemetry.report_progress(done, len(examined), "refusals explained")
+        explained[refusal.pod_group] = examination.explain_refusal(refusal)
+    refusals = tuple(explained.get(refusal.pod_group, refusal) for refusal in decision.refusals)
+    return msgspec.structs.replace(decision, refusals=refusals)
+
+
+class RefusalVerifier:
+    """Examines the refusals of one session by deciding again.
+
+    Args:
+      decided: the session.
+      budget: the work that may be spent on all refusals.
+    """
+
+    def __init__(self, decided: DecidedInput, budget: VerificationBudget) -> None:
+        self._decided = decided
+        self._budget = budget
+
+    @cached_property
+    def _turns(self) -> dict[str, TurnPosition]:
+        return list_turns(self._decided.snapshot, self._decided.profile, self._decided.now)
+
+    @cached_property
+    def _tables_after(self) -> SessionTables:
+        """The tables after the decision; refused gangs have no assignments, so all of them share these tables."""
+        after = after_decision(self._decided.snapshot, self._decided.decision, "")
+        return refreshed_tables(after, self._decided.profile)
+
+    def explain_refusal(self, refusal: Refusal) -> Refusal:
+        """Return one refusal with what was found out about it."""
+        decided, key = self._decided, refusal.pod_group
+        snapshot, profile = decided.snapshot, decided.profile
+        # What every gang costs: a decision over the emptied cluster, and tables of it.
+        if not self._budget.spend_decision(snapshot):
+            return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
+        verifier = PlacementVerifier(snapshot, profile, decided.now, decided.seed, key, self._budget)
+        view = GangView.of_tables(self._tables_after, profile.scheduler_name, key)
+        if view is None:  # the gang has no pending pod that anything could place
+            message = refusal.message if verifier.startable else NEVER + refusal.message
+            return msgspec.structs.replace(
+                refusal, startable=verifier.startable, message=message, verified=True
+            )
+        emptied = GangView.of_snapshot(emptied_cluster(snapshot, verifier.members), profile, key) or view
+        search = ChangeSearch(verifier)
+        nodes = partial(self._nodes_after, key, verifier)
+        search.search(job_options(emptied, snapshot), queue_options(view, snapshot), nodes)
+        ahead = (
+            find_preceding_gangs(refusal, decided.decision, view, self._turns, profile.selection)
+            if verifier.startable
+            else ()
+        )
+        departure = _departure(decided.decision, key, view)
+        message = _message(refusal, verifier.startable, emptied, ahead, departure)
+        return msgspec.structs.replace(
+            refusal,
+            startable=verifier.startable,
+            ahead=ahead,
+            changes=search.changes,
+            verified=search.smallest,
+            message=message + ("" if search.smallest else NOT_VERIFIED),
+            missing=_missing(refusal, search.changes, snapshot),
+            # The gang needs no change: it starts when its victims have left.
+            relaxation="" if departure else changes_sentence(search.changes, snapshot, key),
+        )
+
+    def _nodes_after(
+        self, key: str, verifier: PlacementVerifier, changes: Sequence[InputChange]
+    ) -> Sequence[Option]:
+        """Return the options to add nodes after other changes, which decide the nodes that accept the gang."""
+        decided = self._decided
+        try:
+            changed = apply_changes(decided.snapshot, changes)
+        except ValueError:  # the changed object would be invalid
+            return ()
+        after = after_decision(changed, decided.decision, "")
+        full = GangView.of_snapshot(after, decided.profile, key)
+        empty = GangView.of_snapshot(emptied_cluster(changed, verifier.members), decided.profile, key)
+        return node_options(full, empty) if full is not None and empty is not None else ()
+
+
+def _departure(decision: Decision, key: str, view: GangView) -> str:
+    """Return which departure a gang with nominated nodes waits for; "" if it has none."""
+    pods = {pod.key for pod in view.pods}
+    nodes = {entry.node for entry in decision.nominations if f"{entry.namespace}/{entry.pod}" in pods}
+    victims = sorted(
+        {f"{entry.namespace}/{entry.pod_group}" for entry in decision.evictions if entry.for_ == key}
+    )
+    if not nodes:
+        return ""
+    noun = "node" if len(nodes) == 1 else "nodes"
+    leaving = "the pods that are being deleted there have left"
+    if victims:
+        leaving = f"{named(victims)} {'has' if len(victims) == 1 else 'have'} left"
+    return f"waits for its nominated {noun} {named(sorted(nodes))}: it starts when {leaving}"
+
+
+def _message(
+    refusal: Refusal, startable: bool, emptied: GangView, ahead: Sequence[PrecedingGang], departure: str
+) -> str:
+    if departure:
+        return departure
+    if not startable:
+        sentence = exceeded_sentence(emptied) if refusal.reason in EXCEEDING_REASONS else ""
+        return NEVER + (sentence or refusal.message)
+    sentence = ahead_sentence(ahead)
+    return f"{refusal.message.rstrip('.')}; {sentence}" if sentence else refusal.message
+
+
+def _missing(refusal: Refusal, changes: Sequence[InputChange], snapshot: Snapshot) -> dict[str, int]:
+    """Return what is missing: by how much limits of queues must rise, or else what the session found."""
+    missing: dict[str, int] = {}
+    for change in changes:
+        raised = raised_amount(change, snapshot)
+        if raised is None or "lendingLimit" in change.path:
+            return refusal.missing
+        resource, more = raised
+        missing[resource] = max(more, missing.get(resource, 0))
+    return missing or refusal.missing

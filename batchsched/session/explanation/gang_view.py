@@ -1,0 +1,113 @@
+"""A refused gang in the tables of a cluster: its pending pods, its limits, and the nodes that its pods may use."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.quantity import format_quantity
+from batchsched.api.gang import SINGLE_POD_PREFIX
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.errors import PluginError
+from batchsched.framework.runtime.registry import standard_registry
+from batchsched.framework.status import BoolArray
+from batchsched.queues.tree import QueueLimit
+from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
+from batchsched.session.tables.gang import PendingGang
+from batchsched.session.tables.session_tables import SessionTables
+from batchsched.solver.problem import UNLIMITED
+
+
+def refreshed_tables(snapshot: Snapshot, profile: Profile) -> SessionTables:
+    """Return the tables of a session over a Snapshot."""
+    tables = SessionTables(snapshot, standard_registry().create_pipeline(profile))
+    tables.refresh()
+    return tables
+
+
+@dataclass(frozen=True, eq=False)
+class GangView:
+    """One gang with pending pods in a cluster.
+
+    Args:
+      tables: the tables of the cluster.
+      gang: the gang.
+      scheduler_name: scheduler name of the profile.
+    """
+
+    tables: SessionTables
+    gang: PendingGang
+    scheduler_name: str
+
+    @classmethod
+    def of_tables(cls, tables: SessionTables, scheduler_name: str, key: str) -> "GangView | None":
+        """Return the view of a gang, given its `namespace/name`; None if it has no pending pod."""
+        members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
+        if members is None or not members.pending:
+            return None
+        gang = tables.pending_gang(members)
+        return cls(tables, gang, scheduler_name) if gang.parts else None
+
+    @classmethod
+    def of_snapshot(cls, snapshot: Snapshot, profile: Profile, key: str) -> "GangView | None":
+        """Return the view of a gang in a Snapshot; None if it has no pending pod."""
+        return cls.of_tables(refreshed_tables(snapshot, profile), profile.scheduler_name, key)
+
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pending pods of the gang."""
+        return tuple(pod for part in self.gang.parts for pod in part.pods)
+
+    @cached_property
+    def open_nodes(self) -> BoolArray:
+        """[P, N] whether a node accepts a pod of each part of the gang."""
+        table = self.tables.node_table
+        rows = np.zeros((len(self.gang.parts), len(table.nodes)), np.bool_)
+        for row, part in enumerate(self.gang.parts):
+            try:
+                scan = self.tables.pipeline.run_filters(part.pod_class, table)
+            except PluginError:
+                continue
+            if scan.status.ok:
+                rows[row] = scan.fits
+        return rows
+
+    @cached_property
+    def limits(self) -> QueueLimits:
+        """What the limits of all queues still allow."""
+        return measure_limits(self.tables, self.scheduler_name)
+
+    @cached_property
+    def limit_rows(self) -> list[int]:
+        """The indexes of the limits that restrict the gang."""
+        if self.gang.queue not in self.tables.queues:
+            return []
+        return self.limits.finder.limit_indexes(self.tables, self.gang.members.queue_and_user)
+
+    @property
+    def requested(self) -> dict[str, int]:
+        """The least that the pods that the gang needs request together, by resource without `pods`."""
+        return {
+            resource: int(amount)
+            for resource, amount in zip(self.tables.node_table.resources, self.gang.needs, strict=True)
+            if amount > 0 and resource != "pods"
+        }
+
+    def balance(self, row: int, resource: str) -> int | None:
+        """Return what a limit still allows of a resource; None if it is not limited, or negative beyond the limit."""
+        column = self.tables.node_table.column.get(resource)
+        if column is None:
+            return None
+        amount = int(self.limits.balance[row, column])
+        return None if amount >= UNLIMITED else amount
+
+    def limit_name(self, limit: QueueLimit) -> str:
+        """Return how messages name a limit."""
+        return f"queue {limit.name} for user {limit.user}" if limit.user else f"queue {limit.name}"
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """Return an amount of a resource as text, such as `16 nvidia.com/gpu`."""
+    return f"{format_quantity(resource, amount)} {resource}"

@@ -1,0 +1,147 @@
+"""The search for a smallest set of changes that admits a refused gang; every answer is a session decided again."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from batchsched.api.decision import InputChange
+from batchsched.session.explanation.options import Option
+from batchsched.session.explanation.verification import OutOfBudget, PlacementVerifier
+
+MAX_ROUNDS = 3
+"""Maximum passes over the parts of a set of changes; a part may become smaller when another one has changed."""
+
+Choice = dict[Option, int]
+"""The steps of each option in a set of changes."""
+NodeOptions = Callable[[Sequence[InputChange]], Sequence[Option]]
+"""Returns the options to add nodes, given the other changes; these decide which nodes accept the gang."""
+
+
+@dataclass(slots=True)
+class ChangeSearch:
+    """Searches the smallest set of changes that admits one gang.
+
+    Args:
+      verifier: decides again.
+      best: the smallest set that was found to admit the gang so far; None for none.
+      smallest: whether `best` was shown to be a smallest set.
+    """
+
+    verifier: PlacementVerifier
+    best: Choice | None = field(default=None)
+    smallest: bool = False
+
+    def search(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> None:
+        """Search among options of the job, then of queues, then of nodes; single options come before several."""
+        try:
+            choice_found = self._single(job, queues, nodes) or self._several(job, queues, nodes)
+            if choice_found is not None:
+                self.best = choice_found
+                self._shrink()
+            self.smallest = True
+        except OutOfBudget:
+            self.smallest = False
+
+    @property
+    def changes(self) -> tuple[InputChange, ...]:
+        """The changes of the best set; () for none."""
+        return _changes(self.best or {})
+
+    def _admits(self, choice: Choice) -> bool:
+        return self.verifier.places(_changes(choice))
+
+    def _single(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
+        for option in chain(job, (option for option in queues if option.binding)):
+            if option.guess < option.most and self._admits({option: option.guess}):
+                return {option: option.guess}
+            if self._admits({option: option.most}):
+                return {option: option.most}
+        return self._with_nodes({}, nodes)
+
+    def _several(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
+        lifted = _at_most(queues)
+        for jobs in _variants(job):
+            for choice in _distinct(jobs, lifted, {**jobs, **lifted}):
+                if len(choice) > 1 and self._admits(choice):
+                    return choice
+        for jobs in _variants(job):
+            for choice in _distinct(lifted, jobs, {**jobs, **lifted}):
+                if choice and (choice_found := self._with_nodes(choice, nodes)) is not None:
+                    return choice_found
+        return None
+
+    def _with_nodes(self, choice: Choice, nodes: NodeOptions) -> Choice | None:
+        """Return the choice with the fewest nodes of one type that admit the gang together with it."""
+        # If the most nodes of no type help, fewer do not either.
+        useful = [
+            option for option in nodes(_changes(choice)) if self._admits({**choice, option: option.most})
+        ]
+        steps = 1
+        while useful:
+            for option in useful:
+                if self._admits({**choice, option: min(steps, option.most)}):
+                    return {**choice, option: min(steps, option.most)}
+            steps *= 2
+        return None
+
+    def _shrink(self) -> None:
+        """Make the best set as small as possible: leave out what is not needed, then reduce each part."""
+        assert self.best is not None
+        for _ in range(MAX_ROUNDS):
+            before = dict(self.best)
+            for option in reversed(before):
+                without = {other: steps for other, steps in self.best.items() if other is not option}
+                if without and self._admits(without):
+                    self.best = without
+            for option in self.best:
+                self._reduce(option)
+            # A smaller part may make another one superfluous: fewer other gangs go first.
+            if self.best == before:
+                return
+
+    def _reduce(self, option: Option) -> None:
+        """Reduce the steps of one part until one step less does not admit the gang."""
+        assert self.best is not None
+        high = self.best[option]
+        if high > 1 and not self._admits({**self.best, option: high - 1}):
+            return
+        low = 0
+        guess = option.guess
+        while high - low > 1:
+            middle = guess if low < guess < high else (low + high) // 2
+            if self._admits({**self.best, option: middle}):
+                high = middle
+                self.best = {**self.best, option: high}
+            else:
+                low = middle
+
+
+def _changes(choice: Choice) -> tuple[InputChange, ...]:
+    return tuple(change for option, steps in choice.items() for change in option.changes(steps))
+
+
+def _at_most(options: Sequence[Option], alternative: int = 0) -> Choice:
+    """Return the options with all their steps; of several options with one field, the one of the given number."""
+    fields: dict[str, list[Option]] = {}
+    for option in options:
+        fields.setdefault(option.field, []).append(option)
+    chosen = (same[min(alternative, len(same) - 1)] for same in fields.values())
+    return {option: option.most for option in chosen}
+
+
+def _variants(job: Sequence[Option]) -> Iterator[Choice]:
+    """Yield choices of all options of the job: without a change of what nodes are selected, then with each one."""
+    alternatives = Counter(option.field for option in job)
+    yield _at_most([option for option in job if "nodeSelector" not in option.field])
+    if any("nodeSelector" in field for field in alternatives):
+        for number in range(max(alternatives.values())):
+            yield _at_most(job, number)
+
+
+def _distinct(*choices: Choice) -> Iterator[Choice]:
+    seen: list[Choice] = []
+    for choice in choices:
+        if choice not in seen:
+            seen.append(choice)
+            yield choice

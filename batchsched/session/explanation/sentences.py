@@ -1,0 +1,287 @@
+"""Sentences about refused gangs: why one can never start, which gangs go first, and what would change it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import InputChange, PrecedingGang
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.explanation.changed_input import pointer_tokens
+from batchsched.session.explanation.gang_view import GangView, amount_text
+
+MAX_NAMED = 3
+"""Maximum number of gangs, taints or values that one sentence names."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 node` or `2 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first names of a list as text, with the number of the others."""
+    shown = list(names[:MAX_NAMED])
+    if len(names) > MAX_NAMED:
+        shown.append(f"{len(names) - MAX_NAMED} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+# Why a gang can never start
+
+
+def exceeded_sentence(view: GangView) -> str:
+    """Return what a gang exceeds of the emptied cluster and its unused queues; "" if no single amount is exceeded.
+
+    Args:
+      view: the gang alone in the cluster.
+    """
+    return (
+        _exceeded_limit(view)
+        or _too_large_pod(view)
+        or _no_open_node(view)
+        or _too_small_domains(view)
+        or _too_little_in_sum(view)
+    )
+
+
+def _exceeded_limit(view: GangView) -> str:
+    for row in view.limit_rows:
+        limit = view.limits.limits[row]
+        for resource, needed in view.requested.items():
+            balance = view.balance(row, resource)
+            if balance is None or needed <= balance:
+                continue
+            request = f"asks for {amount_text(resource, needed)}"
+            if limit.kept:
+                free = amount_text(resource, max(0, balance))
+                return f"{request}, and {limit.name} lends so little of its guarantee that {free} are left for others"
+            return f"{request}, the limit of {view.limit_name(limit)} is {amount_text(resource, balance).split(' ')[0]}"
+        if limit.pod_groups is not None and view.limits.gang_balance[row] < 1 and view.gang.has_no_bound_pod:
+            return f"queue {limit.name} may run {counted(limit.pod_groups, 'PodGroup')} (maxRunningPodGroups)"
+    return ""
+
+
+def _too_large_pod(view: GangView) -> str:
+    table = view.tables.node_table
+    usable = [_selects(view, part.pods[0]) for part in view.gang.parts]
+    for part, nodes in zip(view.gang.parts, usable, strict=True):
+        offered = table.allocatable[nodes] if nodes.any() else table.allocatable
+        for resource, column in table.column.items():
+            requested = int(part.pod_class.requests[column])
+            largest = int(offered[:, column].max(initial=0))
+            if resource != "pods" and requested > largest:
+                return (
+                    f"a pod asks for {amount_text(resource, requested)}, "
+                    f"the largest node {'that it may use ' if nodes.any() else ''}has "
+                    f"{amount_text(resource, largest).split(' ')[0]}"
+                )
+    return ""
+
+
+def _selects(view: GangView, pod: Pod) -> np.ndarray:
+    """Return a mask [N] of the nodes that a pod selects by nodeSelector and tolerates."""
+    return np.array([not _obstacle(pod, node) for node in view.tables.node_table.nodes], np.bool_)
+
+
+def _obstacle(pod: Pod, node: Node) -> str:
+    """Return why a node does not accept a pod, whatever its resources; "" if nothing is known against it."""
+    labels, taints = node.labels, node.taints
+    for key, value in (pod.spec.node_selector or {}).items():
+        if labels.get(key) != value:
+            return f"do not match the nodeSelector {key}={value}"
+    for taint in taints:
+        if taint.effect != "PreferNoSchedule" and not any(
+            toleration.tolerates(taint) for toleration in pod.tolerations
+        ):
+            value = f"={taint.value}" if taint.value else ""
+            return f"have the taint {taint.key}{value}:{taint.effect}, which the pod does not tolerate"
+    if node.spec.unschedulable:
+        return "are unschedulable"
+    return ""
+
+
+def _no_open_node(view: GangView) -> str:
+    for row, part in enumerate(view.gang.parts):
+        if view.open_nodes[row].any():
+            continue
+        pod, nodes = part.pods[0], view.tables.node_table.nodes
+        obstacles = Counter(
+            _obstacle(pod, node) or "are too small or refused by other rules" for node in nodes
+        )
+        reasons = ", ".join(
+            f"{count} {text}"
+            for text, count in sorted(obstacles.items(), key=lambda item: (-item[1], item[0]))
+        )
+        return f"none of the {counted(len(nodes), 'node')} accepts a pod: {reasons}"
+    return ""
+
+
+def _too_small_domains(view: GangView) -> str:
+    """Return how many nodes a gang needs in one domain, if it has one class of pods and no domain has as many."""
+    group, gang = view.gang.members.group, view.gang
+    topology = group.spec.topology if group is not None else None
+    if topology is None or topology.required is None or len(gang.parts) != 1:
+        return ""
+    levels = [
+        level
+        for item in view.tables.snapshot.topologies
+        if item.metadata.name == topology.name
+        for level in item.spec.levels
+        if topology.required in (level.name, level.node_label)
+    ]
+    if not levels:
+        return ""
+    table, requests = view.tables.node_table, gang.parts[0].pod_class.requests
+    used = requests > 0
+    each = np.where(
+        view.open_nodes[0], (table.allocatable[:, used] // requests[used]).min(axis=1, initial=1 << 20), 0
+    )
+    domains: dict[str, list[int]] = {}
+    for node, room in zip(table.nodes, each.tolist(), strict=True):
+        if room and levels[0].node_label in node.labels:
+            domains.setdefault(node.labels[levels[0].node_label], []).append(room)
+    name = levels[0].name
+    if not domains:
+        return f"no node that accepts its pods is in a {name}"
+    most = max(sum(rooms) for rooms in domains.values())
+    if most >= gang.need:
+        return ""
+    rooms = {room for found in domains.values() for room in found}
+    if len(rooms) == 1:
+        sizes = {len(found) for found in domains.values()}
+        has = f"{name}s have {max(sizes)}" if len(sizes) == 1 else f"the largest has {max(sizes)}"
+        return f"needs {-(-gang.need // rooms.pop())} nodes in one {name}, {has}"
+    return f"needs {counted(gang.need, 'pod')} in one {name}, the largest has room for {most}"
+
+
+def _too_little_in_sum(view: GangView) -> str:
+    table, accepted = view.tables.node_table, view.open_nodes.any(axis=0)
+    for resource, needed in view.requested.items():
+        offered = int(table.allocatable[accepted][:, table.column[resource]].sum())
+        if needed > offered:
+            has = amount_text(resource, offered).split(" ")[0]
+            return f"asks for {amount_text(resource, needed)}, the nodes that it may use have {has}"
+    if len(view.gang.parts) == 1:
+        requests = view.gang.parts[0].pod_class.requests
+        used = requests > 0
+        room = (table.allocatable[accepted][:, used] // requests[used]).min(axis=1, initial=1 << 20)
+        if int(room.sum()) < view.gang.need:
+            return f"the nodes that it may use have room for {int(room.sum())} of its {counted(view.gang.need, 'pod')}"
+    return ""
+
+
+# Which gangs go first
+
+_RIGHTS = {
+    "Guarantee": (
+        "goes first: it is inside the guarantee of its queue",
+        "go first: they are inside the guarantee of their queue",
+    ),
+    "FairShare": (
+        "goes first: it is inside the fair share of its queue",
+        "go first: they are inside the fair share of their queue",
+    ),
+    "Priority": ("goes first by its priority", "go first by their priority"),
+    "Order": ("comes first in the order of the policy", "come first in the order of the policy"),
+    "Weight": (
+        "was chosen instead, since the chosen gangs have more weight together",
+        "were chosen instead, since they have more weight together",
+    ),
+    "Running": ("runs there", "run there"),
+}
+
+
+def ahead_sentence(ahead: Sequence[PrecedingGang]) -> str:
+    """Return which gangs go first, and by which right; "" for none."""
+    parts = []
+    order = list(_RIGHTS)
+    by_right = sorted(ahead, key=lambda entry: order.index(entry.because))
+    for right, entries in groupby(by_right, key=lambda entry: entry.because):
+        names = [entry.pod_group for entry in entries]
+        parts.append(f"{named(names)} {_RIGHTS[right][len(names) > 1]}")
+    return "; ".join(parts)
+
+
+# Which change would help
+
+
+def changes_sentence(changes: Sequence[InputChange], snapshot: Snapshot, key: str) -> str:
+    """Return what to change, in words; "" for no change."""
+    texts = list(dict.fromkeys(_change_text(change, snapshot, key) for change in changes))
+    return "; and ".join(text for text in texts if text)
+
+
+def _change_text(change: InputChange, snapshot: Snapshot, key: str) -> str:
+    if change.copy:
+        more = "more node" if change.count == 1 else "more nodes"
+        return f"{change.count} {more} like {change.copy.partition('/')[2]}"
+    kind, _, name = change.set.partition("/")
+    if kind == "Queue":
+        return _queue_text(change, name, snapshot)
+    if kind == "PodTemplate":
+        return _pod_text(change)
+    return _pod_group_text(change, next(group for group in snapshot.pod_groups if group.key == key))
+
+
+def _queue_text(change: InputChange, name: str, snapshot: Snapshot) -> str:
+    raised = raised_amount(change, snapshot)
+    if raised is None:
+        return f"set {pointer_tokens(change.path)[1]} of queue {name} to {change.value}"
+    resource, more = raised
+    field, by = pointer_tokens(change.path)[1], format_quantity(resource, more)
+    return f"raise the {field} of queue {name} by {by} to {change.value} {resource}"
+
+
+def raised_amount(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
+    """Return the resource, and by how much an amount of a Queue is raised; None if the change raises no amount."""
+    kind, _, name = change.set.partition("/")
+    tokens = pointer_tokens(change.path)
+    if kind != "Queue" or len(tokens) != 3:
+        return None
+    _, field, resource = tokens
+    spec = next(queue.spec for queue in snapshot.queues if queue.name == name)
+    old_amounts = parse_amounts(spec.model_dump(by_alias=True)[field])
+    return resource, parse_amount(resource, change.value) - old_amounts.get(resource, 0)
+
+
+def _pod_text(change: InputChange) -> str:
+    match pointer_tokens(change.path):
+        case ["spec", "tolerations", "-"]:
+            value = f"={change.value['value']}" if change.value.get("value") else ""
+            return f"tolerate the taint {change.value['key']}{value}:{change.value['effect']}"
+        case ["spec", "nodeSelector", label]:
+            return f"select nodes with {label}={change.value}"
+        case ["spec", "nodeSelector"]:
+            labels = ", ".join(f"{label}={text}" for label, text in change.value.items())
+            return f"select nodes by {labels or 'no label'}"
+        case ["spec", "containers", "0", "resources", _, resource]:
+            return f"ask for at most {change.value} {resource} in a pod"
+        case ["spec", "schedulingGates"]:
+            return "remove the scheduling gates of its pods"
+        case tokens:
+            return f"set {'.'.join(tokens)} of its pods to {change.value}"
+
+
+def _pod_group_text(change: InputChange, group: PodGroup) -> str:
+    match pointer_tokens(change.path):
+        case ["spec", "topology", "required"]:
+            return f"require the level {change.value}" if change.value else "require no topology level"
+        case ["spec", "subGroups", number, "topology", "required"]:
+            level = f"the level {change.value}" if change.value else "no topology level"
+            return f"require {level} for subGroup {group.spec.sub_groups[int(number)].name}"
+        case ["spec", "subGroups", number, "minMember"]:
+            return f"set minMember of subGroup {group.spec.sub_groups[int(number)].name} to {change.value}"
+        case ["spec", "minMember"]:
+            return f"set minMember to {change.value}"
+        case ["spec", "queue"]:
+            return f"use queue {change.value}"
+        case tokens:
+            field = ".".join(tokens)
+            return f"set {field} to {change.value}" if change.value is not None else f"remove {field}"

@@ -1,0 +1,315 @@
+"""Random clusters as plain manifests, and changes applied to them the way a reader of the decision format would.
+
+The applier shares no code with the scheduler: it knows JSON pointers and the two forms of a change.
+"""
+
+import copy
+import json
+import random
+from typing import Any
+
+from batchsched.api.snapshot import Snapshot
+from batchsched.manifests.reader import read_manifests
+from batchsched.ports.external import NoTelemetry
+
+NOW = 1_767_603_600.0
+NOW_TEXT = "2026-01-05T{:02}:{:02}:00Z"
+GPU = "nvidia.com/gpu"
+API = "scheduling.batchsched.dev/v1alpha1"
+GROUP_LABEL = "scheduling.batchsched.dev/pod-group"
+SUB_LABEL = "scheduling.batchsched.dev/sub-group"
+USER_LABEL = "scheduling.batchsched.dev/user"
+Document = dict[str, Any]
+
+
+def snapshot_of(documents: list[Document], tmp_path: Any) -> Snapshot:
+    """Read documents as `batchsched decide` reads a file."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
+    reading = read_manifests([path], NoTelemetry())
+    assert not reading.snapshot.set_aside, reading.snapshot.set_aside
+    return reading.snapshot
+
+
+# The applier
+
+
+def applied(documents: list[Document], changes: list[Document]) -> list[Document]:
+    """The documents after changes, as api.md describes them."""
+    documents = copy.deepcopy(documents)
+    for change in changes:
+        if "copy" in change:
+            kind, name = change["copy"].split("/")
+            assert kind == "Node"
+            like = next(one for one in documents if one["kind"] == "Node" and one["metadata"]["name"] == name)
+            for number in range(change["count"]):
+                more = copy.deepcopy(like)
+                more["metadata"]["name"] = f"{name}-new-{number}-{len(documents)}"
+                documents.append(more)
+            continue
+        targets = [one for one in documents if _is_named(one, change["set"])]
+        assert targets, change
+        for target in targets:
+            _set(target, change["path"], copy.deepcopy(change["value"]))
+    return documents
+
+
+def _is_named(document: Document, name: str) -> bool:
+    kind, *key = name.split("/")
+    metadata = document["metadata"]
+    if kind == "PodTemplate":
+        own = metadata.get("labels", {}).get(GROUP_LABEL, metadata["name"])
+        pending = document["kind"] == "Pod" and not document["spec"].get("nodeName")
+        return pending and [metadata.get("namespace"), own] == key
+    if kind != document["kind"]:
+        return False
+    return key == (
+        [metadata["namespace"], metadata["name"]] if "namespace" in metadata else [metadata["name"]]
+    )
+
+
+def _set(document: Any, path: str, value: Any) -> None:
+    *parents, last = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+    for at, token in enumerate(parents):
+        following = (*parents, last)[at + 1]
+        if isinstance(document, list):
+            document = document[int(token)]
+        else:
+            document = document.setdefault(token, [] if following == "-" else {})
+    if last == "-":
+        document.append(value)
+    elif isinstance(document, list):
+        document[int(last)] = value
+    else:
+        document[last] = value
+
+
+UNITS = {"cpu": 1000, "memory": 2**30}
+
+
+def one_less(changes: list[Document], documents: list[Document]) -> list[list[Document]]:
+    """Every variant of the changes with one unit less in one of them: a node, device, core or level."""
+    variants = []
+    for at, change in enumerate(changes):
+        less = _less(change, documents)
+        # Requests and limits of one resource are one unit in two fields: both stay as they were stated.
+        if less is None and str(change.get("path", "")).endswith("limits/" + GPU.replace("/", "~1")):
+            continue
+        others = [other for number, other in enumerate(changes) if number != at]
+        variants.append([*changes[:at], less, *changes[at + 1 :]] if less is not None else others)
+    return variants
+
+
+def _less(change: Document, documents: list[Document]) -> Document | None:
+    if "copy" in change:
+        return change | {"count": change["count"] - 1} if change["count"] > 1 else None
+    path, value = change["path"], change["value"]
+    if path.endswith("/maxRunningPodGroups"):
+        return change | {"value": value - 1}
+    if path.startswith("/spec/minMember") or path.endswith("/minMember"):
+        return change | {"value": value + 1}
+    resource = path.rsplit("/", 1)[-1].replace("~1", "/")
+    if change["set"].startswith("Queue/") and resource in (GPU, "cpu"):
+        number = float(value[:-1]) / 1000 if value.endswith("m") else float(value)
+        stated = next(one for one in documents if _is_named(one, change["set"]))["spec"]
+        field = path.split("/")[2]
+        return (
+            change | {"value": f"{round((number - 1) * 1000)}m"}
+            if number - 1 >= 0 and field in stated
+            else None
+        )
+    return None
+
+
+# The generator
+
+
+def random_documents(seed: int) -> list[Document]:
+    """A random cluster with at least one pending gang."""
+    return _Draw(random.Random(seed)).documents()
+
+
+class _Draw:
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.nodes: list[Document] = []
+        self.free: dict[str, dict[str, int]] = {}
+        self.queues: list[str] = []
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def documents(self) -> list[Document]:
+        rng = self.rng
+        levels = [{"name": "block", "nodeLabel": "ex/block"}, {"name": "rack", "nodeLabel": "ex/rack"}]
+        made = [
+            {
+                "apiVersion": API,
+                "kind": "Topology",
+                "metadata": {"name": "default"},
+                "spec": {"levels": levels},
+            }
+        ]
+        made += [
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": f"p{value}"},
+                "value": value,
+            }
+            for value in (0, 5, 10)
+        ]
+        made += self.draw_queues()
+        for number in range(rng.randint(2, 7)):
+            self.nodes.append(self.node(f"n{number}"))
+        made += self.nodes
+        for number in range(rng.randint(3, 9)):
+            made += self.gang(f"g{number}")
+        return made
+
+    def draw_queues(self) -> list[Document]:
+        if self.chance(0.3):
+            self.queues = ["default"]
+            return []
+        made = []
+        for name, parent in (("org", None), ("a", "org"), ("b", "org"), ("c", None)):
+            spec: Document = {"parent": parent} if parent else {}
+            if self.chance(0.35):
+                spec["limit"] = {self.rng.choice([GPU, "cpu"]): str(self.rng.randint(4, 16))}
+            if self.chance(0.25):
+                guaranteed = self.rng.randint(1, 4)
+                spec["guarantee"] = {GPU: str(min(guaranteed, int(spec.get("limit", {}).get(GPU, 99))))}
+                if self.chance(0.3):
+                    spec["borrowingLimit"] = {GPU: str(self.rng.randint(0, 3))}
+            if self.chance(0.12):
+                spec["userLimits"] = {GPU: str(self.rng.randint(2, 8))}
+            if self.chance(0.15):
+                spec["maxRunningPodGroups"] = self.rng.randint(0, 2)
+            made.append({"apiVersion": API, "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+        self.queues = ["a", "b", "c"]
+        return made
+
+    def node(self, name: str) -> Document:
+        rng = self.rng
+        rack = rng.choice(["r0", "r1", "r2"])
+        labels = {"kubernetes.io/hostname": name, "disk": rng.choice(["ssd", "hdd"])}
+        if self.chance(0.9):
+            labels |= {"ex/block": {"r0": "b0", "r1": "b0", "r2": "b1"}[rack], "ex/rack": rack}
+        offered = {
+            "cpu": rng.choice([4, 8, 16]),
+            "memory": rng.choice([16, 32]),
+            GPU: rng.choice([0, 2, 4, 8]),
+        }
+        self.free[name] = dict(offered)
+        spec: Document = {}
+        if self.chance(0.25):
+            spec["taints"] = [{"key": "own", "value": rng.choice(["x", "y"]), "effect": "NoSchedule"}]
+        allocatable = {
+            "cpu": str(offered["cpu"]),
+            "memory": f"{offered['memory']}Gi",
+            GPU: str(offered[GPU]),
+            "pods": "20",
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+            "status": {"allocatable": allocatable},
+        }
+
+    def gang(self, name: str) -> list[Document]:
+        subs = self.rng.sample(["x", "y"], self.rng.randint(1, 2)) if self.chance(0.25) else []
+        running = self.chance(0.35)
+        pods = self.members(name, subs, running=running)
+        if not pods:
+            return []
+        minutes = self.rng.randint(0, 59)
+        metadata = {"name": name, "namespace": "team", "creationTimestamp": NOW_TEXT.format(8, minutes)}
+        spec = self.group_spec(pods, subs, running=running)
+        return [{"apiVersion": API, "kind": "PodGroup", "metadata": metadata, "spec": spec}, *pods]
+
+    def members(self, name: str, subs: list[str], *, running: bool) -> list[Document]:
+        template = self.template()
+        pods = []
+        for number in range(self.rng.randint(max(1, len(subs)), 4)):
+            labels = {GROUP_LABEL: name} | ({USER_LABEL: template["user"]} if template["user"] else {})
+            if subs:
+                labels[SUB_LABEL] = subs[number % len(subs)]
+            pod = self.pod(f"{name}-{number}", labels, template)
+            node = self.place(template["requests"]) if running else ""
+            if node:
+                pod["spec"]["nodeName"] = node
+                start = NOW_TEXT.format(7, self.rng.randint(0, 59))
+                pod["status"] = {"phase": "Running", "startTime": start}
+            if node or not running:
+                pods.append(pod)
+        return pods
+
+    def group_spec(self, pods: list[Document], subs: list[str], *, running: bool) -> Document:
+        rng = self.rng
+        elastic = rng.randint(0, 2) if self.chance(0.3) else 0
+        spec: Document = {"minMember": max(1, len(pods) - elastic), "queue": rng.choice(self.queues)}
+        if subs:
+            counts = [sum(pod["metadata"]["labels"][SUB_LABEL] == sub for pod in pods) for sub in subs]
+            spec["subGroups"] = [
+                {"name": sub, "minMember": count} for sub, count in zip(subs, counts, strict=True)
+            ]
+            spec["minMember"] = len(pods)
+            if self.chance(0.4):
+                spec["subGroups"][0]["topology"] = {"required": rng.choice(["block", "rack"])}
+        if not running:
+            if self.chance(0.06):
+                spec["minMember"] = len(pods) + 1
+            if self.chance(0.4):
+                spec["topology"] = {"required": rng.choice(["block", "rack"])}
+        if self.chance(0.03):
+            spec["queue"] = "nowhere"
+        if self.chance(0.5):
+            spec["disruptionMode"] = "Elastic"
+        return spec
+
+    def template(self) -> Document:
+        rng = self.rng
+        spec: Document = {"priorityClassName": rng.choice(["p0", "p0", "p5", "p10"])}
+        if self.chance(0.3):
+            spec["nodeSelector"] = {"disk": rng.choice(["ssd", "ssd", "hdd", "hdd", "nvme"])}
+        if self.chance(0.3):
+            spec["tolerations"] = [{"key": "own", "operator": "Equal", "value": "x", "effect": "NoSchedule"}]
+        requests = {
+            "cpu": rng.choice([1, 2, 4]),
+            "memory": rng.choice([2, 4]),
+            GPU: rng.choice([0, 1, 1, 2, 2, 4, 4, 10] if self.chance(0.4) else [1, 2]),
+        }
+        return {"spec": spec, "requests": requests, "user": rng.choice(["", "u", "v"])}
+
+    def place(self, requests: dict[str, int]) -> str:
+        names = [
+            name
+            for name, free in self.free.items()
+            if all(free[one] >= amount for one, amount in requests.items())
+        ]
+        if not names:
+            return ""
+        name = self.rng.choice(names)
+        for resource, amount in requests.items():
+            self.free[name][resource] -= amount
+        return name
+
+    def pod(self, name: str, labels: dict[str, str], template: Document) -> Document:
+        wanted = template["requests"]
+        requests = {"cpu": str(wanted["cpu"]), "memory": f"{wanted['memory']}Gi"}
+        resources: Document = {"requests": requests}
+        if wanted[GPU]:
+            requests[GPU] = str(wanted[GPU])
+            resources["limits"] = {GPU: str(wanted[GPU])}
+        spec = copy.deepcopy(template["spec"]) | {
+            "schedulerName": "batchsched",
+            "containers": [{"name": "main", "image": "ex/train:1", "resources": resources}],
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "team", "labels": labels},
+            "spec": spec,
+        }

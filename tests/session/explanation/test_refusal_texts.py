@@ -1,0 +1,205 @@
+"""A refusal says whether the gang can ever start, who goes first, and the smallest change, the job's own first."""
+
+import msgspec
+import pytest
+
+from batchsched.api.core.node import NodeSpec, Taint
+from batchsched.api.decision import PrecedingGang, Refusal, refusal_text
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.session.explanation.explain import DecidedInput, explain_refusals
+from batchsched.session.explanation.verification import VerificationBudget
+from tests.session.scenario import (
+    GPU,
+    NOW,
+    cluster,
+    gang,
+    node,
+    nodes,
+    pod,
+    priority_class,
+    profile,
+    queue,
+    schedule,
+    topology,
+)
+
+
+def explained(
+    snapshot: Snapshot, settings: Profile | None = None, budget: float | None = None
+) -> dict[str, Refusal]:
+    settings = settings or profile()
+    session = DecidedInput(snapshot, settings, NOW, 0, schedule(snapshot, settings))
+    limited = VerificationBudget() if budget is None else VerificationBudget(budget)
+    return {refusal.pod_group: refusal for refusal in explain_refusals(session, limited).refusals}
+
+
+def changes_of(refusal: Refusal) -> list[dict]:
+    return list(msgspec.to_builtins(refusal.changes))
+
+
+def tainted(name: str, key: str, **allocatable) -> object:
+    made = node(name, {"pool": name[0]}, **allocatable)
+    return msgspec.structs.replace(
+        made, spec=NodeSpec(taints=(Taint(key=key, value="true", effect="NoSchedule"),))
+    )
+
+
+def racks(*names: str):
+    return tuple(node(f"n{at}", {"rack": name, "block": "b"}, gpu=8) for at, name in enumerate(names))
+
+
+EIGHT = {"gpu": 8}
+
+
+def test_number_of_nodes_includes_those_that_gangs_ahead_take():
+    """Three gangs wait: the two first take new nodes before the last one gets any."""
+    ahead = [gang(name, 2, age=100, requests=EIGHT, priorityClassName="high") for name in ("first", "second")]
+    template = {"priority_class_name": "high"}
+    pods = [
+        pod(f"{name}-{at}", group=name, spec=template, gpu=8)
+        for name in ("first", "second")
+        for at in range(2)
+    ]
+    parts = [Snapshot(pods=tuple(pods), pod_groups=tuple(one.pod_groups[0] for one in ahead))]
+    snapshot = cluster(
+        nodes(1, gpu=8),
+        *parts,
+        gang("last", 3, requests=EIGHT),
+        priority_classes=(priority_class("high", 100),),
+    )
+    last = explained(snapshot)["team/last"]
+    assert changes_of(last) == [{"copy": "Node/n0", "count": 6}]
+    assert last.relaxation == "6 more nodes like n0"
+    assert last.verified
+
+
+def test_limit_is_raised_by_what_is_missing_and_no_more():
+    snapshot = cluster(
+        nodes(4, gpu=8),
+        gang("before", 2, age=100, requests=EIGHT, queue="q"),
+        gang("after", 1, requests={"gpu": 3}, queue="q"),
+        queues=(queue("q", limit={GPU: "16"}),),
+    )
+    after = explained(snapshot)["team/after"]
+    assert changes_of(after) == [{"set": "Queue/q", "path": "/spec/limit/nvidia.com~1gpu", "value": "19"}]
+    assert after.missing == {GPU: 3}
+    assert after.startable
+    assert after.ahead == (PrecedingGang(pod_group="team/before", because="Weight"),)
+    assert after.relaxation == "raise the limit of queue q by 3 to 19 nvidia.com/gpu"
+
+
+def test_gang_above_the_limit_of_its_queue_can_never_start():
+    snapshot = cluster(
+        nodes(4, gpu=8),
+        gang("large", 9, requests={"gpu": 2}, queue="q"),
+        queues=(queue("q", limit={GPU: "16"}),),
+    )
+    large = explained(snapshot)["team/large"]
+    assert not large.startable
+    assert large.message == (
+        "can never start on this cluster: asks for 18 nvidia.com/gpu, the limit of queue q is 16"
+    )
+    assert large.missing == {GPU: 2}
+
+
+def test_missing_toleration_is_named_before_new_nodes():
+    snapshot = cluster([tainted("a0", "acme.io/a100", gpu=8)], gang("plain", 2, requests={"gpu": 1}))
+    plain = explained(snapshot)["team/plain"]
+    toleration = {"key": "acme.io/a100", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+    assert changes_of(plain) == [
+        {"set": "PodTemplate/team/plain", "path": "/spec/tolerations/-", "value": toleration}
+    ]
+    assert "taint acme.io/a100=true:NoSchedule" in plain.message
+    assert plain.relaxation == "tolerate the taint acme.io/a100=true:NoSchedule"
+    assert not plain.startable
+
+
+def test_pod_larger_than_every_node_is_told_the_largest_size():
+    fat = explained(cluster(nodes(3, gpu=8), gang("fat", 1, requests={"gpu": 16})))["team/fat"]
+    assert fat.message == (
+        "can never start on this cluster: a pod asks for 16 nvidia.com/gpu, the largest node that it may use has 8"
+    )
+    assert fat.relaxation == "ask for at most 8 nvidia.com/gpu in a pod"
+
+
+def test_gang_too_large_for_every_rack_is_told_the_wider_level():
+    snapshot = cluster(
+        racks("r0", "r0", "r1", "r1"),
+        gang("wide", 3, requests=EIGHT, topology={"required": "rack"}),
+        topologies=(topology("block", "rack"),),
+    )
+    wide = explained(snapshot)["team/wide"]
+    assert wide.reason == "InsufficientTopologyCapacity"
+    assert wide.message == "can never start on this cluster: needs 3 nodes in one rack, racks have 2"
+    assert changes_of(wide) == [
+        {"set": "PodGroup/team/wide", "path": "/spec/topology/required", "value": "block"}
+    ]
+
+
+def test_gangs_inside_their_guarantee_are_named_as_ahead():
+    queues = (queue("research", guarantee={GPU: "16"}), queue("prod", guarantee={GPU: "8"}))
+    urgent = [
+        pod(f"urgent-{at}", group="urgent", spec={"priority_class_name": "high"}, gpu=8) for at in range(2)
+    ]
+    snapshot = cluster(
+        nodes(3, gpu=8),
+        gang("entitled", 2, requests=EIGHT, queue="research"),
+        Snapshot(
+            pods=tuple(urgent),
+            pod_groups=gang("urgent", 2, queue="prod", priorityClassName="high").pod_groups,
+        ),
+        queues=queues,
+        priority_classes=(priority_class("high", 1000),),
+    )
+    refused = explained(snapshot)["team/urgent"]
+    assert refused.ahead == (PrecedingGang(pod_group="team/entitled", because="Guarantee"),)
+    assert "team/entitled goes first: it is inside the guarantee of its queue" in refused.message
+
+
+def test_preempting_gang_waits_for_its_nominated_node_and_needs_no_change():
+    running = pod("low-0", group="low", on="n0", gpu=8)
+    urgent = pod("hi-0", group="hi", spec={"priority_class_name": "high"}, gpu=8)
+    snapshot = cluster(
+        nodes(1, gpu=8),
+        Snapshot(pods=(running, urgent), pod_groups=(*gang("low", 1).pod_groups, *gang("hi", 1).pod_groups)),
+        priority_classes=(priority_class("high", 1000),),
+    )
+    waiting = explained(snapshot)["team/hi"]
+    assert waiting.message == "waits for its nominated node n0: it starts when team/low has left"
+    assert waiting.relaxation == ""
+
+
+def test_too_few_pods_are_told_the_minimum_that_exists():
+    late = explained(cluster(nodes(2, gpu=8), gang("late", 2, 4, requests={"gpu": 1})))["team/late"]
+    assert changes_of(late) == [{"set": "PodGroup/team/late", "path": "/spec/minMember", "value": 2}]
+
+
+def test_unknown_queue_is_told_the_queue_of_a_similar_name():
+    snapshot = cluster(
+        nodes(2, gpu=8), gang("lost", 1, queue="trian"), queues=(queue("infer"), queue("train"))
+    )
+    lost = explained(snapshot)["team/lost"]
+    assert changes_of(lost) == [{"set": "PodGroup/team/lost", "path": "/spec/queue", "value": "train"}]
+
+
+def test_refusal_without_budget_says_that_nothing_is_verified():
+    refused = explained(cluster(nodes(1, gpu=8), gang("large", 2, requests=EIGHT)), budget=0.0)["team/large"]
+    assert not refused.verified
+    assert refused.message.endswith(
+        "what would help is not verified, since the budget for explanations is spent"
+    )
+
+
+def test_text_of_a_refusal_says_whether_its_change_is_verified():
+    plain = Refusal(pod_group="a/b", reason="QueueLimit", message="the message.", relaxation="one more node")
+    assert refusal_text(plain) == "the message; would help (not verified): one more node"
+    proved = msgspec.structs.replace(plain, verified=True)
+    assert refusal_text(proved) == "the message; would help: one more node"
+
+
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+def test_explaining_twice_gives_equal_refusals(selection):
+    snapshot = cluster(nodes(2, gpu=4), gang("a", 3, requests={"gpu": 4}), gang("b", 2, requests={"gpu": 3}))
+    settings = profile(selection=selection)
+    assert explained(snapshot, settings) == explained(snapshot, settings)
