@@ -9,18 +9,17 @@ import numpy as np
 
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Refusal
-from batchsched.config.schema import SolverSettings
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.ports.external import Telemetry
 from batchsched.queues.tree import NO_USER
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.joint.proposal import JointOutcome, solver_budget
+from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.reservations import RESERVATION
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import NONE, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, IntArray, Solution
 from batchsched.solver.relaxation.changes import (
     AddedPods,
     CombinedChange,
@@ -32,7 +31,6 @@ from batchsched.solver.relaxation.changes import (
 )
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
-from batchsched.solver.stage import solve
 
 REASON_OF: Mapping[RefusalCause, str] = {
     RefusalCause.NO_NODE: "NoFeasibleNode",
@@ -212,13 +210,6 @@ class RefusalMessages:
         return f"{change.count} more {noun} like {table.names[change.like]}{larger} ({self._amounts(offered)}){where}"
 
 
-MAX_GANGS_TO_RESOLVE: Final = 8
-"""Maximum number of refused gangs for which proposed changes are tested by solving the session again."""
-MAX_PAIRS_TO_RESOLVE: Final = 400
-"""Maximum pairs of a class and a node for the same."""
-MAX_EFFORT_TO_RESOLVE: Final = 0.2
-"""Maximum deterministic units of CP-SAT for one of these solves."""
-
 ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, RefusalCause.TOPOLOGY})
 """Causes that mean too little room in a domain; a rule between pods may restrict the gang to that domain."""
 
@@ -289,14 +280,10 @@ def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
 
 
 def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
-    """Return the refusal, with its reason, of the gang in a solver problem that contains no other gang.
-
-    Relaxations are tested with the greedy solver.
-    """
+    """Return the refusal, with its reason, of the gang in a solver problem that contains no other gang."""
     explainer = RefusalExplainer(
         formulation.problem,
         solution,
-        resolve=solve_greedy,
         wider=context.levels.wider,
         budget=context.explanations,
     )
@@ -322,14 +309,11 @@ def explain_refused_gangs(
     context: SessionContext,
     formulation: Formulation,
     outcome: JointOutcome,
-    settings: SolverSettings,
-    seed: int,
     telemetry: Telemetry,
 ) -> list[Refusal]:
     """Return a refusal, with its reason, for each unplaced gang of a batch that the solver considered together.
 
-    In a small session, each proposed change is tested by solving the whole session again. In a larger one, it is tested
-    with the other gangs where they are.
+    Proposed changes are tested with the other gangs where they are.
     """
     problem, rejected = formulation.problem, outcome.rejected
     placed = {placement.gang.members.identity for placement in outcome.placements}
@@ -338,24 +322,9 @@ def explain_refused_gangs(
         for number, gang in enumerate(formulation.gangs)
         if gang.members.identity not in placed and gang.need > 0
     ]
-    # To solve again takes as long as the session did, for each change: only small problems afford that.
-    is_small = (
-        len(numbers) <= MAX_GANGS_TO_RESOLVE
-        and problem.kinds.mask.shape[1] * len(problem.classes.kind) <= MAX_PAIRS_TO_RESOLVE
-    )
-
-    def solve_again(changed_problem: Problem) -> Solution:
-        budget = solver_budget(settings)
-        return solve(
-            changed_problem,
-            replace(budget, deterministic=min(budget.deterministic, MAX_EFFORT_TO_RESOLVE)),
-            seed,
-        )
-
     explainer = RefusalExplainer(
         problem,
         _without_rejected(formulation, outcome),
-        resolve=solve_again if is_small else None,
         wider=context.levels.wider,
         budget=context.explanations,
     )

@@ -37,7 +37,6 @@ class Shape:
       nodes, gangs, pods: the maximum numbers; `pods` counts pending pods, to which bound ones are added.
       rules: ports, spreading and affinity between pods.
       faults: references to what does not exist, gates, gangs with too few pods.
-      plain: one resource that counts, so that weights keep their ratios when nodes join, and no two weigh alike.
     """
 
     nodes: int = 6
@@ -45,13 +44,11 @@ class Shape:
     pods: int = 12
     rules: bool = True
     faults: bool = True
-    plain: bool = False
 
 
 EVERYTHING = Shape()
 NO_RULES = Shape(rules=False, faults=False)
 TINY = Shape(nodes=3, gangs=3, pods=5, rules=False, faults=False)
-EXPLAINED = Shape(nodes=5, gangs=3, pods=9, rules=False, faults=False, plain=True)
 
 
 def clusters(shape: Shape = EVERYTHING) -> st.SearchStrategy[Snapshot]:
@@ -107,8 +104,7 @@ class _Draw:
         if self.chance(0.4):
             labels["disk"] = "ssd"
         offered: dict[str, Any] = {"cpu": self.rng.choice([2, 4, 6, 8]), "memory": "64Gi"}
-        if not self.shape.plain:
-            offered |= {"gpu": self.rng.choice([0, 1, 2, 4]), "pods": self.rng.choice([2, 4, 110])}
+        offered |= {"gpu": self.rng.choice([0, 1, 2, 4]), "pods": self.rng.choice([2, 4, 110])}
         made = node(name, labels, **offered)
         taints = (Taint(key="own", effect=self.rng.choice(["NoSchedule", "NoExecute"])),)
         spec = NodeSpec(taints=taints) if self.chance(0.15) else NodeSpec(unschedulable=self.chance(0.05))
@@ -127,16 +123,14 @@ class _Draw:
         stated: dict[str, Any] = {}
         if self.chance(0.4):
             stated["limit"] = {"cpu": str(self.rng.randint(1, 12))}
-            if not self.shape.plain and self.chance(0.5):
+            if self.chance(0.5):
                 stated["limit"][GPU] = str(self.rng.randint(0, 5))
         if self.chance(0.2):
             stated["maxRunningPodGroups"] = self.rng.randint(0, 2)
         return stated
 
     def gang(self, name: str, queues: list[str]) -> tuple[list[Pod], list[PodGroup]]:
-        age = (
-            self.rng.uniform(0, DAY) if self.shape.plain else self.rng.choice([0.0, 100.0, DAY / 2, 2 * DAY])
-        )
+        age = self.rng.choice([0.0, 100.0, DAY / 2, 2 * DAY])
         if self.chance(0.25):
             labels = {"scheduling.batchsched.dev/queue": self.rng.choice(queues)} if queues else {}
             return [self.pod(name, age=age, queue=labels, **self.template(name))], []
@@ -194,8 +188,7 @@ class _Draw:
 
     def template(self, app: str) -> dict[str, Any]:
         requests = {"cpu": self.rng.choice([1, 1, 2, 3, "500m"])}
-        if not self.shape.plain:
-            requests["gpu"] = self.rng.choice([0, 0, 1, 2])
+        requests["gpu"] = self.rng.choice([0, 0, 1, 2])
         spec: dict[str, Any] = {}
         if self.chance(0.2):
             spec["node_selector"] = {"disk": "ssd"}

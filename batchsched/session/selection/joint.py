@@ -116,9 +116,7 @@ class JointWindowProposer:
         builder.add_placements(outcome.placements)
         if not builder.brief:
             with telemetry.time_stage("explain"):
-                builder.refusals += explain_refused_gangs(
-                    context, formulation, outcome, settings, run.seed, telemetry
-                )
+                builder.refusals += explain_refused_gangs(context, formulation, outcome, telemetry)
         builder.add_tier_values(formulation, outcome)
         return context.after_placements(outcome.placements).with_fresh_feasibility()
 

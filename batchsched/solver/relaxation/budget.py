@@ -17,8 +17,6 @@ PROBE_WORK: Final = 200
 """Work of one question about one gang, in addition to what the nodes cost."""
 NODES_PER_UNIT: Final = 16
 """Nodes that one class is compared with in one unit of work; a row examines nodes one by one."""
-THOROUGH_WORK: Final = 10_000
-"""Work of solving the whole session again, in addition to that of CP-SAT."""
 
 
 def probe_work(problem: Problem) -> float:

@@ -1,12 +1,12 @@
 """Why a gang was refused: the limiting constraint, what is missing, and the smallest change that admits the gang.
 
-Quick explanations keep the other gangs where they are and place only this one on what is left. Thorough ones solve
-the whole changed problem again with `resolve`: other gangs may move, and may use what was added.
+The other gangs stay where they are, and only this one is placed on what is left. So the change is an estimate: in a
+session, other gangs may use what is added. `session.explanation` verifies changes by deciding again.
 
 Shapes: C classes, D domains, G gangs, N nodes, P placements, Q quotas, R resources, S subgroups.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
     UsedDomains,
     group_positions,
 )
-from batchsched.solver.relaxation.budget import THOROUGH_WORK, ExplanationBudget, probe_work
+from batchsched.solver.relaxation.budget import ExplanationBudget, probe_work
 from batchsched.solver.relaxation.changes import (
     AddedPods,
     CombinedChange,
@@ -35,14 +35,11 @@ from batchsched.solver.relaxation.changes import (
     QuotaChange,
     Relaxation,
     RowChange,
-    apply_change,
-    halve_change,
     saturate,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
     AdmissionProbe,
-    ChangeFamily,
     RefusalCause,
     find_smallest_change,
     propose_change_families,
@@ -202,10 +199,8 @@ def _own_terms(row: Row, classes: IntArray, gang: int) -> Row:
     )
 
 
-_MAX_QUICK_PROBES: Final = 200
+_MAX_PROBES: Final = 200
 """Maximum questions about one gang alone."""
-_MAX_THOROUGH_PROBES: Final = 40
-"""Maximum whole sessions that are solved again for one gang."""
 _MAX_NODE_TYPES: Final = 12
 """Node types that are proposed as more nodes, the most frequent ones."""
 
@@ -252,7 +247,6 @@ class RefusalExplainer:
         problem: Problem,
         solution: Solution,
         wider: Sequence[int],
-        resolve: Callable[[Problem], Solution] | None = None,
         budget: ExplanationBudget | None = None,
     ) -> None:
         """Take a solved problem.
@@ -261,12 +255,10 @@ class RefusalExplainer:
           problem: the session.
           solution: its solution.
           wider: [L] the next wider level of each level, NONE for the widest.
-          resolve: solves a changed problem, for thorough explanations; None for quick ones.
           budget: the work that explanations may cost; None for that of a whole session.
         """
         self._problem = problem
         self._solution = solution
-        self._resolve = resolve
         self._wider = wider
         self._budget = budget or ExplanationBudget()
 
@@ -294,22 +286,12 @@ class RefusalExplainer:
         self._budget.spend(work)
         if self._budget.is_spent():
             return self._evidence(isolated, residual, _plain_cause(residual), None)
-        quick = AdmissionProbe(residual.fits_with, _MAX_QUICK_PROBES, self._budget, work)
-        thorough = AdmissionProbe(
-            lambda change: self._admits(isolated.to_whole_problem(change), gang),
-            _MAX_THOROUGH_PROBES,
-            self._budget,
-            THOROUGH_WORK,
-        )
+        admits = AdmissionProbe(residual.fits_with, _MAX_PROBES, self._budget, work)
         first_cause: RefusalCause | None = None
-        for family in propose_change_families(
-            residual, self._node_types, self._wider, self._resolve is not None
-        ):
+        for family in propose_change_families(residual, self._node_types, self._wider):
             # A decisive cause is kept although another change admits the gang in the end.
             first_cause = first_cause or (family.cause if family.cause in _DECISIVE_CAUSES else None)
-            change = find_smallest_change(family, quick)
-            if self._resolve is not None:
-                change = self._confirm(family, change, thorough)
+            change = find_smallest_change(family, admits)
             if change is not None:
                 return self._evidence(isolated, residual, first_cause or family.cause, change)
             if self._budget.is_spent():
@@ -322,29 +304,6 @@ class RefusalExplainer:
         problem = self._after.isolate(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
         return ResidualProblem(replace(problem, gangs=gangs, rows=()), self._budget).fits()
-
-    def _admits(self, change: Relaxation, gang: int) -> bool:
-        assert self._resolve is not None
-        solution = self._resolve(apply_change(self._problem, change))
-        self._budget.spend_effort(solution.effort)
-        return bool(solution.taken[gang])
-
-    def _confirm(
-        self, family: ChangeFamily, quick: Relaxation | None, thorough: AdmissionProbe
-    ) -> Relaxation | None:
-        """The quick answer if it holds and its half does not, else the smallest member when other gangs may move.
-
-        The quick answer costs no other gang its place. If it is None, only a level can still help: with a wider
-        level other gangs may move out of the way, while added capacity would have fitted the gang alone, too.
-        """
-        if quick is None and family.cause != RefusalCause.TOPOLOGY:
-            return None
-        # Each thorough question solves the whole session: the quick answer saves most of them.
-        if quick is not None and thorough(quick):
-            smaller = halve_change(quick)
-            if smaller is None or not thorough(smaller):
-                return quick
-        return find_smallest_change(family, thorough)
 
     def _evidence(
         self,

@@ -157,7 +157,6 @@ def propose_change_families(
     residual: ResidualProblem,
     node_types: Sequence[IntArray],
     wider: Sequence[int],
-    others_use_more: bool = True,
 ) -> Iterator[ChangeFamily]:
     """Yield kinds of changes that may admit a refused gang, such as more quota or nodes, least disruptive first.
 
@@ -165,8 +164,6 @@ def propose_change_families(
       residual: the gang's own problem on what is left.
       node_types: node numbers by type; nodes of one type have equal capacity.
       wider: [L] the next wider level of each level, NONE for the widest.
-      others_use_more: other gangs may use what is added. If they do not and counting decides, a quota needs exactly the
-        amount that it lacks.
     """
     missing = residual.missing_pods
     pods = tuple(AddedPods(c, int(missing[c])) for c in np.flatnonzero(missing).tolist())
@@ -176,7 +173,8 @@ def propose_change_families(
         residual = residual.with_changes(pods)
     problem, quotas = residual.problem, residual.quota_gaps
     fixed: tuple[Relaxation, ...] = (*pods, *quotas)
-    if quotas and (others_use_more or not residual.counting_suffices):
+    # If counting decides, a quota needs exactly the amount that it lacks.
+    if quotas and not residual.counting_suffices:
         limit = QUOTA_STEPS * _MAX_FACTOR
         yield ChangeFamily(RefusalCause.QUOTA, fixed, QUOTA_STEPS, limit, QUOTA_STEPS)
     elif quotas:
