@@ -172,7 +172,7 @@ def preemption(tmp_path) -> Path:
     """`hi` preempts `low` on the only node."""
     running = pod_on("low-0", "low", "nodeName: n1,", '{phase: Running, startTime: "2026-01-05T08:00:00Z"}')
     pending = pod_on("hi-0", "hi", "priorityClassName: high,")
-    path = tmp_path / "preemption.yaml"
+    path = Path(tmp_path) / "preemption.yaml"
     path.write_text(
         f"{NODE}{group('low', '{minMember: 1}')}\n---\n{group('hi', '{minMember: 1}')}\n---{running}{pending}"
     )
@@ -192,9 +192,10 @@ def test_preemptor_is_explained_as_waiting_for_its_nominated_node(command, preem
 
 
 def test_decision_does_not_count_a_preemptor_as_refused(command, preemption):
-    out = command("decide", preemption, "--now", NOW).out
-    assert "1 starting after evictions, 0 refused" in " ".join(out.split())
-    assert "would help" not in " ".join(out.split())
+    result = command("decide", preemption, "--now", NOW)
+    assert result.out.splitlines()[1].split()[:2] == ["team-a/hi", "Preempting"]
+    assert "1 starting after evictions, 0 refused" in result.err
+    assert "would help" not in result.out
 
 
 def test_member_is_explained_as_its_gang(command, preemption):

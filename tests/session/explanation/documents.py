@@ -142,7 +142,7 @@ class _Draw:
     def documents(self) -> list[Document]:
         rng = self.rng
         levels = [{"name": "block", "nodeLabel": "ex/block"}, {"name": "rack", "nodeLabel": "ex/rack"}]
-        made = [
+        made: list[Document] = [
             {
                 "apiVersion": API,
                 "kind": "Topology",

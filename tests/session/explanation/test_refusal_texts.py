@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from batchsched.api.core.node import NodeSpec, Taint
+from batchsched.api.core.node import Node, NodeSpec, Taint
 from batchsched.api.decision import PrecedingGang, Refusal, refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -38,7 +38,7 @@ def changes_of(refusal: Refusal) -> list[dict]:
     return list(msgspec.to_builtins(refusal.changes))
 
 
-def tainted(name: str, key: str, **allocatable) -> object:
+def tainted(name: str, key: str, **allocatable) -> Node:
     made = node(name, {"pool": name[0]}, **allocatable)
     return msgspec.structs.replace(
         made, spec=NodeSpec(taints=(Taint(key=key, value="true", effect="NoSchedule"),))
