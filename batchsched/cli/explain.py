@@ -99,7 +99,8 @@ def explain(
     The command prints whether the gang can ever start, what is missing, which gangs go first, and the smallest change
     that admits it. The change was verified by deciding again. Without --pod-group, it explains all refused gangs.
     """
-    from batchsched.cli.session import ClusterAccess, run_live_session, run_session
+    from batchsched.cli.live_cluster import ClusterAccess
+    from batchsched.cli.session import run_live_session, run_session
 
     named, files = _split_subject(subject)
     if files:

@@ -87,7 +87,8 @@ def queues(
     Without files the command lists the cluster in its current state and writes nothing. Use the configuration of the
     running scheduler. A full bar is the capacity of the cluster.
     """
-    from batchsched.cli.session import ClusterAccess, run_live_session, run_session
+    from batchsched.cli.live_cluster import ClusterAccess
+    from batchsched.cli.session import run_live_session, run_session
     from batchsched.session.queue_report import report_queues
 
     name, files = _split_arguments(subject or [])

@@ -19,9 +19,9 @@ from typing_extensions import override
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
+from batchsched.cli.live_cluster import ClusterAccess, list_cluster
 from batchsched.cli.session_input import (
     find_cluster,
-    pod_grouper_settings,
     print_warnings,
     profile_for_command,
 )
@@ -82,30 +82,6 @@ class DecidedSession:
         return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """The cluster that a command reads, and the profile that it uses.
-
-    Args:
-      kubeconfig, context: values of the options `--kubeconfig` and `--context`; None: the defaults of kubectl.
-      config, profile: the configuration file and the name of the profile; None: the default profile.
-      stated_namespace: value of the option `--namespace`.
-    """
-
-    kubeconfig: Path | None
-    context: str | None
-    config: Path | None
-    profile: str | None
-    stated_namespace: str | None = None
-
-    @property
-    def namespace(self) -> str:
-        """The stated namespace, or else the one that `kubectl` would use: of the kubeconfig context, or of this pod."""
-        from batchsched.kube.credentials import Credentials
-
-        return self.stated_namespace or Credentials(self.kubeconfig, self.context).preferred_namespace
-
-
 def run_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
@@ -155,7 +131,7 @@ def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
       InvalidInput: the configuration cannot be used.
     """
     profile = profile_for_command(access.config, access.profile)
-    service = asyncio.run(_list_cluster(access, profile))
+    service = asyncio.run(list_cluster(access, profile))
     return _decide_live(service, SessionSettings(profile, time.time()), seed)
 
 
@@ -188,7 +164,7 @@ def run_what_if_sessions(
         decide = partial(_decide_offline, offline, seed)
     else:
         profile = profile_for_command(access.config, access.profile)
-        service, namespace = asyncio.run(_list_cluster(access, profile)), access.namespace
+        service, namespace = asyncio.run(list_cluster(access, profile)), access.namespace
         settings = SessionSettings(profile, time.time() if now is None else now)
         decide = partial(_decide_live, service, settings, seed)
     before = decide()
@@ -269,30 +245,6 @@ def _without_garbage_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-async def _list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
-    from batchsched.api.crd.base import API_VERSION
-    from batchsched.kube.clock import SystemClock
-    from batchsched.kube.connection import Connection
-    from batchsched.kube.credentials import Credentials
-    from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
-
-    clock = SystemClock()
-    grouping = pod_grouper_settings(access.config)
-    async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
-        service = await create_scheduler_from_cluster(connection, clock, [profile], grouping)
-    own_kinds = [
-        reflector for reflector in service.reflectors if reflector.resource.api_version == API_VERSION
-    ]
-    unknown = ", ".join(sorted(reflector.resource.plural for reflector in own_kinds if not reflector.lists))
-    if unknown:
-        print_warnings(
-            [
-                f"warning: the cluster does not know {unknown} of batchsched; `batchsched install` adds the CRDs"
-            ]
-        )
-    return service
 
 
 _BAR_DELAY_SECONDS = 0.5

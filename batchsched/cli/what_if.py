@@ -95,7 +95,8 @@ def what_if(
     For each gang of the files, the command prints its nodes, or why it would wait. It also prints the pods that would
     be evicted, and the pending gangs that would wait longer. Use the configuration of the running scheduler.
     """
-    from batchsched.cli.session import ClusterAccess, run_what_if_sessions
+    from batchsched.cli.live_cluster import ClusterAccess
+    from batchsched.cli.session import run_what_if_sessions
 
     if cluster:
         check_options_of_cluster(kubeconfig, context)

@@ -5,13 +5,15 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import STDIN, find_manifest_files
 from batchsched.record.dump import DUMP_START, ClusterDump, decode_dump
-from batchsched.record.file import SESSION_START, SessionRecord, read_session_file
+
+if TYPE_CHECKING:
+    from batchsched.record.file import SessionRecord
 
 _START_BYTES: Final = 4096
 """The bytes of a file that are read to recognise it."""
@@ -28,7 +30,7 @@ class ClusterFiles:
 
     manifests: tuple[Path, ...]
     dump: ClusterDump | None = None
-    session: SessionRecord | None = None
+    session: "SessionRecord | None" = None
 
     @property
     def time(self) -> float | None:
@@ -45,6 +47,9 @@ def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
       InvalidInput: a dump or a session cannot be read, or there are several of them.
       DigestMismatch: a session was modified.
     """
+    # Recorded sessions need the framework, which takes long to import: `--help` must not wait for it.
+    from batchsched.record.file import SESSION_START, SessionRecord, read_session_file
+
     manifests: list[Path] = []
     clusters: list[ClusterDump | SessionRecord] = []
     for path in paths:

@@ -14,7 +14,13 @@ def shown(command, tmp_path):
 def test_demo_explains_a_session_runs_a_day_and_says_where_the_report_is(shown):
     result, report = shown
     assert result.code == 0
-    for said in ("research/bert", "research/long-context", "fits at level block", "FIFO-greedy", "Mean wait"):
+    for said in (
+        "research/bert",
+        "research/long-context",
+        "racks have 2; would help: require the level block",
+        "FIFO-greedy",
+        "Mean wait",
+    ):
         assert said in result.out
     assert result.out.rstrip().endswith(f"Report: {report}")
 

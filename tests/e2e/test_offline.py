@@ -8,7 +8,8 @@ import yaml
 
 from batchsched.api.decision import to_json, without_telemetry
 from batchsched.cli import run_command
-from batchsched.cli.session import ClusterAccess, run_live_session, run_session
+from batchsched.cli.live_cluster import ClusterAccess
+from batchsched.cli.session import run_live_session, run_session
 from tests.controlplane.objects import pod
 from tests.e2e.owners import TEMPLATE, install, job, make, members, reference
 

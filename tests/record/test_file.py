@@ -195,7 +195,11 @@ def test_moved_pod_is_named_with_both_nodes():
 def test_item_on_one_side_only_is_named():
     refusal = Refusal(pod_group="a/g", reason="NoNodes", message="m", missing={"cpu": 1})
     assert compare_decisions(Decision(refusals=(refusal,)), Decision()) == (
-        DecisionDifference("refusals: a/g", "reason: NoNodes, message: m, missing: cpu: 1", ""),
+        DecisionDifference(
+            "refusals: a/g",
+            "reason: NoNodes, message: m, missing: cpu: 1, startable: True, verified: False",
+            "",
+        ),
     )
 
 

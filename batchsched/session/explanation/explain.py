@@ -17,9 +17,10 @@ from batchsched.session.explanation.gangs_ahead import TurnPosition, find_preced
 from batchsched.session.explanation.options import Option, job_options, node_options, queue_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
+    ExceededLimit,
     ahead_sentence,
     changes_sentence,
-    exceeded_sentence,
+    find_exceeded_limit,
     named,
     raised_amount,
 )
@@ -138,9 +139,13 @@ class RefusalVerifier:
             else ()
         )
         departure = _departure(decided.decision, key, view)
-        message = _message(refusal, verifier.startable, emptied, ahead, departure)
+        exceeded = None
+        if not verifier.startable and refusal.reason in EXCEEDING_REASONS:
+            exceeded = find_exceeded_limit(emptied)
+        message = _message(refusal, verifier.startable, exceeded, ahead, departure)
         return msgspec.structs.replace(
             refusal,
+            reason=refusal.reason if exceeded is None else exceeded.reason,
             startable=verifier.startable,
             ahead=ahead,
             changes=search.changes,
@@ -183,13 +188,16 @@ def _departure(decision: Decision, key: str, view: GangView) -> str:
 
 
 def _message(
-    refusal: Refusal, startable: bool, emptied: GangView, ahead: Sequence[PrecedingGang], departure: str
+    refusal: Refusal,
+    startable: bool,
+    exceeded: ExceededLimit | None,
+    ahead: Sequence[PrecedingGang],
+    departure: str,
 ) -> str:
     if departure:
         return departure
     if not startable:
-        sentence = exceeded_sentence(emptied) if refusal.reason in EXCEEDING_REASONS else ""
-        return NEVER + (sentence or refusal.message)
+        return NEVER + (refusal.message if exceeded is None else exceeded.sentence)
     sentence = ahead_sentence(ahead)
     return f"{refusal.message.rstrip('.')}; {sentence}" if sentence else refusal.message
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,22 +37,33 @@ def named(names: Sequence[str]) -> str:
 # Why a gang can never start
 
 
-def exceeded_sentence(view: GangView) -> str:
-    """Return what a gang exceeds of the emptied cluster and its unused queues; "" if no single amount is exceeded.
+class ExceededLimit(NamedTuple):
+    """What a gang exceeds of the emptied cluster, with the reason that a refusal for it has."""
+
+    reason: str
+    sentence: str
+
+
+def find_exceeded_limit(view: GangView) -> ExceededLimit | None:
+    """Return what a gang exceeds of the emptied cluster and its unused queues; None if no single amount is exceeded.
 
     Args:
       view: the gang alone in the cluster.
     """
-    return (
-        _exceeded_limit(view)
-        or _too_large_pod(view)
-        or _no_open_node(view)
-        or _too_small_domains(view)
-        or _too_little_in_sum(view)
-    )
+    for reason, describe in (
+        ("QueueLimit", _exceeded_queue_limit),
+        ("InsufficientResources", _too_large_pod),
+        ("NoFeasibleNode", _no_open_node),
+        ("InsufficientTopologyCapacity", _too_small_domains),
+        ("InsufficientResources", _too_little_in_sum),
+    ):
+        sentence = describe(view)
+        if sentence:
+            return ExceededLimit(reason, sentence)
+    return None
 
 
-def _exceeded_limit(view: GangView) -> str:
+def _exceeded_queue_limit(view: GangView) -> str:
     for row in view.limit_rows:
         limit = view.limits.limits[row]
         for resource, needed in view.requested.items():

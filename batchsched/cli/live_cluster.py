@@ -1,0 +1,60 @@
+"""The live cluster that a command reads: how it is reached, and one list of all its objects."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchsched.cli.session_input import pod_grouper_settings, print_warnings
+from batchsched.config.schema import Profile
+
+if TYPE_CHECKING:
+    from batchsched.scheduler.app import SchedulerApp
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """The cluster that a command reads, and the profile that it uses.
+
+    Args:
+      kubeconfig, context: values of the options `--kubeconfig` and `--context`; None: the defaults of kubectl.
+      config, profile: the configuration file and the name of the profile; None: the default profile.
+      stated_namespace: value of the option `--namespace`.
+    """
+
+    kubeconfig: Path | None
+    context: str | None
+    config: Path | None
+    profile: str | None
+    stated_namespace: str | None = None
+
+    @property
+    def namespace(self) -> str:
+        """The stated namespace, or else the one that `kubectl` would use: of the kubeconfig context, or of this pod."""
+        from batchsched.kube.credentials import Credentials
+
+        return self.stated_namespace or Credentials(self.kubeconfig, self.context).preferred_namespace
+
+
+async def list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
+    """Return a scheduler filled by one list of the cluster; print a warning if the cluster lacks the CRDs."""
+    from batchsched.api.crd.base import API_VERSION
+    from batchsched.kube.clock import SystemClock
+    from batchsched.kube.connection import Connection
+    from batchsched.kube.credentials import Credentials
+    from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
+
+    clock = SystemClock()
+    grouping = pod_grouper_settings(access.config)
+    async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
+        service = await create_scheduler_from_cluster(connection, clock, [profile], grouping)
+    own_kinds = [
+        reflector for reflector in service.reflectors if reflector.resource.api_version == API_VERSION
+    ]
+    unknown = ", ".join(sorted(reflector.resource.plural for reflector in own_kinds if not reflector.lists))
+    if unknown:
+        print_warnings(
+            [
+                f"warning: the cluster does not know {unknown} of batchsched; `batchsched install` adds the CRDs"
+            ]
+        )
+    return service
