@@ -88,5 +88,5 @@ def test_an_invalid_profile_names_its_policy():
     ids=["queue policy", "policy", "plugin"],
 )
 def test_missing_objects_that_a_profile_names_are_reported_before_any_run(profile, field):
-    with pytest.raises(InvalidInput, match=rf"policy x: {field}: no p.* is named '[Ff]rob'"):
+    with pytest.raises(InvalidInput, match=rf"policy x: {field}: there is no p.* '[Ff]rob'"):
         list(plan_runs(scenario(policies=[{"name": "x", "profile": profile}])))
