@@ -52,7 +52,7 @@ def find_exceeded_limit(view: GangView) -> ExceededLimit | None:
     """
     for reason, describe in (
         ("QueueLimit", _exceeded_queue_limit),
-        ("InsufficientResources", _too_large_pod),
+        ("NoFeasibleNode", _too_large_pod),
         ("NoFeasibleNode", _no_open_node),
         ("InsufficientTopologyCapacity", _too_small_domains),
         ("InsufficientResources", _too_little_in_sum),
