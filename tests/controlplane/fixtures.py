@@ -41,12 +41,20 @@ def own_plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane) -> Iterator["Namespace"]:
-    """A namespace of the test's own; its pods, and all nodes, queues and topologies, are gone afterwards."""
+    """A namespace of the test's own; its Jobs and pods, and all nodes, queues and topologies, are gone afterwards."""
     name = f"test-{next(_NUMBERS)}"
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
     yield Namespace(plane.admin, name)
     at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+    # Without their Jobs first, a later test that starts the Job controller would get pods of this one.
+    background = at_once | {"propagationPolicy": "Background"}
+    plane.admin.call("DELETE", f"/apis/batch/v1/namespaces/{name}/jobs", background)
     plane.admin.call("DELETE", f"/api/v1/namespaces/{name}/pods", at_once)
+    for left in plane.admin.get(f"/api/v1/namespaces/{name}/pods")["items"]:
+        if left["metadata"].get("finalizers"):  # of a Job controller that may have been stopped
+            unfinalized = {"metadata": {"finalizers": None}}
+            with contextlib.suppress(ApiFault):
+                plane.admin.merge(f"/api/v1/namespaces/{name}/pods/{left['metadata']['name']}", unfinalized)
     plane.admin.call("DELETE", "/api/v1/nodes", at_once)
     for path in (QUEUES, TOPOLOGIES):  # what one test entitles to would be missing in the next
         with contextlib.suppress(ApiFault):  # where our CRDs are not installed

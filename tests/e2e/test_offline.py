@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import pytest
 import yaml
@@ -49,6 +50,8 @@ def busy(namespace):
 
 @pytest.fixture
 def dump(busy, plane, tmp_path):
+    """Written one second later, so that an object of that moment is newer than each of the dump."""
+    time.sleep(1)
     file = tmp_path / "cluster.json.gz"
     assert run_command(["dump", "--to", str(file), "--kubeconfig", str(plane.kubeconfig())]) == 0
     return file
