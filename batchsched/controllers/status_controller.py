@@ -86,6 +86,8 @@ class StatusController:
         self._written: dict[ObjectWithUid, Any] = {}
         self._written_versions: dict[ObjectWithUid, int] = {}
         """The resource versions that the written statuses of PodGroups and Queues have."""
+        self._overwritten: set[ObjectWithUid] = set()
+        """Objects of which another client changed the status after this controller wrote it."""
         self._allocations: Mapping[str, status.QueueAllocation] = {}
         self._positions: dict[str, int] = {}
         self._protections: Mapping[str, tuple[str, str]] = {}
@@ -166,7 +168,7 @@ class StatusController:
             place = ((field, key), _uid(self._cache.get(field, key)))
             # An older version is that of an earlier write: the watch has not shown the last one yet.
             if self._cache.version(field, key) > self._written_versions.get(place, 0) > 0:
-                del self._written[place], self._written_versions[place]
+                self._overwritten.add(place)
                 self._queued[field, key] = None
 
     def _update_positions(self) -> None:
@@ -186,6 +188,7 @@ class StatusController:
         for place in outdated:
             del self._written[place]
             self._written_versions.pop(place, None)
+            self._overwritten.discard(place)
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
         for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in identities_of(key))
@@ -231,9 +234,8 @@ class StatusController:
         before = present.get("conditions", ())
         if field == QUEUES:
             held = self._allocations.get(key) or status.QueueAllocation({})
-            return _change(
-                place, OUR_QUEUES, present, status.desired_queue_status(checked_object, held, before, now)
-            )
+            desired = status.desired_queue_status(checked_object, held, before, now)
+            return self._change(place, OUR_QUEUES, present, desired)
         if is_external(checked_object):
             return self._upstream(place, checked_object, before, now)
         if not checked_object.metadata.uid:  # it does not exist in the API server
@@ -247,7 +249,18 @@ class StatusController:
             # A defect of this controller. The status in the API server stays as it is.
             _LOG.error("the status of %s is not written: %s", key, error)
             return None
-        return _change(place, POD_GROUP_RESOURCE, present, desired)
+        return self._change(place, POD_GROUP_RESOURCE, present, desired)
+
+    def _change(
+        self, place: ObjectWithUid, resource: ApiResource, present: Any, desired: Any
+    ) -> "StatusChange | None":
+        """Return the change of a PodGroup or Queue; None if its status is the desired one already."""
+        if place in self._overwritten or _plain(present) != _plain(desired):
+            self._overwritten.discard(place)
+            return StatusChange(place, resource, desired, present)
+        if place not in self._written:  # another replica wrote it; from now on, a change of it is noticed
+            self._written[place], self._written_versions[place] = desired, self._cache.version(*place[0])
+        return None
 
     def _upstream(
         self, place: ObjectWithUid, group: PodGroup, before: status.Conditions, now: float
@@ -382,10 +395,6 @@ def _version_of(answer: bytes) -> int:
         return int(msgspec.json.decode(answer, type=_Answer).metadata.resource_version)
     except (ValueError, msgspec.MsgspecError):
         return 0
-
-
-def _change(place: ObjectWithUid, resource: ApiResource, present: Any, desired: Any) -> StatusChange | None:
-    return None if _plain(present) == _plain(desired) else StatusChange(place, resource, desired, present)
 
 
 def _scheduled_condition(written: Any) -> Any:

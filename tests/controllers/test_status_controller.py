@@ -170,14 +170,20 @@ async def test_status_that_another_client_changed_is_written_again():
     assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
 
 
-async def test_next_leader_writes_only_status_that_is_not_written_yet():
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+async def test_next_leader_writes_only_status_that_is_not_written_yet_or_that_another_client_changed(phase):
     office = office_with(*bert())
     await office.controller.run_once()
     made = known(group("bert", 2)).model_dump(by_alias=True)
     written = {name: value for name, value in office.status.items() if value is not None}
-    office.cache.put(PodGroup.model_validate(made | {"status": written}))
-    await office.made().run_once()
+    office.cache.put(PodGroup.model_validate(made | {"status": written}), "7")
+    leader = office.made()
+    await leader.run_once()
     assert len(office.desk.of(GROUP)) == 1
+    office.cache.put(PodGroup.model_validate(made | {"status": written | {"phase": phase}}), "8")
+    await leader.run_once()
+    assert len(office.desk.of(GROUP)) == 2
+    assert office.status["phase"] == "Pending"
 
 
 async def test_recreated_pod_group_has_a_new_status():

@@ -85,7 +85,6 @@ def test_gang_with_a_forged_status_waits_for_its_minimum(scheduler, namespace):
         assert status_of(namespace, name)["phase"] in ("Scheduled", "Running")
 
 
-@pytest.mark.xfail(reason="a status that is forged just after the first write stays until the next change")
 def test_status_that_is_forged_while_the_pods_are_pending_is_written_again(scheduler, namespace):
     namespace.nodes(1, cpu=3)
     gang(namespace, "pending", 4)
