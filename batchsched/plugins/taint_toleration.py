@@ -25,8 +25,9 @@ from batchsched.framework.interface import (
 )
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.node_selection import (
-    count_untolerated_taints,
+    REFUSING_EFFECTS,
     untolerated_taint_counts,
+    untolerated_taints,
 )
 from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
@@ -34,7 +35,6 @@ from batchsched.framework.status import SUCCESS, IntArray, Status, Verdict
 from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 UNTOLERATED: Final = "node(s) had untolerated taint(s)"
-REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 DISCOURAGING: Final = frozenset({"PreferNoSchedule"})
 
 
@@ -60,7 +60,9 @@ class TaintToleration(
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        refused = untolerated_taint_counts(nodes.table, pod.pod.tolerations, REFUSING)[nodes.where] > 0
+        refused = (
+            untolerated_taint_counts(nodes.table, pod.pod.tolerations, REFUSING_EFFECTS)[nodes.where] > 0
+        )
         return Verdict.refuse(refused, UNTOLERATED, unresolvable=True)
 
     @override
@@ -89,4 +91,4 @@ class TaintToleration(
 
 
 def _tolerated(pod: Pod, node: Node) -> bool:
-    return not count_untolerated_taints(node.taints, pod.tolerations, REFUSING)
+    return not untolerated_taints(node.taints, pod.tolerations, REFUSING_EFFECTS)

@@ -5,6 +5,7 @@ checked once for a group. The masks are kept on the table, because many classes 
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
 FIELD_NAME = "metadata.name"
+REFUSING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+"""The effects of taints that keep a pod off a node unless the pod tolerates them."""
 
 
 def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArray:
@@ -132,16 +135,18 @@ def untolerated_taint_counts(
 
     def counts(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
-        counts = [count_untolerated_taints(taints, tolerations, effects) for taints in groups]
+        counts = [len(untolerated_taints(taints, tolerations, effects)) for taints in groups]
         return np.asarray(counts, np.int64)[codes[nodes.where]]
 
     return table.cached_array(("untolerated", tolerations, effects), counts)
 
 
-def count_untolerated_taints(
+def untolerated_taints(
     taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: frozenset[str]
-) -> int:
-    """Return how many of the given taints have one of the given effects and match no toleration."""
-    return sum(
-        taint.effect in effects and not any(one.tolerates(taint) for one in tolerations) for taint in taints
-    )
+) -> list[Taint]:
+    """Return those of the given taints that have one of the given effects and match no toleration."""
+    return [
+        taint
+        for taint in taints
+        if taint.effect in effects and not any(one.tolerates(taint) for one in tolerations)
+    ]

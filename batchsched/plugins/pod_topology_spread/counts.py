@@ -8,12 +8,15 @@ import numpy as np
 from batchsched.api.core.pod import Pod
 from batchsched.framework.constrain import sum_by_domain
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.node_selection import nodes_matching_pod, untolerated_taint_counts
+from batchsched.framework.plugin_support.node_selection import (
+    REFUSING_EFFECTS,
+    nodes_matching_pod,
+    untolerated_taint_counts,
+)
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, SpreadConstraint
 from batchsched.solver.problem import FloatArray
 
-KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 NO_DOMAIN = 2**31 - 1
 """The global minimum if there is no domain: the largest count in kube-scheduler."""
 
@@ -70,7 +73,7 @@ def eligible_nodes(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> 
     if constraint.honor_affinity:
         mask &= nodes_matching_pod(table, pod)
     if constraint.honor_taints:
-        mask &= untolerated_taint_counts(table, pod.tolerations, KEEPS_AWAY) == 0
+        mask &= untolerated_taint_counts(table, pod.tolerations, REFUSING_EFFECTS) == 0
     return mask
 
 

@@ -30,7 +30,11 @@ from batchsched.framework.interface import (
 from batchsched.framework.nodes.label_index import Selection, selector_key
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import controller_of, default_label_keys
-from batchsched.framework.plugin_support.node_selection import count_untolerated_taints, selects_node
+from batchsched.framework.plugin_support.node_selection import (
+    REFUSING_EFFECTS,
+    selects_node,
+    untolerated_taints,
+)
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -52,7 +56,6 @@ from batchsched.plugins.pod_topology_spread.constraints import (
     selectors_of,
 )
 from batchsched.plugins.pod_topology_spread.counts import (
-    KEEPS_AWAY,
     PreferredSpreads,
     SpreadCounts,
     count_hard_constraints,
@@ -303,7 +306,7 @@ class SpreadHints:
         if any(one.topology_key not in node.labels for one in constraints):
             return None
         selected = selects_node(pod, node)
-        open_ = not count_untolerated_taints(node.taints, pod.tolerations, KEEPS_AWAY)
+        open_ = not untolerated_taints(node.taints, pod.tolerations, REFUSING_EFFECTS)
         return tuple(
             (
                 node.labels[constraint.topology_key],

@@ -11,6 +11,11 @@ from batchsched.api.gang import SINGLE_POD_PREFIX
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
+from batchsched.framework.plugin_support.node_selection import (
+    REFUSING_EFFECTS,
+    nodes_with_labels,
+    untolerated_taint_counts,
+)
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
@@ -59,6 +64,27 @@ class GangView:
     def pods(self) -> tuple[Pod, ...]:
         """All pending pods of the gang."""
         return tuple(pod for part in self.gang.parts for pod in part.pods)
+
+    @cached_property
+    def distinct_pods(self) -> tuple[Pod, ...]:
+        """One pending pod of each distinct spec."""
+        return tuple({id(pod.spec): pod for pod in self.pods}.values())
+
+    @cached_property
+    def selected_nodes(self) -> BoolArray:
+        """[D, N] for each of `distinct_pods`, whether a node has the labels of its nodeSelector."""
+        table = self.tables.node_table
+        return np.array(
+            [nodes_with_labels(table, pod.spec.node_selector or {}) for pod in self.distinct_pods]
+        )
+
+    @cached_property
+    def tolerated_nodes(self) -> BoolArray:
+        """[D, N] for each of `distinct_pods`, whether it tolerates the taints of a node."""
+        table, pods = self.tables.node_table, self.distinct_pods
+        return np.array(
+            [untolerated_taint_counts(table, pod.tolerations, REFUSING_EFFECTS) == 0 for pod in pods]
+        )
 
     @cached_property
     def open_nodes(self) -> BoolArray:

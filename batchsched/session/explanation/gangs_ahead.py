@@ -10,7 +10,6 @@ from batchsched.api.decision import Decision, PrecedingGang, Refusal
 from batchsched.api.gang import gang_key
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.queue_report import report_queues
 
@@ -57,7 +56,7 @@ def find_preceding_gangs(
     ).tolist()
     placed = {f"{entry.namespace}/{entry.pod}" for entry in decision.assignments}
     inside = _inside_limits(view) if refusal.reason == "QueueLimit" else None
-    open_nodes = selectable_nodes(view)
+    selectable_nodes = (view.selected_nodes & view.tolerated_nodes).any(axis=0)
     capacity = np.maximum(1, tables.node_table.allocatable.sum(axis=0))
     held: dict[str, float] = {}
     started: set[str] = set()
@@ -66,7 +65,9 @@ def find_preceding_gangs(
             continue
         for key, (pod, node) in members.bound.items():
             counts = (
-                members.queue_of_pod(pod) in inside if inside is not None else node >= 0 and open_nodes[node]
+                members.queue_of_pod(pod) in inside
+                if inside is not None
+                else node >= 0 and selectable_nodes[node]
             )
             if counts:
                 requests = tables.request_vectors(pod)[0]
@@ -98,26 +99,6 @@ def _inside_limits(view: GangView) -> set[str]:
         for name in (*tables.queues.queues, "default")
         if exceeded & set(tables.queues.queue_and_ancestors(name))
     }
-
-
-def selectable_nodes(view: GangView) -> BoolArray:
-    """Return a mask [N] of the nodes that a pod of the gang selects and tolerates, whether or not they have room."""
-    masks = []
-    for pod in {id(pod.spec): pod for pod in view.pods}.values():
-        selector = (pod.spec.node_selector or {}).items()
-        masks.append(
-            [
-                all(node.labels.get(key) == value for key, value in selector)
-                and all(
-                    taint.effect == "PreferNoSchedule"
-                    or any(toleration.tolerates(taint) for toleration in pod.tolerations)
-                    for taint in node.taints
-                )
-                for node in view.tables.node_table.nodes
-            ]
-        )
-    selectable: BoolArray = np.logical_or.reduce(np.array(masks, np.bool_), axis=0)
-    return selectable
 
 
 def _right(view: GangView, identity: str, turns: Mapping[str, TurnPosition], selection: str) -> str:

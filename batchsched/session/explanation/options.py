@@ -6,7 +6,7 @@ do not raise guarantees, weights or priorities, which would take from other queu
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
@@ -23,6 +23,7 @@ from batchsched.api.crd.podgroup import SubGroupTopology, TopologyRequest
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
+from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.explanation.changed_input import (
     pod_group_object,
@@ -86,27 +87,20 @@ def job_options(view: GangView, snapshot: Snapshot) -> list[Option]:
 def _tolerations(view: GangView) -> Iterator[Option]:
     """Yield options that tolerate all taints of some nodes, the fewest taints first."""
     sets: Counter[tuple[Taint, ...]] = Counter()
-    for node in view.tables.node_table.nodes:
-        taints = tuple(
+    nodes = view.tables.node_table.nodes
+    for index in np.flatnonzero(view.selected_nodes.any(axis=0)).tolist():
+        refusing = {
             taint
-            for taint in node.taints
-            if taint.effect != "PreferNoSchedule" and not all(_tolerates(pod, taint) for pod in view.pods)
-        )
+            for pod in view.distinct_pods
+            for taint in untolerated_taints(nodes[index].taints, pod.tolerations, REFUSING_EFFECTS)
+        }
+        taints = tuple(taint for taint in nodes[index].taints if taint in refusing)
         has_problem = any(taint.key.startswith(NODE_CONDITION_TAINT) for taint in taints)
-        is_selected = any(_matches_selector(pod, node.labels) for pod in view.pods)
-        if taints and is_selected and not has_problem:
+        if taints and not has_problem:
             sets[taints] += 1
     ordered = sorted(sets, key=lambda taints: (len(taints), -sets[taints], [taint.key for taint in taints]))
     for taints in ordered[:MAX_ALTERNATIVES]:
         yield _single(*(_tolerate(view.gang.key, taint) for taint in taints), field=f"tolerations {taints}")
-
-
-def _tolerates(pod: Pod, taint: Taint) -> bool:
-    return any(toleration.tolerates(taint) for toleration in pod.tolerations)
-
-
-def _matches_selector(pod: Pod, labels: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in (pod.spec.node_selector or {}).items())
 
 
 def _tolerate(key: str, taint: Taint) -> InputChange:

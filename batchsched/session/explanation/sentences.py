@@ -14,6 +14,7 @@ from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
 from batchsched.api.snapshot import Snapshot
+from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
 from batchsched.session.explanation.changed_input import pointer_tokens
 from batchsched.session.explanation.gang_view import GangView, amount_text
 
@@ -104,16 +105,14 @@ def _selects(view: GangView, pod: Pod) -> np.ndarray:
 
 def _obstacle(pod: Pod, node: Node) -> str:
     """Return why a node does not accept a pod, whatever its resources; "" if nothing is known against it."""
-    labels, taints = node.labels, node.taints
     for key, value in (pod.spec.node_selector or {}).items():
-        if labels.get(key) != value:
+        if node.labels.get(key) != value:
             return f"do not match the nodeSelector {key}={value}"
-    for taint in taints:
-        if taint.effect != "PreferNoSchedule" and not any(
-            toleration.tolerates(taint) for toleration in pod.tolerations
-        ):
-            value = f"={taint.value}" if taint.value else ""
-            return f"have the taint {taint.key}{value}:{taint.effect}, which the pod does not tolerate"
+    refusing_taints = untolerated_taints(node.taints, pod.tolerations, REFUSING_EFFECTS)
+    if refusing_taints:
+        taint = refusing_taints[0]
+        value = f"={taint.value}" if taint.value else ""
+        return f"have the taint {taint.key}{value}:{taint.effect}, which the pod does not tolerate"
     if node.spec.unschedulable:
         return "are unschedulable"
     return ""
