@@ -146,18 +146,18 @@ def after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot
 def _part(tables: SessionTables, gang: PendingGang, part: GangPart) -> PartFeasibility:
     table, requests = tables.node_table, part.pod_class.requests
     scan = tables.pipeline.run_filters(part.pod_class, table)
-    free = table.allocatable - table.requested
-    requested = np.flatnonzero(requests > 0)
-    room = np.clip(
-        (free[:, requested] // requests[requested]).min(axis=1, initial=np.iinfo(np.int64).max), 0, None
-    )
+    room = part.count_fitting_pods(table.allocatable - table.requested)
     # A PreFilter refusal has no verdict for single nodes: it holds for all of them.
     room = np.where(scan.fits, room, 0) if scan.status.ok else np.zeros_like(room)
     reasons = dict.fromkeys(scan.status.reasons, len(table.nodes)) if not scan.status.ok else {}
     return PartFeasibility(
         sub_group=_sub_group(gang.members, part.subgroup),
         members=len(part.pods),
-        requests={table.resources[column]: int(requests[column]) for column in requested if column > 0},
+        requests={
+            table.resources[column]: int(requests[column])
+            for column in np.flatnonzero(requests)
+            if column > 0
+        },
         nodes=len(table.nodes),
         open_nodes=int((room > 0).sum()),
         room=int(room.sum()),

@@ -469,21 +469,15 @@ def _required_domains(view: GangView) -> list[tuple[str, ...]]:
 
 def _copies(view: GangView, index: int) -> int:
     """Return how many empty nodes of a type take the gang's pods that the type accepts, at least."""
-    table, total = view.tables.node_table, 0.0
+    node, total = view.tables.node_table.allocatable[[index]], 0.0
     for row, part in enumerate(view.gang.parts):
         if view.open_nodes[row, index]:
-            requests = part.pod_class.requests
-            used = requests > 0
-            total += len(part.pods) / max(
-                1, int((table.allocatable[index][used] // requests[used]).min(initial=1 << 30))
-            )
+            total += len(part.pods) / max(1, int(part.count_fitting_pods(node)[0]))
     return math.ceil(total)
 
 
 def _room(view: GangView, free: np.ndarray, domains: Sequence[tuple[str, ...]], index: int) -> int:
     """Return how many pods of the gang's first part fit in the domain of a node."""
-    requests = view.gang.parts[0].pod_class.requests
-    used = requests > 0
     inside = np.array([domain == domains[index] for domain in domains])
-    each = (free[:, used] // requests[used]).min(axis=1, initial=1 << 20)
+    each = view.gang.parts[0].count_fitting_pods(free)
     return int(each[inside & view.open_nodes[0]].sum())

@@ -149,11 +149,8 @@ def _too_small_domains(view: GangView) -> str:
     ]
     if not levels:
         return ""
-    table, requests = view.tables.node_table, gang.parts[0].pod_class.requests
-    used = requests > 0
-    each = np.where(
-        view.open_nodes[0], (table.allocatable[:, used] // requests[used]).min(axis=1, initial=1 << 20), 0
-    )
+    table = view.tables.node_table
+    each = np.where(view.open_nodes[0], gang.parts[0].count_fitting_pods(table.allocatable), 0)
     domains: dict[str, list[int]] = {}
     for node, room in zip(table.nodes, each.tolist(), strict=True):
         if room and levels[0].node_label in node.labels:
@@ -180,11 +177,9 @@ def _too_little_in_sum(view: GangView) -> str:
             has = amount_text(resource, offered).split(" ")[0]
             return f"asks for {amount_text(resource, needed)}, the nodes that it may use have {has}"
     if len(view.gang.parts) == 1:
-        requests = view.gang.parts[0].pod_class.requests
-        used = requests > 0
-        room = (table.allocatable[accepted][:, used] // requests[used]).min(axis=1, initial=1 << 20)
-        if int(room.sum()) < view.gang.need:
-            return f"the nodes that it may use have room for {int(room.sum())} of its {counted(view.gang.need, 'pod')}"
+        room = int(view.gang.parts[0].count_fitting_pods(table.allocatable[accepted]).sum())
+        if room < view.gang.need:
+            return f"the nodes that it may use have room for {room} of its {counted(view.gang.need, 'pod')}"
     return ""
 
 

@@ -17,7 +17,7 @@ from batchsched.api.queue_access import stated_queue
 from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.solver.problem import Problem
+from batchsched.solver.problem import UNLIMITED, Problem, pods_that_fit
 
 
 class EntitlementClass(IntEnum):
@@ -299,6 +299,11 @@ class GangPart:
     pod_class: PodClass
     subgroup: int
     pods: tuple[Pod, ...]
+
+    def count_fitting_pods(self, free: IntArray) -> IntArray:
+        """Return how many pods like those of this part fit into each set of free amounts [n, R]."""
+        # Every pod requests 1 of the resource `pods`, so the number has a limit.
+        return pods_that_fit(self.pod_class.requests, free, UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
