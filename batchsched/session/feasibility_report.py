@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from batchsched.api.decision import Decision
-from batchsched.api.gang import SINGLE_POD_PREFIX, gang_identity, gang_key
+from batchsched.api.gang import gang_identity, gang_key
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
@@ -113,7 +113,7 @@ def report_feasibility(
     tables = SessionTables(
         after_decision(snapshot, decision, key), standard_registry().create_pipeline(profile)
     )
-    members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
+    members = tables.find_gang(key)
     if members is None:
         return None
     gang = tables.pending_gang(members)

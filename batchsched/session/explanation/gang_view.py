@@ -7,7 +7,6 @@ import numpy as np
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import format_quantity
-from batchsched.api.gang import SINGLE_POD_PREFIX
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
@@ -49,7 +48,7 @@ class GangView:
     @classmethod
     def of_tables(cls, tables: SessionTables, scheduler_name: str, key: str) -> "GangView | None":
         """Return the view of a gang, given its `namespace/name`; None if it has no pending pod."""
-        members = tables.gangs.get(key) or tables.gangs.get(SINGLE_POD_PREFIX + key)
+        members = tables.find_gang(key)
         if members is None or not members.pending:
             return None
         gang = tables.pending_gang(members)

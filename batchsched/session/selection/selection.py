@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from batchsched.api.gang import SINGLE_POD_PREFIX
 from batchsched.api.snapshot import HeldGang
 from batchsched.framework.status import Code, Status
 from batchsched.session.preemption.eligibility import EvictionEligibility
@@ -46,7 +45,7 @@ def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset
 def _revisit(run: SelectionRun, held: HeldGang) -> GangPlacement | None:
     """Place a waiting gang on its nodes again: allowed, waiting until the first deadline, or refused."""
     tables, statement = run.tables, run.statement
-    members = tables.gangs.get(held.pod_group) or tables.gangs.get(SINGLE_POD_PREFIX + held.pod_group)
+    members = tables.find_gang(held.pod_group)
     if members is None or not members.pending:
         return None
     gang = tables.pending_gang(members)

@@ -15,7 +15,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import gang_identity, gang_namespace
+from batchsched.api.gang import gang_identity, gang_namespace, identities_of
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
@@ -310,6 +310,11 @@ class SessionTables:
 
     def _unbounded_where_unaccounted(self, amounts: IntArray) -> IntArray:
         return np.where(self._unaccounted, UNBOUNDED_AMOUNT, amounts) if self._unaccounted.any() else amounts
+
+    def find_gang(self, key: str) -> PodGroupState | None:
+        """Return the gang with this `namespace/name`: that of a PodGroup, or else of a pod without one."""
+        pod_group, single_pod = identities_of(key)
+        return self.gangs.get(pod_group) or self.gangs.get(single_pod)
 
     def pending_gang(self, members: PodGroupState) -> PendingGang:
         """Return the pending pods of a gang, grouped by pod class and subGroup, with their requests.
