@@ -23,6 +23,7 @@ from batchsched.api.core.volume import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.api.external_podgroups import ExternalPodGroup, convert_pod_group
@@ -100,7 +101,7 @@ class Decoder:
         if kind.type is Pod:
             return self._pod(document)
         if issubclass(kind.type, BaseModel):
-            return kind.type.model_validate(_without_nulls(msgspec.json.decode(document.raw)))
+            return kind.type.model_validate(without_nulls(msgspec.json.decode(document.raw)))
         decoded = self._read(document.raw, kind.type, "")
         _check(decoded)
         if isinstance(decoded, ExternalPodGroup):
@@ -171,7 +172,7 @@ class Decoder:
                 return decoder.decode(raw)
             except msgspec.ValidationError:
                 # msgspec accepts null only for fields of a type that allows it.
-                return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), kind)
+                return msgspec.convert(without_nulls(msgspec.json.decode(raw)), kind)
         except msgspec.DecodeError as error:
             raise ObjectDecodeError((_complaint(error, field),)) from error
         except UnicodeDecodeError as error:  # msgspec raises it for a string inside JSON
@@ -240,15 +241,6 @@ def _complaint(error: msgspec.DecodeError, field: str) -> FieldError:
     return FieldError(
         ".".join(part for part in (field, below) if part), f"{message[:1].lower()}{message[1:]}"
     )
-
-
-def _without_nulls(value: Any) -> Any:
-    """Remove nulls: Kubernetes treats null like an absent field."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
-    if isinstance(value, list):
-        return [_without_nulls(part) for part in value]
-    return value
 
 
 def _name_problem(name: str) -> str:

@@ -20,6 +20,15 @@ GROUP = "scheduling.batchsched.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 
 
+def without_nulls(value: Any) -> Any:
+    """Return a plain document without its nulls: Kubernetes treats null like an absent field."""
+    if isinstance(value, dict):
+        return {key: without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [without_nulls(part) for part in value]
+    return value
+
+
 class StrictModel(BaseModel):
     """The base class of custom resources and settings: immutable values, for which an unknown field is an error."""
 

@@ -9,6 +9,7 @@ import msgspec
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
+from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import InputChange
@@ -92,7 +93,7 @@ def _with_field(snapshot: Snapshot, change: InputChange) -> Snapshot:
 def _changed_model(model: Any, value: Any, change: InputChange) -> Any:
     document = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     set_field(document, change.path, change.value)
-    return model.model_validate(_without_nulls(document))
+    return model.model_validate(without_nulls(document))
 
 
 def _changed_pods(pods: Sequence[Pod], key: str, change: InputChange) -> tuple[Pod, ...]:
@@ -108,7 +109,7 @@ def _pod_change(change: InputChange) -> Callable[[Pod], Pod]:
     def changed(pod: Pod) -> Pod:
         document = msgspec.json.decode(msgspec.json.encode(pod))
         set_field(document, change.path, change.value)
-        return msgspec.convert(_without_nulls(document), Pod)
+        return msgspec.convert(without_nulls(document), Pod)
 
     return changed
 
@@ -141,12 +142,3 @@ def set_field(document: Any, path: str, value: Any) -> None:
         document.append(value)
     else:
         document[int(tokens[-1])] = value
-
-
-def _without_nulls(value: Any) -> Any:
-    """Remove nulls: Kubernetes treats null like an absent field."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
-    if isinstance(value, list):
-        return [_without_nulls(part) for part in value]
-    return value
