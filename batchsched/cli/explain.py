@@ -1,6 +1,7 @@
 """`batchsched explain`: why a PodGroup is placed, waits or is refused, as data and as text."""
 
 import sys
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -8,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.decision import Assignment, Eviction, Refusal, Waiting, refusal_text
 from batchsched.api.gang import gang_identity, gang_key
 from batchsched.cli.options import (
@@ -116,10 +116,10 @@ def explain(
         session = run_session(files, config, profile, seed, now)
     if named or pod_group:
         key = _checked_key(named or pod_group or "", session)
-        explanations = [explain_gang(session.with_explained_refusals({key}), key)]
+        explanations = explain_gangs(session.with_explained_refusals({key}), [key])
     else:
         session = session.with_explained_refusals()
-        explanations = [explain_gang(session, refusal.pod_group) for refusal in session.decision.refusals]
+        explanations = explain_gangs(session, [refusal.pod_group for refusal in session.decision.refusals])
     if output is not OutputFormat.TABLE:
         print_data(explanations[0] if named or pod_group else explanations, output)
     else:
@@ -219,24 +219,25 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     outlook: "GangFeasibility | None" = None
 
 
-def explain_gang(session: "DecidedSession", key: str) -> Explanation:
-    """Explain the result of a session for one PodGroup, or for one pod without a PodGroup."""
-    from batchsched.session.feasibility_report import report_feasibility
+def explain_gangs(session: "DecidedSession", keys: Collection[str]) -> list[Explanation]:
+    """Explain the results of a session for gangs, given the `namespace/name` of each PodGroup or single pod."""
     from batchsched.session.queue_report import report_queues
 
+    turns = report_queues(session.snapshot, session.profile, session.now).waiting if keys else ()
+    return [_explain_gang(session, key, turns) for key in keys]
+
+
+def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingGangReport]") -> Explanation:
+    from batchsched.session.feasibility_report import report_feasibility
+
     decision = session.decision
-    report = report_queues(session.snapshot, session.profile, session.now)
-    turn = next((item for item in report.waiting if item.pod_group == key), None)
-    siblings = [item.pod_group for item in report.waiting if turn is not None and item.queue == turn.queue]
+    turn = next((item for item in turns if item.pod_group == key), None)
+    siblings = [item.pod_group for item in turns if turn is not None and item.queue == turn.queue]
     position = siblings.index(key) + 1 if key in siblings else 0
     view = report_feasibility(session.snapshot, decision, session.profile, key)
     refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
     waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
-    pod_keys = {
-        pod.key
-        for pod in session.snapshot.pods
-        if f"{pod.namespace}/{pod.labels.get(POD_GROUP_LABEL, pod.name)}" == key
-    }
+    pod_keys = {pod.key for pod in session.snapshot.pods if gang_key(gang_identity(pod)) == key}
     assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
     evicted = tuple(entry for entry in decision.evictions if f"{entry.namespace}/{entry.pod}" in pod_keys)
     if assigned:

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from batchsched.api.decision import Eviction
-from batchsched.cli.explain import Explanation, explain_gang, print_explanation
+from batchsched.cli.explain import Explanation, explain_gangs, print_explanation
 from batchsched.cli.options import (
     Config,
     Context,
@@ -108,7 +108,7 @@ def what_if(
     displaced = placed - placed_pods(after.decision, after.snapshot).keys()
     evicted_before = {(eviction.namespace, eviction.pod) for eviction in before.decision.evictions}
     outcome = WhatIfOutcome(
-        tuple(explain_gang(after, key) for key in gangs),
+        tuple(explain_gangs(after, gangs)),
         tuple(
             eviction
             for eviction in after.decision.evictions

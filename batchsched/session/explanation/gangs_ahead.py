@@ -10,6 +10,7 @@ from batchsched.api.decision import Decision, PrecedingGang, Refusal
 from batchsched.api.gang import gang_key
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
+from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.queue_report import report_queues
 
@@ -56,7 +57,7 @@ def find_preceding_gangs(
     ).tolist()
     placed = {f"{entry.namespace}/{entry.pod}" for entry in decision.assignments}
     inside = _inside_limits(view) if refusal.reason == "QueueLimit" else None
-    selectable_nodes = (view.selected_nodes & view.tolerated_nodes).any(axis=0)
+    selectable_nodes: BoolArray = (view.selected_nodes & view.tolerated_nodes).any(axis=0)
     capacity = np.maximum(1, tables.node_table.allocatable.sum(axis=0))
     held: dict[str, float] = {}
     started: set[str] = set()
