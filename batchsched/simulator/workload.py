@@ -17,7 +17,7 @@ from typing import Final, TextIO
 import numpy as np
 
 from batchsched.api.core.metadata import ObjectMeta, format_timestamp, parse_timestamp
-from batchsched.api.core.node import Node, NodeStatus
+from batchsched.api.core.node import HOSTNAME_LABEL, Node, NodeStatus
 from batchsched.api.core.pod import (
     POD_GROUP_LABEL,
     SCHEDULER_NAME,
@@ -107,7 +107,7 @@ def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "nod
         Node(
             metadata=ObjectMeta(
                 name=f"{prefix}-{number:0{width}d}",
-                labels={"kubernetes.io/hostname": f"{prefix}-{number:0{width}d}"},
+                labels={HOSTNAME_LABEL: f"{prefix}-{number:0{width}d}"},
             ),
             status=status,
         )

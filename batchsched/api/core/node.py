@@ -1,11 +1,15 @@
 """Nodes: their resources, taints, images and conditions."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.quantity import parse_amount
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+"""The label of a node that names it; unlike labels of zones, its value is different on every node."""
 
 
 class Taint(KubernetesValue, frozen=True, gc=False):

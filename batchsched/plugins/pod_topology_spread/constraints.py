@@ -6,6 +6,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from batchsched.api.core.node import HOSTNAME_LABEL
 from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.core.selector import LabelSelector
 from batchsched.api.crd.base import StrictModel
@@ -13,7 +14,6 @@ from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.plugin_support.default_selectors import default_selectors
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
@@ -82,7 +82,7 @@ class PodTopologySpreadArgs(StrictModel):
 
 
 SYSTEM_DEFAULTS: Final = (
-    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),
+    TopologySpreadConstraint(topology_key=HOSTNAME_LABEL, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),
     TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
 )
 """Source: `systemDefaultConstraints` of kube-scheduler's podtopologyspread."""

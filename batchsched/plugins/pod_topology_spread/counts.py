@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from batchsched.api.core.node import HOSTNAME_LABEL
 from batchsched.api.core.pod import Pod
 from batchsched.framework.constrain import sum_by_domain
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
@@ -14,7 +15,7 @@ from batchsched.framework.plugin_support.node_selection import (
     untolerated_taint_counts,
 )
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.plugins.pod_topology_spread.constraints import HOSTNAME, SpreadConstraint
+from batchsched.plugins.pod_topology_spread.constraints import SpreadConstraint
 from batchsched.solver.problem import FloatArray
 
 NO_DOMAIN = 2**31 - 1
@@ -171,7 +172,7 @@ def _preference(
 ) -> PreferredSpread:
     codes, values = table.label_values(constraint.topology_key)
     matching = matching_pod_counts(table, constraint)
-    if constraint.topology_key == HOSTNAME:
+    if constraint.topology_key == HOSTNAME_LABEL:
         # For the host name only the pods on the node count, whatever the inclusion policies.
         size, counts = int(fitting.sum()), matching
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from batchsched.api.core.node import Node
+from batchsched.api.core.node import HOSTNAME_LABEL, Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
@@ -16,21 +16,19 @@ from batchsched.api.decision import InputChange
 from batchsched.api.gang import gang_identity, gang_key
 from batchsched.api.snapshot import Snapshot
 
-HOST_LABEL = "kubernetes.io/hostname"
-
 
 def pod_group_object(key: str) -> str:
-    """Return how a InputChange names a PodGroup, given its `namespace/name`."""
+    """Return how an InputChange names a PodGroup, given its `namespace/name`."""
     return f"PodGroup/{key}"
 
 
 def pod_template_object(key: str) -> str:
-    """Return how a InputChange names all pending pods of a gang, given the gang's `namespace/name`."""
+    """Return how an InputChange names all pending pods of a gang, given the gang's `namespace/name`."""
     return f"PodTemplate/{key}"
 
 
 def queue_object(name: str) -> str:
-    """Return how a InputChange names a Queue."""
+    """Return how an InputChange names a Queue."""
     return f"Queue/{name}"
 
 
@@ -65,8 +63,8 @@ def _with_copies(snapshot: Snapshot, change: InputChange) -> Snapshot:
 
 def _copy_of(node: Node, name: str) -> Node:
     labels = dict(node.labels)
-    if labels.get(HOST_LABEL) == node.name:
-        labels[HOST_LABEL] = name
+    if labels.get(HOSTNAME_LABEL) == node.name:
+        labels[HOSTNAME_LABEL] = name
     metadata = msgspec.structs.replace(node.metadata, name=name, labels=labels)
     return msgspec.structs.replace(node, metadata=metadata)
 

@@ -75,7 +75,7 @@ def _exceeded_queue_limit(view: GangView) -> str:
             if limit.kept:
                 free = amount_text(resource, max(0, balance))
                 return f"{request}, and {limit.name} lends so little of its guarantee that {free} are left for others"
-            return f"{request}, the limit of {view.limit_name(limit)} is {amount_text(resource, balance).split(' ')[0]}"
+            return f"{request}, the limit of {view.limit_name(limit)} is {format_quantity(resource, balance)}"
         if limit.pod_groups is not None and view.limits.gang_balance[row] < 1 and view.gang.has_no_bound_pod:
             return f"queue {limit.name} may run {counted(limit.pod_groups, 'PodGroup')} (maxRunningPodGroups)"
     return ""
@@ -93,7 +93,7 @@ def _too_large_pod(view: GangView) -> str:
                 return (
                     f"a pod asks for {amount_text(resource, requested)}, "
                     f"the largest node {'that it may use ' if nodes.any() else ''}has "
-                    f"{amount_text(resource, largest).split(' ')[0]}"
+                    f"{format_quantity(resource, largest)}"
                 )
     return ""
 
@@ -174,7 +174,7 @@ def _too_little_in_sum(view: GangView) -> str:
     for resource, needed in view.requested.items():
         offered = int(table.allocatable[accepted][:, table.column[resource]].sum())
         if needed > offered:
-            has = amount_text(resource, offered).split(" ")[0]
+            has = format_quantity(resource, offered)
             return f"asks for {amount_text(resource, needed)}, the nodes that it may use have {has}"
     if len(view.gang.parts) == 1:
         room = int(view.gang.parts[0].count_fitting_pods(table.allocatable[accepted]).sum())
