@@ -57,7 +57,7 @@ def find_preceding_gangs(
     ).tolist()
     placed = {f"{entry.namespace}/{entry.pod}" for entry in decision.assignments}
     inside = _inside_limits(view) if refusal.reason == "QueueLimit" else None
-    selectable_nodes: BoolArray = (view.selected_nodes & view.tolerated_nodes).any(axis=0)
+    selectable_nodes: BoolArray = np.logical_or.reduce(view.selected_nodes & view.tolerated_nodes)
     capacity = np.maximum(1, tables.node_table.allocatable.sum(axis=0))
     held: dict[str, float] = {}
     started: set[str] = set()
