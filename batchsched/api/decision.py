@@ -43,6 +43,14 @@ NODE_REASONS: Final = frozenset(
 class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base class of `Decision` and of all values that a decision contains."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the value as a dict with the field names of the decision's JSON: strings, numbers, lists and dicts.
+
+        A data frame takes a list of such dicts, for example those of all assignments.
+        """
+        content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return content
+
 
 class Assignment(DecisionItem, frozen=True):
     """A pod and the node to which it is to be bound."""

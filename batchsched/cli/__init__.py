@@ -1,4 +1,4 @@
-"""Floor 12: the commands, one file each.
+"""Floor 13: the commands, one file each.
 
 A command reads its arguments, calls one function of a lower floor and prints the result: data on standard output,
 progress and warnings on standard error. ``main`` turns a failure into an error message and an exit code.

@@ -4,6 +4,7 @@ Sentences are left out, since they may be reworded: names, types, defaults, rang
 """
 
 import hashlib
+import importlib
 import inspect
 import json
 import re
@@ -65,6 +66,7 @@ def text() -> str:
         "labels and annotations": labels,
         "web paths": web_paths,
         "decide": signature_of_decide,
+        "Python API": python_api,
     }
     lines = []
     for name, make in sections.items():
@@ -386,3 +388,15 @@ def signature_of_decide() -> Iterator[str]:
         yield f"{parameter.kind.name.lower()} {parameter.name}{default}"
     for part in (Snapshot, HeldGang, HeldPod, QueueUsage):
         yield f"{part.__name__}: {', '.join(field.name for field in fields(part))}"
+
+
+def python_api() -> Iterator[str]:
+    """State the names that the package exports, with the parameters of functions and the fields of values."""
+    package = importlib.import_module("batchsched")
+    for name in package.__all__:
+        value = getattr(package, name)
+        if inspect.isfunction(value):
+            yield f"{name}({', '.join(inspect.signature(value).parameters)})"
+        else:
+            yield name
+    yield f"ClusterInput: {', '.join(field.name for field in fields(package.ClusterInput))}"
