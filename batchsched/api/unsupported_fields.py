@@ -58,7 +58,7 @@ class UnsupportedAnnotation:
         return (
             # Until Kueue has set the node selector of such a pod, a scheduling gate holds the pod.
             (self.met_by_kueue and KUEUE_PLACED in pod.labels)
-            or (self.met_by_level and requires_topology(pod_group))
+            or (self.met_by_level and pod_group is not None and pod_group.spec.requires_level)
             or (self.met_by_gang and pod_group is not None)
         )
 
@@ -95,12 +95,6 @@ def unsupported_owner_annotation(annotations: Mapping[str, object], *, requires_
     return ""
 
 
-def requires_topology(pod_group: PodGroup | None) -> bool:
-    """Return whether a PodGroup requires a topology level for all its pods."""
-    topology = pod_group.spec.topology if pod_group is not None else None
-    return topology is not None and topology.required is not None
-
-
 _STATE_TOPOLOGY: Final = (
     "state spec.topology.required in a PodGroup, or the annotation scheduling.batchsched.dev/required-topology on the "
     "owner of the pod"
@@ -110,7 +104,8 @@ _SLICES: Final = (
 )
 _STATE_SUB_GROUPS: Final = "remove the annotation, and state subGroups with a topology in a PodGroup"
 _KAI_TOPOLOGY: Final = "kai.scheduler/topology-required-placement"
-_KAI_OWNER_ANNOTATIONS: Final = (_KAI_TOPOLOGY, "kai.scheduler/segment-topology-required-placement")
+_KAI_SEGMENT_TOPOLOGY: Final = "kai.scheduler/segment-topology-required-placement"
+_KAI_OWNER_ANNOTATIONS: Final = (_KAI_TOPOLOGY, _KAI_SEGMENT_TOPOLOGY)
 _FRACTION: Final = "the pod asks for a part of a GPU, and batchsched assigns whole devices only"
 _WHOLE_DEVICE: Final = "remove the annotation, and request nvidia.com/gpu"
 _ANNOTATIONS: Final = (
@@ -136,7 +131,7 @@ _ANNOTATIONS: Final = (
         _STATE_TOPOLOGY,
         met_by_level=True,
     ),
-    UnsupportedAnnotation("kai.scheduler/segment-topology-required-placement", _SLICES, _STATE_SUB_GROUPS),
+    UnsupportedAnnotation(_KAI_SEGMENT_TOPOLOGY, _SLICES, _STATE_SUB_GROUPS),
     UnsupportedAnnotation("gpu-fraction", _FRACTION, _WHOLE_DEVICE),
     UnsupportedAnnotation("gpu-memory", _FRACTION, _WHOLE_DEVICE),
     UnsupportedAnnotation(

@@ -161,7 +161,7 @@ class Document:
 
 Found = Document | InvalidInput
 _UTF_16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_ENVELOPE: Final = msgspec.json.Decoder(Envelope)
+ENVELOPE_DECODER: Final = msgspec.json.Decoder(Envelope)
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -225,7 +225,7 @@ def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, 
     An object without kind gets the given apiVersion and kind, because items of a typed list (PodList) may omit them.
     """
     try:
-        envelope = _ENVELOPE.decode(raw)
+        envelope = ENVELOPE_DECODER.decode(raw)
     except msgspec.ValidationError as error:
         yield InvalidInput(f"{EXPECTED}; {error}", file=file, object=f"({place})")
         return
@@ -245,7 +245,7 @@ def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, 
 
 def _is_object(line: bytes) -> bool:
     try:
-        _ENVELOPE.decode(line)
+        ENVELOPE_DECODER.decode(line)
     except (msgspec.ValidationError, UnicodeDecodeError):
         return line.lstrip()[:1] == b"{"
     except msgspec.DecodeError:

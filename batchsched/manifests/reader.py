@@ -8,7 +8,7 @@ import io
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -293,11 +293,7 @@ class _Cluster:
         self.usable -= len(reasons)
 
     def _warnings(self, snapshot: Snapshot) -> Iterable[str]:
-        for (api_version, kind), count in self.skipped.items():
-            # A directory of manifests may contain scenarios: they are input of `batchsched lab`, not cluster objects.
-            if (api_group(api_version), kind) == SCENARIO:
-                continue
-            yield f"{kind} of {api_version} is not read: {count} passed over"
+        yield from skipped_kind_warnings(self.skipped)
         for name, count in self.foreign_pods.items():
             yield (
                 f"{count} pending pods of the scheduler {name!r} are left to it; "
@@ -305,6 +301,16 @@ class _Cluster:
             )
         yield from unknown_sub_group_warnings(snapshot.pods, snapshot.pod_groups)
         yield from input_warnings(snapshot)
+
+
+def skipped_kind_warnings(skipped: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return a warning for each kind that is not read, given the number of objects by apiVersion and kind."""
+    return [
+        f"{kind} of {api_version} is not read: {count} passed over"
+        for (api_version, kind), count in skipped.items()
+        # A directory of manifests may contain scenarios: they are input of `batchsched lab`, not cluster objects.
+        if (api_group(api_version), kind) != SCENARIO
+    ]
 
 
 class _ObjectName(msgspec.Struct):

@@ -12,8 +12,8 @@ from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.podgrouper.rules import (
-    GROUPED,
     LEADER_WORKER_SET,
+    OWNER_BY_GROUP_AND_NAME,
     OwnerKind,
     PodGroupTemplate,
     derive_pod_group_template,
@@ -47,7 +47,7 @@ class OwnerReferenceKey:
     @property
     def forms_gangs(self) -> bool:
         """Whether the pods of an owner of this kind may form gangs."""
-        return (self.group, self.kind) in GROUPED
+        return (self.group, self.kind) in OWNER_BY_GROUP_AND_NAME
 
     def pod_group_name(self, index: str = "") -> str:
         """Return the name of the PodGroup that the pod grouper derives from the owner.

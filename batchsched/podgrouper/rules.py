@@ -355,7 +355,7 @@ OWNERS: Final = (
     OwnerKind("RayCluster", "ray.io/v1", ray_cluster_shape),
     OwnerKind("RayJob", "ray.io/v1", ray_job_shape),
 )
-GROUPED: Final = frozenset((kind.group, kind.name) for kind in OWNERS)
+OWNER_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in OWNERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,14 +401,13 @@ def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplat
         )
         spec, subs = PodGroupSpec(min_member=minimum), []
     annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
-    requires_level = spec.topology is not None and spec.topology.required is not None
     return PodGroupTemplate(
         spec,
         shape.pod_count,
         shape.sub_group_labels if subs else (),
         shape.gang_label,
         problem,
-        unsupported_owner_annotation(annotations, requires_level=requires_level),
+        unsupported_owner_annotation(annotations, requires_level=spec.requires_level),
     )
 
 

@@ -15,11 +15,10 @@ from batchsched.api.decision import SetAside
 from batchsched.api.external_podgroups import ExternalPodGroup
 from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
-from batchsched.manifests.documents import Document, Envelope
+from batchsched.manifests.documents import ENVELOPE_DECODER, Document
 from batchsched.ports.cluster import SetAsideObject
 
 _LOG: Final = logging.getLogger(__name__)
-_ENVELOPE: Final = msgspec.json.Decoder(Envelope)
 # All other kinds must be listed before the first session. Nodes and pods are counted. Without namespaces, budgets,
 # CSINodes or attachments, the scheduler would break hard constraints. Without priority classes, queues or topologies it
 # would prefer the wrong gangs. A missing optional kind leaves pods pending at worst: an unknown claim or PodGroup is
@@ -107,7 +106,7 @@ class EventHandler:
     def decode(self, raw: bytes) -> Any:
         """Return the object from the JSON of the API server, or an `InvalidObject` if it is invalid."""
         try:
-            document = Document("", "", raw, _ENVELOPE.decode(raw))
+            document = Document("", "", raw, ENVELOPE_DECODER.decode(raw))
             return self._decoder.decode(document, self._kind)
         except ObjectDecodeError as refused:
             return self._unusable(read_identity(raw), refused.complaints[0].field, str(refused))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.reader import ReadResult, read_manifests
-from batchsched.podgrouper.rules import GROUPED
+from batchsched.podgrouper.rules import OWNER_BY_GROUP_AND_NAME
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings
 
@@ -56,7 +56,9 @@ def _read_manifests(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
     name = settings.profile.scheduler_name
-    return read_manifests(files.manifests, telemetry, scheduler_name=name, owner_kinds=GROUPED)
+    return read_manifests(
+        files.manifests, telemetry, scheduler_name=name, owner_kinds=OWNER_BY_GROUP_AND_NAME
+    )
 
 
 def _load_reading(reading: ReadResult, settings: SessionSettings) -> "OfflineCluster":

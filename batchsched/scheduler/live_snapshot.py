@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -28,7 +28,7 @@ from batchsched.manifests.documents import Document, split_documents
 from batchsched.manifests.reader import find_manifest_files
 from batchsched.podgrouper.owners import read_owner
 from batchsched.podgrouper.rules import (
-    OWNERS,
+    OWNER_BY_GROUP_AND_NAME,
     OwnerKind,
     OwnerPart,
     mapping_or_empty,
@@ -97,9 +97,6 @@ def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
     )
 
 
-_OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
-
-
 @dataclass(slots=True)
 class WhatIf:
     """Adds the objects of manifest files to the state that was listed from a live cluster. Nothing is written there.
@@ -157,7 +154,7 @@ class WhatIf:
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
         manifest = msgspec.json.decode(document.raw)
-        owner, kind = _OWNERS.get(name), KIND_BY_GROUP_AND_NAME.get(name)
+        owner, kind = OWNER_BY_GROUP_AND_NAME.get(name), KIND_BY_GROUP_AND_NAME.get(name)
         if owner is not None:
             self._put_owner(owner, manifest, document.file)
         elif kind is not None:

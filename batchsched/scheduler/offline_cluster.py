@@ -4,11 +4,10 @@ Dumps are loaded by the same code as the objects of a live cluster, so the decis
 cluster. Owners in manifests that no API server has created yet get the pods that their controllers would create.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -20,18 +19,15 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
-from batchsched.manifests.documents import EXPECTED, Document, Envelope, split_documents
-from batchsched.manifests.reader import ReadResult, find_manifest_files
+from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
+from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.podgrouper.owners import owner_of, read_owner
-from batchsched.podgrouper.rules import GROUPED, OWNERS
+from batchsched.podgrouper.rules import OWNER_BY_GROUP_AND_NAME
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
 from batchsched.runner.event_handlers import read_identity
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import WhatIf, list_set_aside
-
-_ENVELOPE: Final = msgspec.json.Decoder(Envelope)
-_OWNERS: Final = {(kind.group, kind.name): kind for kind in OWNERS}
 
 
 @dataclass(slots=True)
@@ -77,16 +73,21 @@ class OfflineCluster:
         items: list[tuple[Envelope, bytes]] = []
         for number, item in enumerate(dump.items, start=1):
             try:
-                items.append((_ENVELOPE.decode(item), bytes(item)))
+                items.append((ENVELOPE_DECODER.decode(item), bytes(item)))
             except (ValueError, RecursionError) as error:
                 self.set_aside(InvalidInput(f"{EXPECTED}; {error}", object=f"(item {number})"))
         # Owners first and pods last, so that no pod is assigned to a gang twice.
-        items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in GROUPED))
+        items.sort(
+            key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in OWNER_BY_GROUP_AND_NAME)
+        )
+        skipped: Counter[tuple[str, str]] = Counter()
         for envelope, raw in items:
-            for reflector in reflectors[envelope.api_version, envelope.kind]:
+            kind = envelope.api_version, envelope.kind
+            for reflector in reflectors[kind]:
                 reflector.handle_json(raw)
-            if not reflectors[envelope.api_version, envelope.kind]:
-                self.warnings.append(f"{envelope.kind} of {envelope.api_version} is not read: 1 passed over")
+            if not reflectors[kind]:
+                skipped[kind] += 1
+        self.warnings += skipped_kind_warnings(skipped)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Load decoded objects. Pods of known owners join the gangs of their owners."""
@@ -110,7 +111,7 @@ class OfflineCluster:
         with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}
         new: list[Document] = []
         for document in reading.owners:
-            kind = _OWNERS[_kind_name(document.envelope)]
+            kind = OWNER_BY_GROUP_AND_NAME[_kind_name(document.envelope)]
             try:
                 owner = read_owner(kind, bytes(document.raw))
             except msgspec.DecodeError as error:
@@ -134,7 +135,7 @@ class OfflineCluster:
             ref.uid for pod in reading.snapshot.pods for ref, _ in owners.with_ancestors(owner_of(pod))
         }
         for document in reading.owners:
-            kind = _OWNERS[_kind_name(document.envelope)]
+            kind = OWNER_BY_GROUP_AND_NAME[_kind_name(document.envelope)]
             meta = read_identity(bytes(document.raw))
             shape = kind.rule(msgspec.json.decode(document.raw)) if meta.uid else None
             if shape is not None and shape.unfinished_count and meta.uid not in with_pods:

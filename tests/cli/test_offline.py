@@ -187,12 +187,12 @@ def test_dump_is_read_from_standard_input(command, dump, monkeypatch):
 def test_edited_dump_with_unusable_objects_is_read_without_them(command, dump):
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
     result = command(
-        "decide", dump(NODE, 5, config, {**member(job(1)), "kind": "Pod", "spec": {"containers": 5}})
+        "decide", dump(NODE, 5, config, config, {**member(job(1)), "kind": "Pod", "spec": {"containers": 5}})
     )
     assert result.code == 3
     assert "set aside: (item 2): expected a Kubernetes object" in result.err
     assert "set aside: Pod team/train-0: spec.containers" in result.err
-    assert "ConfigMap of v1 is not read" in result.err
+    assert "ConfigMap of v1 is not read: 2 passed over" in result.err
 
 
 def test_two_dumps_are_refused(command, dump):

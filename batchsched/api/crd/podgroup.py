@@ -132,6 +132,11 @@ class PodGroupSpec(StrictModel):
     A subgroup inherits the name of the topology, and the level of the PodGroup applies to it as well.
     """
 
+    @property
+    def requires_level(self) -> bool:
+        """Whether all pods of the gang must be in one domain of a topology level."""
+        return self.topology is not None and self.topology.required is not None
+
     @model_validator(mode="after")
     def _subgroups_add_up(self) -> Self:
         names = [sub.name for sub in self.sub_groups]
