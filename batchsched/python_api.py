@@ -4,7 +4,6 @@ The package ``batchsched`` exports these functions together with ``decide``. The
 them, so a program gets the decisions and the explanations of the command line.
 """
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +54,7 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
     recorded = files.session
     if profile is None:
         profile = Profile() if recorded is None else recorded.profile
-    if now is None:
-        now = time.time() if files.time is None else files.time
+    now = files.session_time(now)
     reading = read_cluster(files, SessionSettings(profile, now))
     seed = 0 if recorded is None else recorded.seed
     return ClusterInput(reading.snapshot, profile, now, seed, reading.warnings)

@@ -1,7 +1,6 @@
 """The input of a command's session: the files of a cluster, the profile and the time, with warnings."""
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -36,8 +35,9 @@ def find_cluster(
         profile = recorded.profile
     else:
         profile = profile_for_command(config, profile_name)
-    moments = (moment for moment in (now, cluster_files.time) if moment is not None)
-    return cluster_files, SessionSettings(profile, next(moments, time.time()), pod_grouper_settings(config))
+    return cluster_files, SessionSettings(
+        profile, cluster_files.session_time(now), pod_grouper_settings(config)
+    )
 
 
 def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:

@@ -234,17 +234,14 @@ def manifests(
 
     A gang runs for its expectedRuntimeSeconds. The profile decides as in `batchsched decide`.
     """
-    import time
-
-    from batchsched.cli.session_input import print_warnings
+    from batchsched.cli.session_input import pod_grouper_settings, print_warnings
     from batchsched.record.cluster_files import SessionSettings, find_cluster_files
     from batchsched.scheduler.cluster_reader import read_cluster
     from batchsched.simulator.workload import workload_of_snapshot
 
     chosen = base_profile(config, profile)
     cluster_files = find_cluster_files(files)
-    moments = (moment for moment in (now, cluster_files.time) if moment is not None)
-    settings = SessionSettings(chosen, next(moments, time.time()))
+    settings = SessionSettings(chosen, cluster_files.session_time(now), pod_grouper_settings(config))
     reading = read_cluster(cluster_files, settings)
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     name = ", ".join(str(file) for file in files)

@@ -1,6 +1,7 @@
 """The files from which commands read a cluster: a dump, a recorded session, or manifests."""
 
 import sys
+import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,12 +33,17 @@ class ClusterFiles:
     dump: ClusterDump | None = None
     session: "SessionRecord | None" = None
 
-    @property
-    def time(self) -> float | None:
-        """The time of the dump or of the session in seconds since 1970; None for manifests alone."""
+    def session_time(self, now: float | None = None) -> float:
+        """Return the time of a session over these files in seconds since 1970.
+
+        Args:
+          now: the time that the user states. None: that of the dump or of the recorded session, or else the present.
+        """
+        if now is not None:
+            return now
         if self.session is not None:
             return self.session.now
-        return self.dump.time if self.dump is not None else None
+        return time.time() if self.dump is None else self.dump.time
 
 
 def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:

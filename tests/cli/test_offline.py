@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.metadata import parse_timestamp
+from batchsched.config.schema import CONFIG_API_VERSION
 from batchsched.record.dump import ClusterDump
 from tests.cli.conftest import NOW
 from tests.podgrouper.owners import (
@@ -125,6 +126,15 @@ def test_listed_job_without_its_pods_causes_a_warning_with_a_remedy(command, wri
     assert (
         "Job team/train comes from a cluster, and its pods are in no file; remove metadata.uid" in result.err
     )
+
+
+def test_simulation_forms_no_gang_of_a_job_if_the_pod_grouper_is_disabled(command, write):
+    settings = {"apiVersion": CONFIG_API_VERSION, "kind": "BatchSchedulerConfiguration"}
+    config = write("config.json", {**settings, "podGrouper": {"enabled": False}})
+    cluster = write("c.jsonl", NODE, written(job(3)))
+    command_line = ("simulate", "manifests", cluster, "--now", NOW, "-o", "json")
+    assert command(*command_line).data["policies"][0]["gangs"] == 1
+    assert command(*command_line, "--config", config).data["policies"][0]["gangs"] == 3
 
 
 def test_pod_whose_owner_is_not_in_the_files_is_decided_by_its_labels(command, write):

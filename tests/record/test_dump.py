@@ -32,7 +32,7 @@ def test_dump_is_recognised_by_its_content(tmp_path, compress):
     dump.write_bytes(DUMP.encode(compress=compress))
     other.write_text("{apiVersion: v1, kind: List, items: []}")
     files = find_cluster_files([other, dump])
-    assert (files.dump, files.time, files.manifests) == (DUMP, DUMP.time, (other,))
+    assert (files.dump, files.session_time(), files.manifests) == (DUMP, DUMP.time, (other,))
 
 
 def test_second_dump_is_refused(tmp_path):
