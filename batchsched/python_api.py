@@ -13,7 +13,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.record.cluster_files import SessionSettings, find_cluster_files
 from batchsched.scheduler.cluster_reader import read_cluster
-from batchsched.session.explanation.explain import DecidedInput, explain_refusals
+from batchsched.session.explanation.explain import explain_refusals
+from batchsched.session.explanation.verification import DecidedInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ class DecidedSession:
         Args:
           only: `namespace/name` of the gangs to explain; None for all refused gangs.
         """
-        from batchsched.session.explanation.explain import DecidedInput, explain_refusals
+        from batchsched.session.explanation.explain import explain_refusals
+        from batchsched.session.explanation.verification import DecidedInput
 
         # Extenders answer for the recorded input only, and a plugin that hung once would hang again.
         if self.profile.extenders or self.answers.overdue:

@@ -1,7 +1,6 @@
 """Explanation of refusals after a session: `explain_refusals(...)` returns a decision with examined refusals."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
@@ -9,7 +8,6 @@ import msgspec
 
 from batchsched.api.decision import Decision, InputChange, PrecedingGang, Refusal
 from batchsched.api.snapshot import Snapshot
-from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import apply_changes
 from batchsched.session.explanation.gang_view import GangView, refreshed_tables
@@ -25,6 +23,7 @@ from batchsched.session.explanation.sentences import (
     raised_amount,
 )
 from batchsched.session.explanation.verification import (
+    DecidedInput,
     PlacementVerifier,
     VerificationBudget,
     emptied_cluster,
@@ -44,25 +43,6 @@ EXCEEDING_REASONS: Final = frozenset(
 """Reasons of gangs that ask for too much or too special nodes; other reasons state all that there is to say."""
 NEVER: Final = "can never start on this cluster: "
 NOT_VERIFIED: Final = "; what would help is not verified, since the budget for explanations is spent"
-
-
-@dataclass(frozen=True)
-class DecidedInput:
-    """The input of a session with its decision.
-
-    Args:
-      snapshot: the cluster.
-      profile: the scheduling profile.
-      now: seconds since 1970.
-      seed: seed of all random draws.
-      decision: the decision.
-    """
-
-    snapshot: Snapshot
-    profile: Profile
-    now: float
-    seed: int
-    decision: Decision
 
 
 def explain_refusals(
@@ -122,7 +102,7 @@ class RefusalVerifier:
         # What every gang costs: a decision over the emptied cluster, and tables of it.
         if not self._budget.spend_decision(snapshot):
             return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
-        verifier = PlacementVerifier(snapshot, profile, decided.now, decided.seed, key, self._budget)
+        verifier = PlacementVerifier(decided, key, self._budget)
         view = GangView.of_tables(self._tables_after, profile.scheduler_name, key)
         if view is None:  # the gang has no pending pod that anything could place
             message = refusal.message if verifier.startable else NEVER + refusal.message

@@ -1,7 +1,7 @@
 """Verification of changes: decide again on the changed input, within a budget."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -22,6 +22,25 @@ WORK_PER_OBJECT: Final = 400
 """Work of one node or pod in one decision."""
 MAX_DECISIONS_PER_GANG: Final = 100
 """Maximum number of sessions that are decided again for one gang."""
+
+
+@dataclass(frozen=True)
+class DecidedInput:
+    """The input of a session with its decision.
+
+    Args:
+      snapshot: the cluster.
+      profile: the scheduling profile.
+      now: seconds since 1970.
+      seed: seed of all random draws.
+      decision: the decision.
+    """
+
+    snapshot: Snapshot
+    profile: Profile
+    now: float
+    seed: int
+    decision: Decision
 
 
 class VerificationBudget:
@@ -50,39 +69,21 @@ class PlacementVerifier:
     """Checks whether a session places one gang after changes of its input.
 
     Args:
-      snapshot: the input of the session.
-      profile: the scheduling profile.
-      now: seconds since 1970.
-      seed: seed of all random draws.
+      decided: the session.
       key: `namespace/name` of the gang.
       budget: the work that all checks may cost.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        profile: Profile,
-        now: float,
-        seed: int,
-        key: str,
-        budget: VerificationBudget,
-    ) -> None:
-        self.snapshot = snapshot
-        self._profile = profile
-        self._now = now
-        self._seed = seed
-        self._key = key
+    def __init__(self, decided: DecidedInput, key: str, budget: VerificationBudget) -> None:
+        self._decided = decided
         self._budget = budget
         self._decisions = 0
         self._answers: dict[bytes, bool] = {}
-        self.members = frozenset(pod.key for pod in snapshot.pods if gang_key(gang_identity(pod)) == key)
-        self._needs_others = any(_attracted_by_pods(pod) for pod in snapshot.pods if pod.key in self.members)
-        self.startable = self.fits_when_empty(())
+        pods = [pod for pod in decided.snapshot.pods if gang_key(gang_identity(pod)) == key]
+        self.members = frozenset(pod.key for pod in pods)
+        self._needs_others = any(map(_attracted_by_pods, pods))
+        self.startable = self._places(emptied_cluster(decided.snapshot, self.members))
         """Whether the gang can start on the emptied cluster with unused queues."""
-
-    def fits_when_empty(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed on the changed cluster if no other pod were there."""
-        return self._places(emptied_cluster(apply_changes(self.snapshot, changes), self.members))
 
     def places(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the session on the changed input places the gang, with all other gangs competing as before.
@@ -97,7 +98,7 @@ class PlacementVerifier:
 
     def _decide(self, changes: Sequence[InputChange]) -> bool:
         try:
-            changed = apply_changes(self.snapshot, changes)
+            changed = apply_changes(self._decided.snapshot, changes)
         except ValueError:  # the changed object would be invalid, such as a limit below the guarantee
             return False
         # What does not fit an empty cluster fits no fuller one, unless the gang needs other pods near it.
@@ -113,13 +114,9 @@ class PlacementVerifier:
         return self._places(changed)
 
     def _places(self, snapshot: Snapshot) -> bool:
-        return self._is_placed(self.decide(snapshot))
-
-    def decide(self, snapshot: Snapshot) -> Decision:
-        """Return the decision of the session on another input, without explanations."""
-        return Session(snapshot, self._profile, brief=True).decide(self._now, self._seed)
-
-    def _is_placed(self, decision: Decision) -> bool:
+        """Return whether the session on another input places the gang."""
+        decided = self._decided
+        decision = Session(snapshot, decided.profile, brief=True).decide(decided.now, decided.seed)
         return any(f"{entry.namespace}/{entry.pod}" in self.members for entry in decision.assignments)
 
 

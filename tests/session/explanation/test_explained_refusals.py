@@ -12,7 +12,8 @@ from hypothesis import settings
 
 from batchsched.api.decision import Decision
 from batchsched.config.schema import Profile
-from batchsched.session.explanation.explain import DecidedInput, explain_refusals
+from batchsched.session.explanation.explain import explain_refusals
+from batchsched.session.explanation.verification import DecidedInput
 from batchsched.session.session import decide
 from tests.session.explanation.documents import (
     GROUP_LABEL,

@@ -7,8 +7,8 @@ from batchsched.api.core.node import Node, NodeSpec, Taint
 from batchsched.api.decision import PrecedingGang, Refusal, refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.explanation.explain import DecidedInput, explain_refusals
-from batchsched.session.explanation.verification import VerificationBudget
+from batchsched.session.explanation.explain import explain_refusals
+from batchsched.session.explanation.verification import DecidedInput, VerificationBudget
 from tests.session.scenario import (
     GPU,
     NOW,
