@@ -135,8 +135,7 @@ class DecisionBuilder:
         refusals = list(self.refusals)
         # Incomplete PodGroups have no pending pod, so that no proposer has seen them.
         if not self.brief:
-            set_aside = frozenset(record.object for record in tables.snapshot.set_aside)
-            refusals += [refuse_incomplete(members, set_aside) for members in tables.incomplete.values()]
+            refusals += [refuse_incomplete(tables, members) for members in tables.incomplete.values()]
         names = tables.node_table.names
         bound = [placement for placement in self.placements if not placement.held_by]
         held = [placement for placement in self.placements if placement.held_by]

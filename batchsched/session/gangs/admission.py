@@ -8,7 +8,6 @@ users in a queue that limits each user. Refused gangs do not reach the solver.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -34,13 +33,11 @@ class Admission:
     Args:
       tables: the tables.
       levels: the topology levels.
-      set_aside: names of PodGroups and Queues that could not be read.
       mark: identifies this object in the cache of a gang: an answer with another mark is outdated.
     """
 
     tables: SessionTables
     levels: Levels
-    set_aside: frozenset[str]
     mark: object = field(default_factory=object)
 
     @classmethod
@@ -49,8 +46,7 @@ class Admission:
 
         It is outdated if nodes change: domains refer to node indexes.
         """
-        levels = Levels(tables.snapshot, tables.node_table)
-        return cls(tables, levels, frozenset(entry.object for entry in tables.snapshot.set_aside))
+        return cls(tables, Levels(tables.snapshot, tables.node_table))
 
     def admit_gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return a gang with its pods in queue order and without gated pods, or the refusal of the gang."""
@@ -68,7 +64,7 @@ class Admission:
     def _references(self, members: PodGroupState) -> Refusal | None:
         key = members.key
         if members.group is None and not members.is_single_pod:
-            aside = " (it was set aside)" if f"PodGroup {key}" in self.set_aside else ""
+            aside = " (it was set aside)" if f"PodGroup {key}" in self.tables.set_aside_names else ""
             return Refusal(
                 pod_group=key,
                 reason="PodGroupNotFound",
@@ -94,7 +90,7 @@ class Admission:
         return None
 
     def _queue_not_found(self, members: PodGroupState) -> str:
-        aside = " (it was set aside)" if f"Queue {members.queue}" in self.set_aside else ""
+        aside = " (it was set aside)" if f"Queue {members.queue}" in self.tables.set_aside_names else ""
         pod = next(iter(members.pending.values()), None)
         if stated_queue(members.group, pod):
             return f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue"
@@ -130,7 +126,7 @@ class Admission:
             return gang
         count = self.tables.counts.count_for_pod(next(iter(gang.members.pending.values())))
         if not count.has_enough_pods:
-            return refuse_incomplete(gang.members, self.set_aside)
+            return refuse_incomplete(self.tables, gang.members)
         # Gated surplus does not hold up a gang that reaches its minimum without it.
         if left_out and not _enough(gang, parts):
             reasons = ", ".join(gated.reasons)
@@ -198,26 +194,15 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     )
 
 
-def refuse_incomplete(members: PodGroupState, set_aside: frozenset[str]) -> Refusal:
-    """Return the refusal of a PodGroup that has fewer pods than its minimum, also if none of them is pending.
-
-    Args:
-      members: the gang.
-      set_aside: kinds and names of the objects that were set aside. Pods among them may be the missing ones.
-    """
-    aside = _count_set_aside_pods(set_aside)[members.namespace] if set_aside else 0
+def refuse_incomplete(tables: SessionTables, members: PodGroupState) -> Refusal:
+    """Return the refusal of a PodGroup that has fewer pods than its minimum, also if none of them is pending."""
+    # Pods that were set aside may be the missing ones.
+    aside = tables.set_aside_pods[members.namespace]
     verb = "pod is" if aside == 1 else "pods are"
     hint = (
         f"; {aside} {verb} set aside in namespace {members.namespace}: correct these first" if aside else ""
     )
     return Refusal(pod_group=members.key, reason="NotEnoughPods", message=f"{_not_enough(members)}{hint}")
-
-
-@lru_cache(maxsize=2)
-def _count_set_aside_pods(set_aside: frozenset[str]) -> Counter[str]:
-    """Return the number of pods that were set aside, by namespace."""
-    pods = (name.removeprefix("Pod ") for name in set_aside if name.startswith("Pod "))
-    return Counter(pod.partition("/")[0] for pod in pods)
 
 
 def _several_users(queue: str, users: Iterable[str]) -> str:

@@ -6,8 +6,10 @@ cluster each time.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -310,6 +312,17 @@ class SessionTables:
 
     def _unbounded_where_unaccounted(self, amounts: IntArray) -> IntArray:
         return np.where(self._unaccounted, UNBOUNDED_AMOUNT, amounts) if self._unaccounted.any() else amounts
+
+    @cached_property
+    def set_aside_names(self) -> frozenset[str]:
+        """The kinds and names of the objects that were set aside, such as `Queue team`."""
+        return frozenset(entry.object for entry in self.snapshot.set_aside)
+
+    @cached_property
+    def set_aside_pods(self) -> Counter[str]:
+        """The number of pods that were set aside, by namespace."""
+        kinds_and_names = (name.partition(" ") for name in self.set_aside_names)
+        return Counter(name.partition("/")[0] for kind, _, name in kinds_and_names if kind == "Pod")
 
     def find_gang(self, key: str) -> PodGroupState | None:
         """Return the gang with this `namespace/name`: that of a PodGroup, or else of a pod without one."""

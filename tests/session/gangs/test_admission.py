@@ -36,10 +36,10 @@ def test_admission_caches_the_answer_for_a_gang_and_a_new_admission_does_not_reu
     scene = inside(snapshot)
     tables, levels = scene.sessions.tables, scene.context.levels
     lost = tables.gangs["team/ghost"]
-    first, second = (
-        Admission(tables, levels, names) for names in (frozenset[str](), frozenset({"PodGroup team/ghost"}))
-    )
-    answers = [admission.admit_gang(lost) for admission in (first, first, second)]
+    first = Admission(tables, levels)
+    answers = [first.admit_gang(lost), first.admit_gang(lost)]
+    tables.set_aside_names = frozenset({"PodGroup team/ghost"})
+    answers.append(Admission(tables, levels).admit_gang(lost))
     assert answers[0] is answers[1]
     assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]
 
