@@ -150,7 +150,8 @@ def _check_requests_and_limits(resources: ResourceRequirements, field: str) -> N
                 f"{text} is more than the limit of {limits[resource]}; lower it, or raise the limit",
                 field=place,
             )
-        if requested != limit and not _may_be_overcommitted(resource):
+        # Only the standard resources may be overcommitted.
+        if requested != limit and resource not in _STANDARD_RESOURCES:
             raise InvalidInput(
                 f"{text} is less than the limit of {limits[resource]}; {resource} needs the same request and limit",
                 field=place,
@@ -173,10 +174,6 @@ def _check_resources(amounts: Amounts, field: str) -> None:
             raise InvalidInput(
                 f"{str(text)!r} is not a whole number; devices cannot be divided", field=f"{field}.{resource}"
             )
-
-
-def _may_be_overcommitted(resource: str) -> bool:
-    return resource in _STANDARD_RESOURCES
 
 
 def _check_toleration(toleration: Toleration, field: str) -> None:

@@ -91,9 +91,9 @@ def field_path(parts: Sequence[str | int]) -> str:
 
 def suggest_name(name: str, known_names: Sequence[str]) -> str:
     """Return advice for an unknown name: the most similar known name, or otherwise a list of known names."""
-    close = difflib.get_close_matches(name, known_names, n=1, cutoff=_LEAST_SIMILARITY)
-    if close:
-        return f"did you mean {close[0]}?"
+    suggestion = _did_you_mean(name, known_names)
+    if suggestion:
+        return suggestion
     if not known_names:
         return "nothing is expected here"
     more = f" and {len(known_names) - _MOST_NAMED:,} more" if len(known_names) > _MOST_NAMED else ""
@@ -107,8 +107,13 @@ def similar_name_hint(name: str, known_names: Collection[str]) -> str:
     """
     if len(known_names) > _MOST_COMPARED:
         return ""
+    suggestion = _did_you_mean(name, known_names)
+    return f" ({suggestion})" if suggestion else ""
+
+
+def _did_you_mean(name: str, known_names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known_names, n=1, cutoff=_LEAST_SIMILARITY)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return f"did you mean {close[0]}?" if close else ""
 
 
 def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
