@@ -1,7 +1,7 @@
 """What the status of PodGroups and Queues shows: the place of each PodGroup in its queue, and what each queue uses."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -162,23 +162,29 @@ def queue_allocations(
     """
     queues = all_queues(state)
     tree, misplaced = build_queue_tree(queues)
-    allocated: dict[str, Counter[str]] = {name: Counter() for name in queues}
+    allocated = _usage_with_descendants(state, tree)
+    for amounts in allocated.values():
+        # The status has amounts of resources; the number of pods is in the status of PodGroups.
+        del amounts[POD_COUNT]
     pending: Counter[str] = Counter()
     own_pending = Counter(state.queue_of(gang) for gang in state.gangs if _is_demand(state, gang))
-    own_allocated = state.queue_usage.allocated
-    for name in {*own_allocated, *own_pending}:
-        for ancestor in tree.queue_and_ancestors(name):
-            if ancestor in allocated:
-                pending[ancestor] += own_pending[name]
-                for resource, amount in own_allocated.get(name, {}).items():
-                    # The status has amounts of resources; the number of pods is in the status of PodGroups.
-                    if resource != POD_COUNT:
-                        allocated[ancestor][resource] += amount
+    for queue, count in own_pending.items():
+        for name in tree.queue_and_ancestors(queue):
+            pending[name] += count
     fair = _fair_shares(state, tree, queue_policy)
     return {
         name: QueueAllocation(allocated[name], pending[name], misplaced.get(name, ""), fair.get(name))
         for name in queues
     }
+
+
+def _usage_with_descendants(state: ClusterState, tree: QueueTree) -> defaultdict[str, Counter[str]]:
+    """Return the usage of each queue and its descendants by resource, and the number of their pods."""
+    usage: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for queue, amounts in state.queue_usage.allocated.items():
+        for name in tree.queue_and_ancestors(queue):
+            usage[name].update(amounts)
+    return usage
 
 
 class QueueHeadroom:
@@ -196,12 +202,7 @@ class QueueHeadroom:
         self._limits = {
             limit.name: limit.resources for limit in self._tree.limits() if limit.resources and not limit.kept
         }
-        self._used: dict[str, Counter[str]] = {name: Counter() for name in self._limits}
-        if self._limits:
-            for queue, amounts in state.queue_usage.allocated.items():
-                for name in self._tree.queue_and_ancestors(queue):
-                    if name in self._used:
-                        self._used[name].update(amounts)
+        self._used = _usage_with_descendants(state, self._tree) if self._limits else {}
 
     def find_full_queue(self, gang: GangPods) -> str:
         """Return the nearest queue of a gang with a limit that excludes all its pending pods; "" if there is none."""
