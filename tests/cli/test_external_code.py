@@ -19,7 +19,7 @@ POLICY = """class Mine:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Install a package with a policy that raises, and with one whose module is gone, in a folder."""
+    """Install a package with two policies: one raises an exception, and the module of the other is missing."""
     (tmp_path / "acme_policies.py").write_text(POLICY)
     information = tmp_path / "acme-1.0.dist-info"
     information.mkdir()

@@ -1,4 +1,4 @@
-"""Names that lead nowhere and amounts that nobody means cause a warning with a suggestion."""
+"""References to missing objects and implausible amounts cause a warning with a suggestion."""
 
 import json
 

@@ -56,7 +56,7 @@ class QueueLimits:
         return member
 
     def first_exceeded(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
-        """Return the first queue whose limit forbids these further requests [R] or gangs; "" if no limit does."""
+        """Return the first queue with a limit that forbids these further requests [R] or gangs; "" if no limit does."""
         if not self.limits:
             return ""
         rows = self.finder.limit_indexes(tables, owner)

@@ -1,4 +1,4 @@
-"""A refusal says whether the gang can ever start, who goes first, and the smallest change, the job's own first."""
+"""A refusal says whether the gang can ever start, which gangs precede it, and the smallest change that places it."""
 
 import msgspec
 import pytest
