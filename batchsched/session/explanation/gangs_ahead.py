@@ -1,11 +1,13 @@
 """The gangs that go before a refused one: those that hold what it lacks, and by which right."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, PrecedingGang, Refusal
 from batchsched.api.gang import gang_key
 from batchsched.api.snapshot import Snapshot
@@ -55,39 +57,47 @@ def find_preceding_gangs(
     lacking = [column[name] for name in refusal.missing if name in column] or np.flatnonzero(
         view.gang.needs
     ).tolist()
-    placed = {f"{entry.namespace}/{entry.pod}" for entry in decision.assignments}
-    inside = _inside_limits(view) if refusal.reason == "QueueLimit" else None
-    selectable_nodes: BoolArray = np.logical_or.reduce(view.selected_nodes & view.tolerated_nodes)
     capacity = np.maximum(1, tables.node_table.allocatable.sum(axis=0))
-    held: dict[str, float] = {}
-    started: set[str] = set()
-    for identity, members in tables.gangs.items():
-        if members is view.gang.members:
-            continue
-        for key, (pod, node) in members.bound.items():
-            counts = (
-                members.queue_of_pod(pod) in inside
-                if inside is not None
-                else node >= 0 and selectable_nodes[node]
-            )
-            if counts:
-                requests = tables.request_vectors(pod)[0]
-                held[identity] = held.get(identity, 0.0) + float(
-                    (requests[lacking] / capacity[lacking]).sum()
-                )
-                if key in placed:
-                    started.add(identity)
+    pods_by_gang = _pods_in_the_way(view, above_limit=refusal.reason == "QueueLimit")
+    held = {
+        identity: math.fsum(
+            (tables.request_vectors(pod)[0][lacking] / capacity[lacking]).sum() for pod in pods
+        )
+        for identity, pods in pods_by_gang.items()
+    }
+    placed = {f"{entry.namespace}/{entry.pod}" for entry in decision.assignments}
     ahead = []
-    for identity, amount in sorted(held.items(), key=lambda item: (-item[1], item[0])):
-        if amount <= 0:
-            continue
-        right = _right(view, identity, turns, selection) if identity in started else "Running"
-        if right:
+    for identity in sorted(held, key=lambda identity: (-held[identity], identity)):
+        was_started = any(pod.key in placed for pod in pods_by_gang[identity])
+        right = _right(view, identity, turns, selection) if was_started else "Running"
+        if held[identity] > 0 and right:
             ahead.append(PrecedingGang(pod_group=gang_key(identity), because=right))
     return tuple(ahead[:MAX_AHEAD])
 
 
-def _inside_limits(view: GangView) -> set[str]:
+def _pods_in_the_way(view: GangView, *, above_limit: bool) -> dict[str, list[Pod]]:
+    """Return the bound pods that hold what a refused gang may use, by the identity of their gang.
+
+    Args:
+      view: the gang after the decision.
+      above_limit: the pods are those that count against limits that the gang exceeds, instead of those on nodes that
+        it selects and tolerates.
+    """
+    queues = _queues_inside_limits(view) if above_limit else set()
+    selectable_nodes: BoolArray = np.logical_or.reduce(view.selected_nodes & view.tolerated_nodes)
+    pods_by_gang = {
+        identity: [
+            pod
+            for pod, node in members.bound.values()
+            if (members.queue_of_pod(pod) in queues if above_limit else node >= 0 and selectable_nodes[node])
+        ]
+        for identity, members in view.tables.gangs.items()
+        if members is not view.gang.members
+    }
+    return {identity: pods for identity, pods in pods_by_gang.items() if pods}
+
+
+def _queues_inside_limits(view: GangView) -> set[str]:
     """Return the queues with usage that counts against the limits that the gang exceeds."""
     tables = view.tables
     exceeded = {

@@ -5,8 +5,8 @@ do not raise guarantees, weights or priorities, which would take from other queu
 """
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.api.core.node import Taint
-from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod
+from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.base import parse_amounts
@@ -52,7 +52,6 @@ class Option:
       guess: the number of steps that probably suffices.
       field: what the option sets; of the options with one field, only one can apply.
       binding: False if what the option lifts does not stop the gang by itself.
-      adds_nodes: whether the option adds nodes.
     """
 
     changes: Callable[[int], tuple[InputChange, ...]]
@@ -60,7 +59,6 @@ class Option:
     guess: int = 1
     field: str = ""
     binding: bool = True
-    adds_nodes: bool = False
 
 
 def _single(*changes: InputChange, field: str = "") -> Option:
@@ -414,35 +412,33 @@ def node_options(view: GangView, emptied: GangView) -> list[Option]:
     table = emptied.tables.node_table
     passes = emptied.open_nodes
     domains = _required_domains(emptied)
-    types: dict[tuple[object, ...], int] = {}
-    count: Counter[tuple[object, ...]] = Counter()
+    nodes_by_type: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for index in np.flatnonzero(passes.any(axis=0)).tolist():
         node = table.nodes[index]
         kind = (table.allocatable[index].tobytes(), node.taints, passes[:, index].tobytes(), *domains[index])
-        types.setdefault(kind, index)
-        count[kind] += 1
+        nodes_by_type[kind].append(index)
     free = np.maximum(0, view.tables.node_table.allocatable - view.tables.node_table.requested)
-    ranked = sorted(
-        types.items(),
-        key=lambda item: (
-            -int(passes[:, item[1]].sum()),
-            _copies(emptied, item[1]),
-            -_room(emptied, free, domains, item[1]),
-            float((table.allocatable[item[1]] / np.maximum(1, table.allocatable.sum(axis=0))).sum()),
-            -count[item[0]],
-            table.names[item[1]],
-        ),
-    )
-    most = min(MAX_COPIES, max(1, sum(not pod.node for pod in _all_pending(view))))
+    total = np.maximum(1, table.allocatable.sum(axis=0))
+
+    def rank(nodes: list[int]) -> tuple[int, int, int, float, int, str]:
+        """Return the sort key of a type: nodes for more parts first, then fewer, smaller and more common nodes."""
+        index = nodes[0]
+        return (
+            -int(passes[:, index].sum()),
+            _copies(emptied, index),
+            -_room(emptied, free, domains, index),
+            float((table.allocatable[index] / total).sum()),
+            -len(nodes),
+            table.names[index],
+        )
+
+    pending = sum(len(members.pending) for members in view.tables.gangs.values())
     return [
-        Option(partial(_added_nodes, table.names[index]), most=most, field="nodes", adds_nodes=True)
-        for _, index in ranked[:MAX_ALTERNATIVES]
+        Option(
+            partial(_added_nodes, table.names[nodes[0]]), most=min(MAX_COPIES, max(1, pending)), field="nodes"
+        )
+        for nodes in sorted(nodes_by_type.values(), key=rank)[:MAX_ALTERNATIVES]
     ]
-
-
-def _all_pending(view: GangView) -> Iterable[Pod]:
-    for members in view.tables.gangs.values():
-        yield from members.pending.values()
 
 
 def _added_nodes(name: str, steps: int) -> tuple[InputChange, ...]:
