@@ -48,8 +48,8 @@ batchsched explain examples/ podgroup/long-context -n research
 
 batchsched explain cluster.json.gz --pod-group team-a/bert -o json
 """
-_LIVE = frozenset({"podgroup", "podgroups", "pg", "pod", "pods", "po"})
-_QUEUES = frozenset({"queue", "queues", "bq"})
+_GANG_KINDS: Final = frozenset({"podgroup", "podgroups", "pg", "pod", "pods", "po"})
+_QUEUE_KINDS: Final = frozenset({"queue", "queues", "bq"})
 
 
 def explain(
@@ -102,26 +102,23 @@ def explain(
     from batchsched.cli.live_cluster import ClusterAccess
     from batchsched.cli.session import run_live_session, run_session
 
-    named, files = _split_subject(subject)
+    name, files = _split_subject(subject)
     if files:
         check_options_of_cluster(kubeconfig, context)
-        name = pod_group or named
-        pod_group = f"{namespace}/{name}" if name and namespace and "/" not in name else name or None
-        named = ""
-    if named:
-        access = ClusterAccess(kubeconfig, context, config, profile)
-        named = named if "/" in named else f"{namespace or access.namespace}/{named}"
-        session = run_live_session(access, seed)
-    else:
+        name, namespace = pod_group or name, namespace or "default"
         session = run_session(files, config, profile, seed, now)
-    if named or pod_group:
-        key = _checked_key(named or pod_group or "", session)
+    else:
+        access = ClusterAccess(kubeconfig, context, config, profile)
+        namespace = namespace or access.namespace
+        session = run_live_session(access, seed)
+    if name:
+        key = _checked_key(name if "/" in name else f"{namespace}/{name}", session)
         explanations = explain_gangs(session.with_explained_refusals({key}), [key])
     else:
         session = session.with_explained_refusals()
         explanations = explain_gangs(session, [refusal.pod_group for refusal in session.decision.refusals])
     if output is not OutputFormat.TABLE:
-        print_data(explanations[0] if named or pod_group else explanations, output)
+        print_data(explanations[0] if name else explanations, output)
     else:
         for explanation in explanations:
             print_explanation(explanation, verbose=verbose)
@@ -141,9 +138,9 @@ def _split_subject(subject: list[str]) -> tuple[str, list[Path]]:
         kind, _, name = argument.partition("/")
         if Path(argument).exists() or not name:
             files.append(Path(argument))
-        elif kind.lower() in _LIVE:
+        elif kind.lower() in _GANG_KINDS:
             names.append(name)
-        elif kind.lower() in _QUEUES:
+        elif kind.lower() in _QUEUE_KINDS:
             raise typer.BadParameter(f"for a queue: batchsched queues explain {name}")
         else:
             files.append(Path(argument))
@@ -152,8 +149,8 @@ def _split_subject(subject: list[str]) -> tuple[str, list[Path]]:
     return "".join(names), files
 
 
-def _checked_key(name: str, session: "DecidedSession") -> str:
-    """Return namespace/name of a gang, given that of a PodGroup or a pod; the namespace defaults to `default`.
+def _checked_key(key: str, session: "DecidedSession") -> str:
+    """Return the `namespace/name` of a gang, given that of a PodGroup or a pod.
 
     A pod stands for its PodGroup, which is then named on standard error.
 
@@ -163,7 +160,6 @@ def _checked_key(name: str, session: "DecidedSession") -> str:
     from batchsched.api.crd.validation import suggest_name
     from batchsched.cli.session import check_not_set_aside
 
-    key = name if "/" in name else f"default/{name}"
     pod_groups = [group.key for group in session.snapshot.pod_groups]
     refused = [record.pod_group for record in session.decision.refusals]
     pod = next((pod for pod in session.snapshot.pods if pod.key == key), None)
@@ -234,7 +230,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
     turn = next((item for item in turns if item.pod_group == key), None)
     siblings = [item.pod_group for item in turns if turn is not None and item.queue == turn.queue]
     position = siblings.index(key) + 1 if key in siblings else 0
-    view = report_feasibility(session.snapshot, decision, session.profile, key)
+    outlook = report_feasibility(session.snapshot, decision, session.profile, key)
     refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
     waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
     pod_keys = {pod.key for pod in session.snapshot.pods if gang_key(gang_identity(pod)) == key}
@@ -249,7 +245,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
     elif evicted:
         state = GangResult.EVICTED
     else:
-        state = GangResult.BOUND if view is not None and view.bound else GangResult.EMPTY
+        state = GangResult.BOUND if outlook is not None and outlook.bound else GangResult.EMPTY
     return Explanation(
         pod_group=key,
         state=state,
@@ -259,7 +255,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
         evictions=evicted,
         turn=turn,
         position=position,
-        outlook=view,
+        outlook=outlook,
     )
 
 
@@ -268,8 +264,8 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
     out = console()
     out.print(f"PodGroup {explanation.pod_group}: {_headline(explanation)}", style="bold")
     if explanation.outlook is not None:
-        view = explanation.outlook
-        out.print(f"minMember {view.min_member}; {view.bound} members run, {view.pending} wait")
+        outlook = explanation.outlook
+        out.print(f"minMember {outlook.min_member}; {outlook.bound} members run, {outlook.pending} wait")
     if explanation.turn is not None:
         turn = explanation.turn
         share = "" if turn.share == "all" else f", share {turn.share}"
