@@ -68,6 +68,19 @@ class PodGrouperSettings(StrictModel):
     """
 
 
+class ExplanationSettings(StrictModel):
+    """The budget for explanations of refused gangs.
+
+    An explanation verifies which change would admit the gang: it decides the session again on changed inputs, while no
+    session is being decided.
+    """
+
+    cpu_share: float = Field(default=0.25, ge=0, le=1)
+    """Maximum part of the time of one CPU. 0: what would help is estimated and not verified."""
+    gangs_per_minute: int = Field(default=30, ge=1, le=6000)
+    """Maximum number of explanations in a minute; each one may change the conditions of the gang's pods."""
+
+
 class ClientConnection(NullTolerantModel):
     """Settings of the connection to the API server."""
 
@@ -236,6 +249,8 @@ class BatchSchedulerConfiguration(StrictModel):
     """Connection of `run` to the API server."""
     pod_grouper: PodGrouperSettings = PodGrouperSettings()
     """PodGroups that `run` creates for the pods of Jobs and other owners."""
+    explanations: ExplanationSettings = ExplanationSettings()
+    """Budget of `run` for verifying what would help refused gangs."""
     serving: HttpsServerSettings = HttpsServerSettings()
     """HTTPS server of `run` for health, metrics and debugging."""
     sessions_kept: int = Field(default=10, ge=0, le=1000)

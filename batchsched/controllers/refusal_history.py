@@ -15,7 +15,7 @@ KEEP_SECONDS: Final = 10.0
 MAX_KEEP_SECONDS: Final = 320.0
 """Maximum number of seconds for which a message is kept."""
 NEW_REASON_FACTOR: Final = 0.1
-"""The part of that time for which a message is kept if the reason changes, which matters more to users."""
+"""The part of that time for which a message is kept if the reason changes or the text is now verified."""
 ARRIVING_SECONDS: Final = 5.0
 """Seconds after the creation of a gang in which missing pods are not reported, since they are still being created."""
 _ARRIVING: Final = frozenset({"NotEnoughPods", "PodGroupNotFound"})
@@ -75,9 +75,10 @@ class RefusalRecord:
             return False
         if self.refusal is None:
             return self.latest.reason not in _ARRIVING or not 0 <= now - self.first < ARRIVING_SECONDS
-        same = self.latest.reason == self.refusal.reason
+        is_proved_now = self.latest.verified and not self.refusal.verified
+        matters = is_proved_now or self.latest.reason != self.refusal.reason
         age = now - self.since
-        keep_seconds = self.keep_seconds * (1.0 if same else NEW_REASON_FACTOR)
+        keep_seconds = self.keep_seconds * (NEW_REASON_FACTOR if matters else 1.0)
         # A negative age means that the clock was set back; waiting for it could take hours.
         return not 0 <= age < keep_seconds
 
@@ -160,6 +161,24 @@ class RefusalHistory:
                 if acquitted is not None and acquitted.withdraw():
                     changed.add(key)
         return changed | self._publish(refused, nodes, now)
+
+    def record_explanation(self, refusal: Refusal, explained: Refusal, nodes: int, now: float) -> set[str]:
+        """Replace the last refusal of a gang by its explanation, unless a later session decided otherwise.
+
+        Args:
+          refusal: The refusal as its session decided it.
+          explained: The explained refusal.
+          nodes: The number of nodes.
+          now: Seconds since 1970.
+
+        Returns:
+          The gang if its message changed.
+        """
+        record = self._records.get(refusal.pod_group)
+        if record is None or record.latest != refusal:
+            return set()
+        record.latest = explained
+        return self._publish((refusal.pod_group,), nodes, now)
 
     def publish_due(self, nodes: int, now: float) -> set[str]:
         """Publish the refusals that were held back long enough, and return the gangs with a new message."""

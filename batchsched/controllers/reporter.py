@@ -28,6 +28,7 @@ from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.reflector import Reflector
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
+from batchsched.runner.pending_explanations import ExplanationOutcome
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
@@ -158,7 +159,16 @@ class Reporter:
 
     def publish_due_messages(self) -> None:
         """Publish the messages about refused gangs that were held back and are now due."""
-        changed = self._refusals.publish_due(self._cache.count_objects("nodes"), self._clock.now())
+        self._report(self._refusals.publish_due(self._cache.count_objects("nodes"), self._clock.now()))
+
+    def record_explanation(self, outcome: ExplanationOutcome) -> None:
+        """Report the verified text of a refusal (an `ExplanationCallback`)."""
+        if outcome.explained is not None:
+            nodes, now = self._cache.count_objects("nodes"), self._clock.now()
+            self._report(self._refusals.record_explanation(outcome.refusal, outcome.explained, nodes, now))
+
+    def _report(self, changed: Iterable[str]) -> None:
+        """Write the status and the Events of gangs with a new message."""
         self.status.enqueue(changed)
         for key in changed:
             pods = (self._cache.get(PODS, pod) for pod in self.status.pending_pod_keys(key))

@@ -189,6 +189,19 @@ class Metrics:
         self.refusals = self._counter(
             "batchsched_refusals", "Refusals of gangs, by reason.", "reason", "profile"
         )
+        self.explanations = self._counter(
+            "batchsched_explanations",
+            "Explanations of refused gangs by result: verified, partial (their budget was spent), outdated (the gang "
+            "took part in a newer session, or sessions interrupted it too often) or failed (a defect).",
+            "result",
+            "profile",
+        )
+        self.explanation_seconds = self._counter(
+            "batchsched_explanation_seconds",
+            "Total seconds of CPU time of explanations, between sessions.",
+            "result",
+            "profile",
+        )
         self.dropped_placements = self._counter(
             "batchsched_placements_dropped",
             "Gangs that were placed but not bound, because other pods had filled one of their nodes meanwhile.",

@@ -26,6 +26,7 @@ from batchsched.observability.recorder import MetricsRecorder, MetricsTelemetry
 from batchsched.ports.cluster import Clock
 from batchsched.record.answers import ExternalAnswers
 from batchsched.record.file import SessionRecord, encode_session_file
+from batchsched.runner.pending_explanations import ExplanationOutcome
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionInput
 from batchsched.scheduler.app import SchedulerApp
@@ -146,7 +147,7 @@ class Observer:
         self.counting = MetricsRecorder(self.metrics)
         self.sessions = SessionHistory(kept)
         self.refusals: dict[str, Refusal] = {}
-        """The latest refusal of each refused gang, by `namespace/name`."""
+        """The latest refusal of each refused gang, by `namespace/name`; explained, once it is verified."""
         self._clock = clock
         self._lease = lease
         self._timed: dict[str, MetricsTelemetry] = {}
@@ -218,6 +219,16 @@ class Observer:
         if len(self.refusals) > _MAX_REFUSALS:  # most entries are of gangs that no longer exist
             self.refusals.clear()
         self.refusals.update((refusal.pod_group, refusal) for refusal in decision.refusals)
+
+    def record_explanation(self, outcome: ExplanationOutcome) -> None:
+        """Record the explanation of a refused gang in metrics and for the status page.
+
+        The scheduler calls this method after each explanation.
+        """
+        self.counting.count_explanation(outcome)
+        key = outcome.refusal.pod_group
+        if outcome.explained is not None and self.refusals.get(key) == outcome.refusal:
+            self.refusals[key] = outcome.explained
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
         """Record a successful or failed binding of a pod in metrics and log. The binding cycle calls this method.

@@ -16,6 +16,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.gang import gang_key
 from batchsched.observability.metrics import Metrics
 from batchsched.ports.external import Telemetry
+from batchsched.runner.pending_explanations import ExplanationOutcome
 from batchsched.scheduling_queue.entity import Entity
 
 ROUND_STAGE: Final = "choose"
@@ -167,6 +168,12 @@ class MetricsRecorder:
         self._metrics.preemption_attempts.inc(len(victims))
         for count in victims.values():
             self._metrics.preemption_victims.observe(count)
+
+    def count_explanation(self, outcome: ExplanationOutcome) -> None:
+        """Update the metrics of explanations after an explanation of a refused gang ended."""
+        labels = (outcome.result.value, outcome.profile)
+        self._metrics.explanations.labels(*labels).inc()
+        self._metrics.explanation_seconds.labels(*labels).inc(outcome.seconds)
 
     def count_binding(self, pod: Pod, problem: str, now: float) -> None:
         """Update the metrics of scheduling attempts after the binding of a pod succeeded or failed.

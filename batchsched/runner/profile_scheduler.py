@@ -95,7 +95,7 @@ class ProfileScheduler:
         self._scheduler = self._follower(Snapshot())
         self._in_flight: dict[str, Entity] = {}
         self._waiting: dict[str, Entity] = {}
-        self._session_generation = 0
+        self.session_generation = 0
         """The generation of the cluster state that the current session reads."""
 
     def _empty_queue(self) -> SchedulingQueue:
@@ -172,7 +172,7 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
-        self._session_generation = self._cache.generation
+        self.session_generation = self._cache.generation
         self._scheduler.set_refused_evictions(self._protected_pods(now))
         scheduler, runner = self._scheduler, self.runner
         self.taking_part = tuple(self._in_flight.values())
@@ -260,7 +260,7 @@ class ProfileScheduler:
         self.reservations = decision.reservations
         placed = _placed(decision, taking_part)
         changed = ChangedNodes(
-            self._cache, self._session_generation, placed.values(), self.pipeline.ignores_resource
+            self._cache, self.session_generation, placed.values(), self.pipeline.ignores_resource
         )
         refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
         placements: list[PlacedGang] = []

@@ -37,6 +37,14 @@ CHECKS_PER_DEADLINE: Final = 8
 MAX_CHECK_SECONDS: Final = 0.5
 
 
+TelemetryFactory = Callable[[Profile], Telemetry | None]
+"""Returns what receives the stages of a profile's sessions; None: nothing does."""
+
+
+def without_telemetry(profile: Profile) -> Telemetry | None:
+    """Return no telemetry; this is the default `TelemetryFactory`."""
+
+
 @cache
 def shared_extender_client() -> Extenders:
     """Return the HTTP client that calls scheduler extenders.

@@ -1,11 +1,11 @@
 """The scheduler of one replica: it follows a cluster, and schedules while it is the leader."""
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchsched.config.schema import PodGrouperSettings, Profile
+from batchsched.config.schema import ExplanationSettings, PodGrouperSettings, Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
 from batchsched.controllers.reporter import Reporter
@@ -17,21 +17,21 @@ from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.projection import PodGroupWriter
 from batchsched.ports.cluster import Clock
-from batchsched.ports.external import Telemetry
 from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandler
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.session_runner import SessionRunner
+from batchsched.runner.session_runner import SessionRunner, TelemetryFactory, without_telemetry
 from batchsched.scheduler.binding import BindingCallback, BindingCycles, combine_callbacks, ignore_binding
+from batchsched.scheduler.explanation_worker import (
+    ExplanationCallback,
+    ExplanationWorker,
+    ignore_explanation,
+)
 from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop, Wakeup
 from batchsched.scheduler.standby_usage import StandbyUsageRecorder, log_sampling_failure
 from batchsched.state.cluster_state import ClusterState
 
 ASSUMED_POD_SECONDS = 60.0
 """Seconds after a binding until an assumed pod that no watch event confirmed is checked against the API server."""
-
-
-def _no_telemetry(profile: Profile) -> Telemetry | None:
-    """Return no telemetry."""
 
 
 @dataclass(slots=True)
@@ -45,12 +45,14 @@ class SchedulerApp:
       fence: Rejects writes once this replica has lost the Lease; None if there is no leader election.
       on_binding: Called for each binding, with the problem or "".
       on_decision: Called for each decision.
+      on_explanation: Called for each explanation of a refused gang.
       telemetry: Returns the telemetry of a profile.
       recording: Whether the input of each session is kept for the recorded sessions.
       on_eviction: Called for each evicted pod.
       deployment: What all replicas of this deployment have in common, and no other deployment has; "" if other
         deployments with the same scheduler names are not looked for.
       grouping: The settings of the pod grouper.
+      explanations: The budget for explanations of refused gangs.
     """
 
     connection: Connection
@@ -59,13 +61,16 @@ class SchedulerApp:
     fence: WriteFence | None = None
     on_binding: BindingCallback = ignore_binding
     on_decision: DecisionCallback | None = None
-    telemetry: Callable[[Profile], Telemetry | None] = _no_telemetry
+    on_explanation: ExplanationCallback = ignore_explanation
+    telemetry: TelemetryFactory = without_telemetry
     recording: bool = False
     on_eviction: Evicted = ignore_evicted_pod
     deployment: str = ""
     grouping: PodGrouperSettings = field(default_factory=PodGrouperSettings)
+    explanations: ExplanationSettings = field(default_factory=ExplanationSettings)
     loop: SchedulerLoop | None = field(init=False, default=None)
     _reporter: Reporter | None = field(init=False, default=None)
+    _explaining: ExplanationWorker | None = field(init=False, default=None)
     _leaving: Container[str] = field(init=False, default=frozenset())
     cache: ClusterState = field(init=False)
     wakeup: Wakeup = field(init=False)
@@ -158,8 +163,9 @@ class SchedulerApp:
         binder = ApiBinder(self.writer, self._claim_is_bound)
         writers = (self.writer, Writer(self.connection, self.clock))
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)
+        explaining = self._explaining = self._new_explanation_worker(reporter)
         on_binding, on_eviction = (
-            combine_callbacks(self.on_binding, reporter.record_binding),
+            combine_callbacks(self.on_binding, reporter.record_binding, explaining.record_binding),
             combine_callbacks(self.on_eviction, reporter.record_eviction),
         )
         cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.wakeup.signal)
@@ -176,12 +182,12 @@ class SchedulerApp:
             on_eviction,
         )
         self._leaving = stale_gangs.leaving
-        profile_schedulers = self._new_schedulers(self.profiles, self.recording)
+        profile_schedulers = self._new_schedulers(self.profiles)
         for profile_scheduler in profile_schedulers:
             profile_scheduler.set_usage_history(self.standby_usage.usage_history(profile_scheduler.profile))
         on_decision = [
             evictor.apply_decision,
-            reporter.record_decision,
+            explaining.with_explanations(reporter.record_decision),
             *([self.on_decision] if self.on_decision else []),
         ]
         group_writer = PodGroupWriter(
@@ -192,6 +198,7 @@ class SchedulerApp:
             patch_pods=self.grouping.patch_pods,
         )
         group_writing = asyncio.create_task(group_writer.run(), name="projection")
+        explaining.start()
         self._reporter = reporter
         reporter.report_set_aside(self.reflectors)
         if self.deployment:
@@ -205,9 +212,19 @@ class SchedulerApp:
             await self.loop.run()
         finally:
             group_writing.cancel()
+            explaining.stop()
             # Order matters: binding cycles report to the reporter, so it settles after they have ended.
             await cycles.wait_until_idle()
             await reporter.write_queued_status()
+
+    def _new_explanation_worker(self, reporter: Reporter) -> ExplanationWorker:
+        return ExplanationWorker(
+            self.explanations,
+            self.clock,
+            is_deciding=lambda: self.loop is not None and self.loop.is_deciding,
+            is_pending=lambda key: bool(reporter.status.pending_pod_keys(key)),
+            callbacks=(reporter.record_explanation, self.on_explanation),
+        )
 
     async def flush_events(self) -> None:
         """Write the remaining Events. Another replica may lead by then: Events are not fenced."""
@@ -233,8 +250,10 @@ class SchedulerApp:
         """The other deployments that use a scheduler name of this deployment, by scheduler name."""
         return self._reporter.conflicting_deployments if self._reporter is not None else {}
 
-    def reconfigure(self, profiles: Sequence[Profile], recording: bool) -> None:
-        """Use new profiles from the next session on, and set whether sessions are recorded.
+    def reconfigure(
+        self, profiles: Sequence[Profile], recording: bool, explanations: ExplanationSettings
+    ) -> None:
+        """Use new profiles from the next session on, and set whether sessions are recorded and how much is explained.
 
         Raises:
           InvalidInput: A profile cannot be used, or the scheduler names differ. Nothing was changed.
@@ -247,22 +266,30 @@ class SchedulerApp:
                 f"{', '.join(sorted(names))}; restart to change them",
                 field="profiles",
             )
-        if tuple(profiles) == tuple(self.profiles) and recording == self.recording:
+        settings = tuple(profiles), recording, explanations
+        if settings == (tuple(self.profiles), self.recording, self.explanations):
             return
-        # Created first: an invalid profile raises before anything changes.
-        profile_schedulers = self._new_schedulers(profiles, recording)
-        self.profiles, self.recording = tuple(profiles), recording
+        before = self.profiles, self.recording, self.explanations
+        self.profiles, self.recording, self.explanations = settings
+        try:
+            profile_schedulers = self._new_schedulers(profiles)
+        except InvalidInput:
+            self.profiles, self.recording, self.explanations = before
+            raise
         if self.loop is not None:
             self.loop.replace_schedulers(profile_schedulers)
         if self._reporter is not None:
             self._reporter.reconfigure(self.profiles[0])
+        if self._explaining is not None:
+            self._explaining.settings = explanations
 
-    def _new_schedulers(self, profiles: Sequence[Profile], recording: bool) -> list[ProfileScheduler]:
+    def _new_schedulers(self, profiles: Sequence[Profile]) -> list[ProfileScheduler]:
         profile_schedulers = []
         for profile in profiles:
             runner = SessionRunner(profile, telemetry=self.telemetry(profile))
             profile_scheduler = ProfileScheduler(profile, self.cache, leaving=self._leaving, runner=runner)
-            profile_scheduler.recording = recording
+            # Explanations read the input of a session, too.
+            profile_scheduler.recording = self.recording or self.explanations.cpu_share > 0
             profile_schedulers.append(profile_scheduler)
         return profile_schedulers
 

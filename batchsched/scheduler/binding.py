@@ -31,12 +31,12 @@ def ignore_binding(pod: Pod, node: str, problem: str) -> None:
     """Do nothing; this is the default callback for the end of a pod's binding."""
 
 
-def combine_callbacks(first: BindingCallback, second: BindingCallback) -> BindingCallback:
-    """Return a binding callback that calls two binding callbacks in order."""
+def combine_callbacks(*callbacks: BindingCallback) -> BindingCallback:
+    """Return a binding callback that calls several binding callbacks in order."""
 
     def call(pod: Pod, node: str, problem: str) -> None:
-        first(pod, node, problem)
-        second(pod, node, problem)
+        for callback in callbacks:
+            callback(pod, node, problem)
 
     return call
 

@@ -107,6 +107,8 @@ class SchedulerLoop:
         self._tasks = tuple(tasks)
         self.is_outdated: Callable[[], bool] = lambda: False
         """Returns whether sessions must wait, because the API server was restored from a backup."""
+        self.is_deciding = False
+        """Whether a session is being decided."""
         self._tasks_done_at = float("-inf")
 
     def replace_schedulers(self, profile_schedulers: Sequence[ProfileScheduler]) -> None:
@@ -159,11 +161,14 @@ class SchedulerLoop:
             if work is None:
                 return
             # `begin_session` took all input; the thread reads nothing that the event loop changes meanwhile.
+            self.is_deciding = True
             decision = await asyncio.to_thread(work)
         except Exception:
             # Later sessions take fewer gangs until the gang that causes the failure is found.
             profile_scheduler.abandon_session(self._clock.now())
             raise
+        finally:
+            self.is_deciding = False
         if self.is_outdated():  # since the session began
             _LOG.warning("a session is abandoned: its cluster is from before a restore of the API server")
             profile_scheduler.abandon_session(self._clock.now())

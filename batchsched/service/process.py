@@ -230,11 +230,13 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
                 fence=lease,
                 on_binding=observation.record_binding,
                 on_decision=observation.record_decision,
+                on_explanation=observation.record_explanation,
                 telemetry=observation.telemetry,
                 recording=configuration.sessions_kept > 0,
                 on_eviction=observation.record_eviction,
                 deployment=lease.full_name if lease is not None else _identity(),
                 grouping=configuration.pod_grouper,
+                explanations=configuration.explanations,
             )
 
         background = BackgroundTasks(observation, configuration, options.config)
@@ -319,7 +321,9 @@ class BackgroundTasks:
             metrics.reload_ok.set(succeeded)
 
         def apply(configuration: BatchSchedulerConfiguration) -> None:
-            service.reconfigure(configuration.profiles, recording=configuration.sessions_kept > 0)
+            service.reconfigure(
+                configuration.profiles, configuration.sessions_kept > 0, configuration.explanations
+            )
             self.observation.sessions.resize(configuration.sessions_kept)
 
         metrics.reload_ok.set(1)

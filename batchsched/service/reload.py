@@ -21,7 +21,9 @@ from batchsched.ports.cluster import Clock
 _LOG: Final = logging.getLogger(__name__)
 CHECK_SECONDS: Final = 2.0
 """Seconds between two checks of the file."""
-RELOADABLE_FIELDS: Final = frozenset({"profiles", "sessionsKept", "serving.authorizationAlwaysAllowPaths"})
+RELOADABLE_FIELDS: Final = frozenset(
+    {"profiles", "sessionsKept", "explanations", "serving.authorizationAlwaysAllowPaths"}
+)
 """Fields that take effect without a restart; the scheduler names of profiles are an exception."""
 Apply = Callable[[BatchSchedulerConfiguration], None]
 """Applies a configuration, or raises and changes nothing."""

@@ -78,6 +78,34 @@ def test_another_reason_is_published_soon(verdicts):
     assert hear(verdicts, refusal("limit reached", "QueueLimit"), now=KEEP_SECONDS / 10) == {GANG}
 
 
+def explained(message: str = "2 cpu short; team/gpt runs there") -> Refusal:
+    return refusal(message, verified=True)
+
+
+def test_verified_text_replaces_the_estimate_soon(verdicts):
+    hear(verdicts, refusal())
+    assert verdicts.record_explanation(refusal(), explained(), 3, KEEP_SECONDS / 20) == set()
+    assert verdicts.publish_due(3, KEEP_SECONDS / 10) == {GANG}
+    assert "team/gpt runs there" in verdicts.get(GANG).message
+
+
+def test_estimate_of_the_next_session_does_not_replace_a_verified_text_before_it_is_verified_too(verdicts):
+    hear(verdicts, refusal())
+    verdicts.record_explanation(refusal(), explained(), 3, 1.0)
+    assert hear(verdicts, refusal("3 cpu short"), now=2.0) == set()
+    verdicts.record_explanation(refusal("3 cpu short"), explained(), 3, 4.0)
+    assert verdicts.publish_due(3, 2 * MAX_KEEP_SECONDS) == set()
+
+
+def test_explanation_of_an_earlier_refusal_is_not_published(verdicts):
+    hear(verdicts, refusal())
+    hear(verdicts, refusal("limit reached", "QueueLimit"), now=1.0)
+    assert verdicts.record_explanation(refusal(), explained(), 3, 100.0) == set()
+    assert hear(verdicts, now=101.0) == {GANG}
+    assert verdicts.record_explanation(refusal("limit reached", "QueueLimit"), explained(), 3, 102.0) == set()
+    assert verdicts.get(GANG).refusal is None
+
+
 def test_two_alternating_reasons_are_not_published_every_time(verdicts):
     told = 0
     for second in range(600):

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
@@ -10,6 +11,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS
 from batchsched.controllers.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
+from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
 from docs.generate.events import EVENTS
 from tests.controllers.office import Desk, known
 from tests.service.town import Town
@@ -81,6 +83,26 @@ async def test_refusal_has_events_of_the_pods_and_of_their_pod_group():
             "0/1 nodes are available: PodGroup team/bert: "
         )
     assert told(found, "bert")["GangRefused"].startswith("InsufficientResources: ")
+
+
+async def test_verified_text_has_events_and_the_conditions_of_pod_group_and_pods():
+    town = Reported(cluster(nodes(1, gpu=1), gang("bert", 2)))
+    town.cache.put(known(town.cache.get("pod_groups", "team/bert")))
+    await town.turn()
+    (refusal,) = town.decisions[-1].refusals
+    verified = msgspec.structs.replace(refusal, relaxation="1 more node like n0", verified=True)
+    town.clock.turn(2)
+    outcome = ExplanationOutcome("batchsched", refusal, verified, ExplanationResult.VERIFIED, 0.1)
+    town.teller.record_explanation(outcome)
+    await town.teller.status.run_once()
+    text = f"{refusal.message}; would help: 1 more node like n0"
+    written = {where: body["status"]["conditions"][-1]["message"] for _, where, body in town.desk.sent}
+    assert {message for where, message in written.items() if "/podgroups/" in where} == {text}
+    pod_message = f"0/1 nodes are available: PodGroup team/bert: {text}."
+    assert {message for where, message in written.items() if "/pods/" in where} == {pod_message}
+    found = await town.events()
+    notes = {(body["regarding"]["name"], body["note"]) for body in found}
+    assert {("bert", f"InsufficientResources: {text}"), ("bert-0", pod_message)} <= notes
 
 
 async def test_message_that_was_held_back_is_published_later_without_a_session():

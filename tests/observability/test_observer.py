@@ -1,12 +1,14 @@
 """What operators see: sessions and bindings counted under kube-scheduler's names, and sessions kept that repeat."""
 
 import pytest
+from msgspec.structs import replace
 
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.observer import Observer
 from batchsched.record.file import compare_decisions, read_session_file
+from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide
@@ -57,6 +59,22 @@ async def test_refused_gang_is_counted_by_reason_and_waits_among_the_unschedulab
     assert one.value("scheduler_pending_pods", queue="unschedulable") == 3
     assert one.value("batchsched_pending_gangs", queue="unschedulable") == 1
     assert one.value("scheduler_pending_pods", queue="active") == 0
+
+
+async def test_explanations_are_counted_and_shown_in_place_of_the_refusal_that_they_explain():
+    one = Observed(cluster(nodes(1, gpu=2), gang("bert", 3)))
+    await one.town.turns(1)
+    refusal = one.seen.refusals["team/bert"]
+    verified = replace(refusal, verified=True)
+    for result, explained in ((ExplanationResult.OUTDATED, None), (ExplanationResult.VERIFIED, verified)):
+        one.seen.record_explanation(ExplanationOutcome(PROFILE, refusal, explained, result, 1.5))
+    assert one.seen.refusals["team/bert"] == verified
+    newer = replace(refusal, message="another one")
+    one.seen.record_explanation(ExplanationOutcome(PROFILE, newer, newer, ExplanationResult.VERIFIED, 0.5))
+    assert one.seen.refusals["team/bert"] == verified
+    assert one.value("batchsched_explanations_total", result="verified", profile=PROFILE) == 2
+    assert one.value("batchsched_explanation_seconds_total", result="verified", profile=PROFILE) == 2
+    assert one.value("batchsched_explanation_seconds_total", result="outdated", profile=PROFILE) == 1.5
 
 
 async def test_binding_that_failed_is_an_error():

@@ -20,7 +20,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.base import parse_amounts
-from batchsched.api.decision import Refusal
+from batchsched.api.decision import Refusal, refusal_text
 from batchsched.api.gang import gang_key, gang_namespace
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
@@ -373,6 +373,7 @@ class StatusPage:
             profiles=", ".join(profile.scheduler_name for profile in service.profiles),
             now=now.isoformat(sep=" ", timespec="seconds"),
             cluster=view_of_cluster,
+            refusal_text=refusal_text,
             sessions=observation.sessions.summaries(),
         )
 

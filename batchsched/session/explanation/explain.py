@@ -23,9 +23,11 @@ from batchsched.session.explanation.sentences import (
     raised_amount,
 )
 from batchsched.session.explanation.verification import (
+    DecideAgain,
     DecidedInput,
     PlacementVerifier,
     VerificationBudget,
+    decide_briefly,
     emptied_cluster,
 )
 from batchsched.session.feasibility_report import after_decision
@@ -68,9 +70,18 @@ def explain_refusals(
     for done, refusal in enumerate(examined):
         if telemetry is not None:
             telemetry.report_progress(done, len(examined), "refusals explained")
-        explained[refusal.pod_group] = examination.explain_refusal(refusal)
+        explained[refusal.pod_group] = _explain_safely(examination, refusal)
     refusals = tuple(explained.get(refusal.pod_group, refusal) for refusal in decision.refusals)
     return msgspec.structs.replace(decision, refusals=refusals)
+
+
+def _explain_safely(examination: "RefusalVerifier", refusal: Refusal) -> Refusal:
+    """Explain a refusal; a defect costs this explanation only, since the decision itself is right."""
+    try:
+        return examination.explain_refusal(refusal)
+    except Exception as error:  # noqa: BLE001 - any defect, as the docstring says
+        note = f"; the explanation failed, please report it: {type(error).__name__}: {error}"
+        return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + note)
 
 
 class RefusalVerifier:
@@ -79,11 +90,15 @@ class RefusalVerifier:
     Args:
       decided: the session.
       budget: the work that may be spent on all refusals.
+      decide_again: decides the session on changed inputs.
     """
 
-    def __init__(self, decided: DecidedInput, budget: VerificationBudget) -> None:
+    def __init__(
+        self, decided: DecidedInput, budget: VerificationBudget, decide_again: DecideAgain = decide_briefly
+    ) -> None:
         self._decided = decided
         self._budget = budget
+        self._decide_again = decide_again
 
     @cached_property
     def _turns(self) -> dict[str, TurnPosition]:
@@ -102,7 +117,7 @@ class RefusalVerifier:
         # What every gang costs: a decision over the emptied cluster, and tables of it.
         if not self._budget.spend_decision(snapshot):
             return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
-        verifier = PlacementVerifier(decided, key, self._budget)
+        verifier = PlacementVerifier(decided, key, self._budget, self._decide_again)
         view = GangView.of_tables(self._tables_after, profile.scheduler_name, key)
         if view is None:  # the gang has no pending pod that anything could place
             message = refusal.message if verifier.startable else NEVER + refusal.message

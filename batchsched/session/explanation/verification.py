@@ -1,6 +1,6 @@
 """Verification of changes: decide again on the changed input, within a budget."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,6 +11,7 @@ from batchsched.api.decision import Decision, InputChange
 from batchsched.api.gang import gang_identity, gang_key
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
+from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import apply_changes
 from batchsched.session.session import Session
 
@@ -43,6 +44,17 @@ class DecidedInput:
     decision: Decision
 
 
+DecideAgain = Callable[[Snapshot, Profile, float, int], Decision]
+"""Returns the decision of a session over a snapshot with a profile, a time (seconds since 1970) and a seed."""
+
+
+def decide_briefly(
+    snapshot: Snapshot, profile: Profile, now: float, seed: int, telemetry: Telemetry | None = None
+) -> Decision:
+    """Return the decision of a session without refusals; this is the default `DecideAgain`."""
+    return Session(snapshot, profile, brief=True).decide(now, seed, telemetry=telemetry)
+
+
 class VerificationBudget:
     """The work that the verification of refusals may still cost. It is counted, not timed, so that results repeat.
 
@@ -72,10 +84,18 @@ class PlacementVerifier:
       decided: the session.
       key: `namespace/name` of the gang.
       budget: the work that all checks may cost.
+      decide_again: decides the session on changed inputs.
     """
 
-    def __init__(self, decided: DecidedInput, key: str, budget: VerificationBudget) -> None:
+    def __init__(
+        self,
+        decided: DecidedInput,
+        key: str,
+        budget: VerificationBudget,
+        decide_again: DecideAgain = decide_briefly,
+    ) -> None:
         self._decided = decided
+        self._decide_again = decide_again
         self._budget = budget
         self._decisions = 0
         self._answers: dict[bytes, bool] = {}
@@ -116,7 +136,7 @@ class PlacementVerifier:
     def _places(self, snapshot: Snapshot) -> bool:
         """Return whether the session on another input places the gang."""
         decided = self._decided
-        decision = Session(snapshot, decided.profile, brief=True).decide(decided.now, decided.seed)
+        decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)
         return any(f"{entry.namespace}/{entry.pod}" in self.members for entry in decision.assignments)
 
 

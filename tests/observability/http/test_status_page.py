@@ -1,14 +1,22 @@
 """The status page: pending gangs first, queues as a tree, nodes by their topology."""
 
-from batchsched.api.decision import Refusal
+from html import escape
+from types import SimpleNamespace
+from typing import Any
+
+from msgspec.structs import replace
+
+from batchsched.api.decision import Refusal, refusal_text
 from batchsched.observability.http.status_page import (
     MAX_GANGS,
     PendingRow,
     ResourceShare,
+    StatusPage,
     cluster_view,
     pending_rows,
     pod_counts,
 )
+from batchsched.observability.observer import Observer
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Town
 from tests.session.scenario import alone, cluster, gang, node, nodes, pod, queue, topology
@@ -32,6 +40,24 @@ async def test_pending_gangs_are_first_and_have_their_reason():
     assert first.waiting.refusal is not None
     assert first.waiting.refusal.reason == "InsufficientResources"
     assert (second.key, second.placed, second.waiting) == ("team/a", 2, None)
+
+
+async def test_page_shows_the_text_of_refusals_that_commands_print():
+    town = Town(cluster(nodes(1, gpu=2), gang("big", 3)))
+    await town.turn()
+    (refusal,) = town.decisions[-1].refusals
+    service: Any = SimpleNamespace(
+        cache=town.cache,
+        clock=town.clock,
+        profiles=[town.profile_scheduler.profile],
+        profile_schedulers=[town.profile_scheduler],
+        is_leading=True,
+    )
+    observation = Observer(town.clock, 0)
+    for shown in (refusal, replace(refusal, relaxation="1 more node like n0", verified=True)):
+        observation.refusals = {shown.pod_group: shown}
+        page = await StatusPage(service, observation).render()
+        assert f"<b>InsufficientResources</b>: {escape(refusal_text(shown))}" in page
 
 
 async def test_pod_alone_is_shown_while_it_waits():

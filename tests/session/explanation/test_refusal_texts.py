@@ -7,7 +7,7 @@ from batchsched.api.core.node import Node, NodeSpec, Taint
 from batchsched.api.decision import PrecedingGang, Refusal, refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.explanation.explain import explain_refusals
+from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
 from batchsched.session.explanation.verification import DecidedInput, VerificationBudget
 from tests.session.scenario import (
     GPU,
@@ -189,6 +189,24 @@ def test_refusal_without_budget_says_that_nothing_is_verified():
     assert refused.message.endswith(
         "what would help is not verified, since the budget for explanations is spent"
     )
+
+
+def test_defect_in_the_explanation_of_one_gang_leaves_the_decision_and_the_other_explanations(monkeypatch):
+    explain = RefusalVerifier.explain_refusal
+
+    def explain_refusal(self: RefusalVerifier, refusal: Refusal) -> Refusal:
+        if refusal.pod_group == "team/bad":
+            raise RuntimeError("a defect")
+        return explain(self, refusal)
+
+    monkeypatch.setattr(RefusalVerifier, "explain_refusal", explain_refusal)
+    snapshot = cluster(nodes(1, gpu=8), gang("bad", 2, requests=EIGHT), gang("good", 2, requests=EIGHT))
+    refusals = explained(snapshot)
+    assert refusals["team/bad"].message.endswith(
+        "; the explanation failed, please report it: RuntimeError: a defect"
+    )
+    assert not refusals["team/bad"].verified
+    assert refusals["team/good"].verified
 
 
 def test_text_of_a_refusal_says_whether_its_change_is_verified():

@@ -1,0 +1,224 @@
+"""The refusals of the running scheduler that are to be explained, and the explanations that still hold.
+
+A session estimates what would help a refused gang. The explanation proves it: it decides the session again on changed
+inputs, from the frozen input of the session that refused the gang. It is outdated when the gang takes part in another
+session. If that session has an equal input and refuses the gang in the same way, the explanation still holds.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from batchsched.api.decision import Decision, Refusal
+from batchsched.api.gang import gang_key, gang_namespace
+from batchsched.config.schema import Profile
+from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.runner.session_runner import SessionInput
+from batchsched.session.explanation.verification import DecidedInput
+
+MAX_SESSIONS: Final = 20
+"""Maximum number of sessions with refusals that are still to be explained; their inputs take memory."""
+MAX_EXPLANATIONS: Final = 20_000
+"""Maximum number of explanations that are kept."""
+
+
+class ExplanationResult(StrEnum):
+    """How the explanation of a refusal ended; a label of metrics."""
+
+    VERIFIED = "verified"
+    PARTIAL = "partial"
+    OUTDATED = "outdated"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationOutcome:
+    """The end of the explanation of one refusal.
+
+    Args:
+      profile: the scheduler name of the profile.
+      refusal: the refusal as its session decided it.
+      explained: the refusal with the verified text; None if there is none.
+      result: verified; partial: the budget of one explanation was spent before everything was verified; outdated:
+        the gang took part in a newer session, or was interrupted too often; failed: a defect.
+      seconds: the CPU time that it took.
+      defect: the exception if the explanation failed.
+    """
+
+    profile: str
+    refusal: Refusal
+    explained: Refusal | None
+    result: ExplanationResult
+    seconds: float
+    defect: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputIdentity:
+    """What identifies the input of a session, except for its time and the past usage of queues, which always change.
+
+    Args:
+      generation: the number of changes so far to the objects of the cluster that decisions read.
+      profile: the profile of the session.
+      taking_part: identities of the gangs that took part.
+      memory: what the scheduler knew from earlier sessions: held gangs, reservations, and refused evictions.
+    """
+
+    generation: int
+    profile: Profile
+    taking_part: frozenset[str]
+    memory: tuple[object, ...]
+
+    @classmethod
+    def of_session(cls, profile_scheduler: ProfileScheduler, session_input: SessionInput) -> "InputIdentity":
+        """Return the identity of the input of the last session of a scheduler."""
+        cluster = session_input.cluster
+        # The start of a reservation moves with the time of the session.
+        heads = tuple(reservation.pod_group for reservation in cluster.reservations)
+        return cls(
+            profile_scheduler.session_generation,
+            profile_scheduler.profile,
+            session_input.taking_part,
+            (cluster.held, heads, cluster.refused_evictions),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RefusingSession:
+    """A session that refused gangs, with its frozen input.
+
+    Args:
+      profile: the profile of the session.
+      session_input: its input.
+      decision: its decision.
+      identity: identifies its input.
+    """
+
+    profile: Profile
+    session_input: SessionInput
+    decision: Decision
+    identity: InputIdentity
+
+    @cached_property
+    def decided(self) -> DecidedInput:
+        """The session as explanations read it. To compute it takes some milliseconds in a large cluster."""
+        session_input = self.session_input
+        return DecidedInput(
+            session_input.snapshot, self.profile, session_input.now, session_input.seed, self.decision
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingExplanation:
+    """A refusal that is to be explained, with the session that refused the gang."""
+
+    session: RefusingSession
+    refusal: Refusal
+
+    @property
+    def key(self) -> str:
+        """The `namespace/name` of the gang."""
+        return self.refusal.pod_group
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedExplanation:
+    """An explanation with the refusal and the input that it belongs to."""
+
+    identity: InputIdentity
+    refusal: Refusal
+    explained: Refusal
+
+
+class PendingExplanations:
+    """The refusals that are to be explained, and the explanations of earlier ones, by gang."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, PendingExplanation] = {}
+        self._explanations: dict[str, FinishedExplanation] = {}
+        self._turns = count(1)
+        self._turn_by_namespace: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def record_session(self, profile_scheduler: ProfileScheduler, decision: Decision) -> Decision:
+        """Add the refusals of the last session of a scheduler, and drop those of its gangs in earlier sessions.
+
+        Returns:
+          The decision with the explanations that still hold in place of the session's refusals.
+        """
+        refused = {refusal.pod_group for refusal in decision.refusals}
+        for entity in profile_scheduler.taking_part:
+            key = gang_key(entity.identity)
+            self._pending.pop(key, None)
+            if key not in refused:
+                self._explanations.pop(key, None)
+        session_input = profile_scheduler.session_input
+        # As in commands: extenders answer for the recorded input only, and a plugin that hung once would hang again.
+        cannot_repeat = profile_scheduler.profile.extenders or profile_scheduler.runner.overdue
+        if session_input is None or cannot_repeat or not refused:
+            return decision
+        identity = InputIdentity.of_session(profile_scheduler, session_input)
+        session = RefusingSession(profile_scheduler.profile, session_input, decision, identity)
+        refusals = tuple(self._record_refusal(session, refusal) for refusal in decision.refusals)
+        self._drop_oldest_session()
+        return msgspec.structs.replace(decision, refusals=refusals)
+
+    def _record_refusal(self, session: RefusingSession, refusal: Refusal) -> Refusal:
+        last = self._explanations.get(refusal.pod_group)
+        if last is not None and last.refusal == refusal and last.identity == session.identity:
+            return last.explained
+        self._pending[refusal.pod_group] = PendingExplanation(session, refusal)
+        return refusal
+
+    def _drop_oldest_session(self) -> None:
+        sessions = list(dict.fromkeys(id(pending.session) for pending in self._pending.values()))
+        if len(sessions) > MAX_SESSIONS:
+            self._pending = {
+                key: pending for key, pending in self._pending.items() if id(pending.session) != sessions[0]
+            }
+
+    def next_pending(self) -> PendingExplanation | None:
+        """Return the refusal to explain next: gangs without any explanation first, and namespaces take turns."""
+
+        def turn(pending: PendingExplanation) -> tuple[bool, int]:
+            namespace = gang_namespace(pending.refusal.pod_group)
+            return pending.key in self._explanations, self._turn_by_namespace.get(namespace, 0)
+
+        return min(self._pending.values(), key=turn, default=None)
+
+    def is_current(self, pending: PendingExplanation) -> bool:
+        """Return whether a refusal is still the last one of its gang. Any thread may call this method."""
+        return self._pending.get(pending.key) is pending
+
+    def drop(self, pending: PendingExplanation) -> None:
+        """Remove a refusal that cannot be explained, or a gang that is no longer pending."""
+        if self.is_current(pending):
+            del self._pending[pending.key]
+
+    def forget(self, key: str) -> None:
+        """Remove everything about a gang that is no longer pending."""
+        self._pending.pop(key, None)
+        self._explanations.pop(key, None)
+
+    def begin(self, pending: PendingExplanation) -> None:
+        """Count a turn of the gang's namespace."""
+        self._turn_by_namespace[gang_namespace(pending.key)] = next(self._turns)
+
+    def finish(self, pending: PendingExplanation, explained: Refusal) -> bool:
+        """Keep the explanation of a refusal; return False if the refusal was outdated before."""
+        if not self.is_current(pending):
+            return False
+        del self._pending[pending.key]
+        self._explanations.pop(pending.key, None)
+        self._explanations[pending.key] = FinishedExplanation(
+            pending.session.identity, pending.refusal, explained
+        )
+        while len(self._explanations) > MAX_EXPLANATIONS:
+            del self._explanations[next(iter(self._explanations))]
+        return True

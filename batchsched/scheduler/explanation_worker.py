@@ -1,0 +1,297 @@
+"""The explanation worker: it verifies, between sessions, what would help the gangs that sessions refused.
+
+An explanation decides a session again, up to a hundred times. It runs in a thread of its own while the scheduler is
+quiet: no session is being decided, and none ended and no pod was bound a moment ago. As soon as a session begins, the
+decision of an explanation stops at the next stage and is repeated later, since both share the lock of the Python
+interpreter. So sessions and the event loop hardly notice explanations, and a busy scheduler explains nothing.
+
+The worker reads frozen inputs only, and changes no decision and no recorded session.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from threading import Thread
+from typing import Final, TypeVar
+
+from typing_extensions import override
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.decision import Decision, Refusal
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import ExplanationSettings, Profile
+from batchsched.ports.cluster import Clock
+from batchsched.ports.external import Telemetry
+from batchsched.runner.pending_explanations import (
+    ExplanationOutcome,
+    ExplanationResult,
+    PendingExplanation,
+    PendingExplanations,
+)
+from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.scheduler.loop import DecisionCallback
+from batchsched.session.explanation.explain import RefusalVerifier
+from batchsched.session.explanation.verification import VerificationBudget, decide_briefly
+
+_LOG: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+PERIOD_SECONDS: Final = 0.2
+"""Seconds between two checks whether a refusal can be explained now."""
+QUIET_SECONDS: Final = 0.3
+"""Seconds after a session or a binding in which no explanation runs."""
+POLL_SECONDS: Final = 0.02
+"""Seconds between two checks of an interrupted explanation whether it may continue."""
+MAX_INTERRUPTIONS: Final = 50
+"""How often one decision of an explanation is repeated because a session began. After that, the refusal waits again."""
+MINUTE: Final = 60.0
+STOP_SECONDS: Final = 1.0
+"""Maximum seconds to wait for the thread of an explanation when this replica stops."""
+
+
+ExplanationCallback = Callable[[ExplanationOutcome], None]
+
+
+def ignore_explanation(outcome: ExplanationOutcome) -> None:
+    """Do nothing; this is the default callback for the end of an explanation."""
+
+
+class InterruptedDecision(BaseException):
+    """A session began, so that the decision of an explanation stops.
+
+    It is not an `Exception`, so that no handler for failing plugins catches it.
+    """
+
+
+class OutdatedExplanation(BaseException):
+    """An explanation is no longer needed. It is not an `Exception`, as `InterruptedDecision`."""
+
+
+class ExplanationGate(Telemetry):
+    """Stops the decisions of one explanation while sessions run. All methods are called in the explanation's thread.
+
+    It receives the stages of these decisions as their telemetry: each stage is an opportunity to stop.
+
+    Args:
+      is_busy: Returns whether a session or bindings have precedence at the moment.
+      is_current: Returns whether the explanation is still needed.
+    """
+
+    def __init__(self, is_busy: Callable[[], bool], is_current: Callable[[], bool]) -> None:
+        self._is_busy = is_busy
+        self._is_current = is_current
+
+    def decide_again(self, snapshot: Snapshot, profile: Profile, now: float, seed: int) -> Decision:
+        """Return the decision over a changed input; it is repeated if a session interrupts it (a `DecideAgain`).
+
+        Raises:
+          OutdatedExplanation: The explanation is no longer needed, or was interrupted too often.
+        """
+        for _ in range(MAX_INTERRUPTIONS):
+            self.wait_until_quiet()
+            try:
+                return decide_briefly(snapshot, profile, now, seed, self)
+            except InterruptedDecision:
+                continue
+        raise OutdatedExplanation
+
+    def wait_until_quiet(self) -> None:
+        """Block this thread until no session has precedence.
+
+        Raises:
+          OutdatedExplanation: The explanation is no longer needed.
+        """
+        while self._is_current():
+            if not self._is_busy():
+                return
+            time.sleep(POLL_SECONDS)
+        raise OutdatedExplanation
+
+    def _check(self) -> None:
+        if self._is_busy():
+            raise InterruptedDecision
+        if not self._is_current():
+            raise OutdatedExplanation
+
+    @override
+    @contextmanager
+    def time_stage(self, name: str) -> Iterator[None]:
+        self._check()
+        yield
+
+    @override
+    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        self._check()
+        return nullcontext()
+
+    @override
+    @contextmanager
+    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+        self._check()
+        yield
+
+    @override
+    def report_progress(self, done: int, total: int, unit: str) -> None:
+        self._check()
+
+
+@dataclass(slots=True)
+class ExplanationWorker:
+    """Explains the refusals of the running scheduler, one at a time, within a budget.
+
+    Args:
+      settings: The budget.
+      clock: The clock.
+      is_deciding: Returns whether a session is being decided.
+      is_pending: Returns whether a gang (`namespace/name`) still has pending pods.
+      callbacks: Called in the event loop after each explanation.
+    """
+
+    settings: ExplanationSettings
+    clock: Clock
+    is_deciding: Callable[[], bool]
+    is_pending: Callable[[str], bool]
+    callbacks: tuple[ExplanationCallback, ...] = ()
+    _pending: PendingExplanations = field(init=False, default_factory=PendingExplanations)
+    _last_activity: float = field(init=False, default=float("-inf"))
+    """When a session or a binding ended last, by the monotonic clock."""
+    _rest_until: float = field(init=False, default=float("-inf"))
+    """Until when no explanation starts, so that explanations keep to their share of the CPU time."""
+    _starts: deque[float] = field(init=False, default_factory=deque)
+    """When the explanations of the last minute started."""
+    _stopped: bool = field(init=False, default=False)
+    _task: asyncio.Task[None] | None = field(init=False, default=None)
+    _failed: bool = field(init=False, default=False)
+    """Whether a defect was logged."""
+
+    def record_binding(self, pod: Pod, node: str, problem: str) -> None:
+        """Record that the binding of a pod ended, which delays explanations (a `BindingCallback`)."""
+        self._last_activity = self.clock.monotonic()
+
+    def with_explanations(self, callback: DecisionCallback) -> DecisionCallback:
+        """Return a callback that records each decision here, and calls another one with what is explained of it.
+
+        Args:
+          callback: Called with the explanations of earlier sessions that still hold in place of equal refusals.
+        """
+
+        def record_decision(profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
+            self._last_activity = self.clock.monotonic()
+            if self._is_enabled:
+                decision = self._pending.record_session(profile_scheduler, decision)
+            callback(profile_scheduler, decision, took)
+
+        return record_decision
+
+    @property
+    def _is_enabled(self) -> bool:
+        return self.settings.cpu_share > 0
+
+    def start(self) -> None:
+        """Start the task that explains refusals."""
+        self._task = asyncio.create_task(self.run(), name="explanations")
+        self._task.add_done_callback(_log_end)
+
+    def stop(self) -> None:
+        """Stop the task. The explanation that runs ends at the next stage of its decision."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> None:
+        """Explain refusals until cancelled."""
+        while True:
+            await self.clock.sleep(PERIOD_SECONDS)
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """Explain the next refusal, if the scheduler is quiet and the budget allows it."""
+        if not self._is_enabled or self._is_busy() or not self._has_budget():
+            return
+        pending = self._pending.next_pending()
+        if pending is None:
+            return
+        if not self.is_pending(pending.key):
+            self._pending.forget(pending.key)
+            return
+        self._starts.append(self.clock.monotonic())
+        self._pending.begin(pending)
+        outcome = await self._explain(pending)
+        share = self.settings.cpu_share
+        self._rest_until = self.clock.monotonic() + outcome.seconds * (1 - share) / share
+        for callback in self.callbacks:
+            callback(outcome)
+
+    def _is_busy(self) -> bool:
+        return self.is_deciding() or 0 <= self.clock.monotonic() - self._last_activity < QUIET_SECONDS
+
+    def _has_budget(self) -> bool:
+        now = self.clock.monotonic()
+        while self._starts and now - self._starts[0] >= MINUTE:
+            self._starts.popleft()
+        return now >= self._rest_until and len(self._starts) < self.settings.gangs_per_minute
+
+    async def _explain(self, pending: PendingExplanation) -> ExplanationOutcome:
+        gate = ExplanationGate(self._is_busy, lambda: not self._stopped and self._pending.is_current(pending))
+        running = asyncio.wrap_future(_start_thread(lambda: _explain_refusal(pending, gate)))
+        try:
+            outcome = await asyncio.shield(running)
+        finally:
+            # After `stop`, the thread ends at the next stage of its decision, unless it hangs in a plugin.
+            await asyncio.wait([running], timeout=STOP_SECONDS)
+        if outcome.defect is not None:
+            self._report_failure(pending.key, outcome.defect)
+        if outcome.explained is None:
+            self._pending.drop(pending)
+        elif not self._pending.finish(pending, outcome.explained):
+            return replace(outcome, explained=None, result=ExplanationResult.OUTDATED)
+        return outcome
+
+    def _report_failure(self, key: str, defect: Exception) -> None:
+        """Log a defect, the first time with its traceback."""
+        traceback = None if self._failed else defect
+        _LOG.error("the refusal of %s is not explained: a defect: %s", key, defect, exc_info=traceback)
+        self._failed = True
+
+
+def _explain_refusal(pending: PendingExplanation, gate: ExplanationGate) -> ExplanationOutcome:
+    """Explain a refusal in this thread."""
+    begun = time.thread_time()
+    explained: Refusal | None = None
+    result, defect = ExplanationResult.OUTDATED, None
+    try:
+        gate.wait_until_quiet()
+        verifier = RefusalVerifier(pending.session.decided, VerificationBudget(), gate.decide_again)
+        explained = verifier.explain_refusal(pending.refusal)
+        result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
+    except OutdatedExplanation:
+        pass
+    except Exception as error:  # noqa: BLE001 - a defect in one explanation must not end the others
+        result, defect = ExplanationResult.FAILED, error
+    name, seconds = pending.session.profile.scheduler_name, time.thread_time() - begun
+    return ExplanationOutcome(name, pending.refusal, explained, result, seconds, defect)
+
+
+def _log_end(running: asyncio.Task[None]) -> None:
+    """Log an error if the task failed; scheduling continues with estimates of what would help."""
+    if not running.cancelled() and running.exception() is not None:
+        _LOG.error("refusals are no longer explained: a defect", exc_info=running.exception())
+
+
+def _start_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Run a function in a new daemon thread, so that a plugin that never returns does not block the process's end."""
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
+    result.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the event loop
+            result.set_exception(error)
+
+    Thread(target=run, name="explanation", daemon=True).start()
+    return result
