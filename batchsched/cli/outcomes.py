@@ -10,7 +10,15 @@ import typer
 
 from batchsched.api.crd.validation import suggest_name
 from batchsched.cli.options import OutputFormat
-from batchsched.cli.printing import add_row, console, new_table, print_data
+from batchsched.cli.printing import (
+    NONE,
+    add_row,
+    console,
+    count_text,
+    new_table,
+    print_aligned,
+    print_data,
+)
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,6 +28,8 @@ if TYPE_CHECKING:
 
 _GAP = 3
 """Characters between two columns of a table."""
+_MAX_UNFINISHED = 20
+"""Maximum number of unfinished gangs in a table."""
 _FIGURES = {
     "gangs": "gangs",
     "unfinished": "unfinished",
@@ -72,6 +82,7 @@ def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Ou
         )
         return
     print_side_by_side(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
+    _print_unfinished(policies)
     for policy, slowdown in differences.items():
         difference = slowdown.difference
         relative = difference.value / slowdown.base.value if slowdown.base.value else 0.0
@@ -88,6 +99,8 @@ def _slowdown_difference(base: Sequence["Outcome"], other: Sequence["Outcome"]) 
 
 
 def _summary_data(runs: Sequence["Outcome"]) -> dict[str, Any]:
+    from batchsched.lab.measures import list_unfinished_gangs
+
     results = [outcome.result for outcome in runs]
     metrics = [result.metrics() for result in results]
     record: dict[str, Any] = {
@@ -98,8 +111,13 @@ def _summary_data(runs: Sequence["Outcome"]) -> dict[str, Any]:
         "worstGap": max(result.worst_gap for result in results),
         "failures": sum(result.failures for result in results),
     }
+    record["unfinishedGangs"] = [
+        {"podGroup": gang.key, "reason": gang.reason, "message": gang.message}
+        for gang in list_unfinished_gangs(results)
+    ]
     if len(runs) == 1:
-        return record | {"utilisation": metrics[0].utilisation}
+        first, last = results[0].measured_period
+        return record | {"utilisation": metrics[0].utilisation, "utilisationSeconds": last - first}
     figures_by_run = [
         {"workload": result.workload, **{key: getattr(figures, field) for key, field in _FIGURES.items()}}
         for result, figures in zip(results, metrics, strict=True)
@@ -113,13 +131,36 @@ def _mean(values: Sequence[float]) -> float:
 
 def print_side_by_side(policies: Sequence[Sequence["Outcome"]], title: str) -> None:
     """Print the summary of a simulation as a table with measures as rows and policies as columns."""
-    from batchsched.lab.measures import FOOTNOTE, summarize
+    from batchsched.lab.measures import summarize, utilisation_footnote
 
     rows = {row.measure.title: row.formatted_means for row in summarize(policies)}
     heads = [runs[0].policy.replace(":", ":\n").replace(",", ",\n") for runs in policies]
     _print_columns(title, heads, rows, rows)
     if any(row.endswith("*") for row in rows):
-        console().print(FOOTNOTE)
+        console().print(utilisation_footnote([outcome.result for runs in policies for outcome in runs]))
+
+
+def _print_unfinished(policies: Sequence[Sequence["Outcome"]]) -> None:
+    """Print a line for each gang that did not finish, with the reason."""
+    from batchsched.lab.measures import list_unfinished_gangs
+
+    gangs = list_unfinished_gangs([outcome.result for runs in policies for outcome in runs])
+    if not gangs:
+        return
+    several = len(policies) > 1
+    rows = [
+        (
+            gang.key,
+            gang.reason or NONE,
+            *((", ".join(gang.policies) if len(gang.policies) < len(policies) else "all",) * several),
+            gang.message or "waits, and no session refused it",
+        )
+        for gang in gangs[:_MAX_UNFINISHED]
+    ]
+    console().print(f"\n{count_text(len({gang.key for gang in gangs}), 'gang')} did not finish:")
+    print_aligned([("NAME", "REASON", *(("POLICY",) * several), "MESSAGE"), *rows])
+    if len(gangs) > len(rows):
+        console().print(f"and {len(gangs) - len(rows)} more; -o json lists all")
 
 
 def _print_columns(

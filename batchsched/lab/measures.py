@@ -82,19 +82,16 @@ def find_measure(key: str, field: str) -> Measure:
 def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
     """Return the values of all measures for one run of the simulator.
 
-    Fairness and utilization are means from the first to the last arrival: after the last arrival the cluster drains.
+    Fairness and utilization are means over the measured period of the run.
     """
     (trial,) = build_trials((result,))
     metrics = trial.metrics
-    origin = min((gang.submitted for gang in result.gangs), default=0)
-    arrived = float(max((gang.submitted for gang in result.gangs), default=0) - origin)
-    times = fairness.times - origin
+    first, last = result.measured_period
+    times, period = fairness.times - first, float(last - first)
     used = resources_in_use((trial,))
     return {
-        "fairnessError": time_weighted_mean(times, fairness.error, arrived),
-        "jain": time_weighted_mean(times, fairness.jain_index, arrived)
-        if len(times) and arrived > 0
-        else 1.0,
+        "fairnessError": time_weighted_mean(times, fairness.error, period),
+        "jain": time_weighted_mean(times, fairness.jain_index, period) if len(times) and period > 0 else 1.0,
         "meanWait": metrics.mean_wait,
         "medianWait": metrics.median_wait,
         "worstWait": float(metrics.worst_wait),
@@ -152,7 +149,42 @@ class Outcome:
 
 
 FOOTNOTE: Final = "* Mean from the first to the last arrival."
+BACKLOG_FOOTNOTE: Final = (
+    "* Mean from the first arrival to the last end, since most gangs are there from the start."
+)
 _SUMMARY: Final = ("meanWait", "worstWait", "meanSlowdown", "worstSlowdown")
+
+
+def utilisation_footnote(results: Sequence[RunResult]) -> str:
+    """Return the sentence that states the period over which the utilisation of these simulations is a mean."""
+    return BACKLOG_FOOTNOTE if any(result.starts_with_backlog for result in results) else FOOTNOTE
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedGang:
+    """A gang that did not finish in a simulation: why, and under which policies.
+
+    Args:
+      key: `namespace/name`.
+      reason: The reason of its last refusal; "" if the last session did not refuse it.
+      message: The sentence of that refusal.
+      policies: The policies under which it did not finish for this reason.
+    """
+
+    key: str
+    reason: str
+    message: str
+    policies: tuple[str, ...]
+
+
+def list_unfinished_gangs(results: Sequence[RunResult]) -> tuple[UnfinishedGang, ...]:
+    """Return the gangs that did not finish, each with its reason, in the order of the runs and of arrival."""
+    policies_of: dict[tuple[str, str, str], dict[str, None]] = {}
+    for result in results:
+        for gang in result.gangs:
+            if not gang.is_finished:
+                policies_of.setdefault((gang.key, gang.reason, gang.message), {})[result.policy] = None
+    return tuple(UnfinishedGang(*refused, tuple(policies)) for refused, policies in policies_of.items())
 
 
 @dataclass(frozen=True, slots=True)

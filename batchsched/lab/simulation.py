@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from batchsched.api.crd.queue import Queue
+from batchsched.api.decision import refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
@@ -34,7 +35,7 @@ from batchsched.scheduler.cluster_reader import read_cluster
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
 from batchsched.simulator.generator import GeneratorSettings, generate_workload
-from batchsched.simulator.result import RunResult
+from batchsched.simulator.result import GangRecord, RunResult
 from batchsched.simulator.run import Progress, RunSettings, simulate_workload
 from batchsched.simulator.workload import Workload, draw_outages, workload_of_snapshot
 
@@ -110,11 +111,31 @@ def simulate(
       InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
     """
     past = UsageHistory({}, profile.usage_half_life_seconds)
+    sessions: list[Session] = []
 
     def scheduler(snapshot: Snapshot) -> Session:
-        return Session(snapshot, profile, past=past, brief=True)
+        sessions.append(Session(snapshot, profile, past=past, brief=True))
+        return sessions[-1]
 
-    return simulate_workload(workload, scheduler, settings, progress)
+    result = simulate_workload(workload, scheduler, settings, progress)
+    return _with_reasons(result, sessions[-1], settings.seed)
+
+
+def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:
+    """Return the result with the reasons of its unfinished gangs, stated by one more session at the end of the run."""
+    if all(gang.is_finished for gang in result.gangs):
+        return result
+    now = float(max((gang.submitted for gang in result.gangs), default=0))
+    now = max(now, *map(float, result.series.times[-1:]))
+    refusals = {refusal.pod_group: refusal for refusal in session.explain_refusals(now, seed)}
+
+    def with_reason(gang: GangRecord) -> GangRecord:
+        refusal = None if gang.is_finished else refusals.get(gang.key)
+        if refusal is None:
+            return gang
+        return replace(gang, reason=refusal.reason, message=refusal_text(refusal))
+
+    return replace(result, gangs=tuple(map(with_reason, result.gangs)))
 
 
 def max_gangs_per_session(profile: Profile) -> int | None:

@@ -31,7 +31,7 @@ class Trial:
       slowdown: [G] bounded slowdown; nan if the gang did not end.
       times: [T] seconds since the start of the run, ascending; each value of the series holds until the next.
       used: [T] for each resource, the fraction in use, 0 to 1.
-      busy: The mean of `used` until the last arrival; afterwards the cluster drains.
+      busy: For each resource, the mean use over the measured period of the run, 0 to 1.
       waiting: [T] the number of pending gangs.
       end: Seconds until the last event.
     """
@@ -68,9 +68,10 @@ def resources_in_use(trials: Sequence[Trial]) -> tuple[str, ...]:
     """Return the names of the resources that gangs used in the runs, GPUs first, then by utilization."""
     shares: dict[str, float] = {}
     for trial in trials:
-        for resource, share in trial.metrics.utilisation.items():
+        for resource, share in trial.busy.items():
             shares[resource] = max(share, shares.get(resource, 0.0))
-    used = [resource for resource, share in shares.items() if share > 0 and resource != "pods"]
+    used_at_all = {resource for trial in trials for resource, share in trial.used.items() if share.any()}
+    used = [resource for resource in shares if resource in used_at_all and resource != "pods"]
     return tuple(sorted(used, key=lambda name: (not name.endswith("/gpu"), -shares[name], name)))
 
 
@@ -101,12 +102,12 @@ def _trial(result: RunResult, unit: str, origin: int) -> Trial:
     started = _moments([gang.started for gang in gangs], origin)
     ended = _moments([gang.ended for gang in gangs], origin)
     used = {name: _shares(amounts, result.series.total[name]) for name, amounts in result.series.used.items()}
-    arrived = float(submitted.max(initial=0.0))
+    metrics = result.metrics()
     last = np.concatenate((ended[~np.isnan(ended)], times, submitted, [0.0])).max()
     return Trial(
         policy=result.policy,
         unit=unit,
-        metrics=result.metrics(),
+        metrics=metrics,
         gangs=gangs,
         units=np.array([gang.gpus if unit == GPUS else gang.size for gang in gangs], dtype=np.int64),
         submitted=submitted,
@@ -118,7 +119,7 @@ def _trial(result: RunResult, unit: str, origin: int) -> Trial:
         ),
         times=times,
         used=used,
-        busy={name: time_weighted_mean(times, share, arrived) for name, share in used.items()},
+        busy=metrics.utilisation,
         waiting=np.array(result.series.waiting, dtype=np.float64),
         end=float(last),
     )

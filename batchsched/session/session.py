@@ -7,7 +7,7 @@ old one that followed the cluster to the same state decide the same; a property 
 from collections.abc import Hashable, Iterable, Set
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.decision import Decision, Reservation
+from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
@@ -138,6 +138,14 @@ class Session:
         self._order.record_usage(run.builder.placements)
         self._reservations = decision.reservations
         return decision
+
+    def explain_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
+        """Return the refusals of one more session, also if this Session is brief. No decision is carried out."""
+        brief, self._brief = self._brief, False
+        try:
+            return self.decide(now, seed).refusals
+        finally:
+            self._brief = brief
 
     def _new_run(
         self, statement: Statement, resting: frozenset[str], now: float, seed: int, telemetry: Telemetry

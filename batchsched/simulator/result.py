@@ -5,6 +5,7 @@ Everything is derived from the run's records, without a clock.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
 
@@ -33,6 +34,8 @@ class GangRecord:
       restarts: number of times that it was killed and queued again.
       lost: seconds of run time that kills discarded.
       evicted: number of its pods that decisions evicted, including pods that had to end with them.
+      reason, message: why the gang never finished, as `decide` states it for the cluster after the last event; ""
+        for a finished gang.
     """
 
     key: str
@@ -48,6 +51,8 @@ class GangRecord:
     restarts: int = 0
     lost: int = 0
     evicted: int = 0
+    reason: str = ""
+    message: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -116,7 +121,7 @@ class RunMetrics:
 
     Waits and makespan are in seconds; utilisation by resource is a fraction of 1. Means and maxima are over finished
     gangs; `unfinished` counts the others. `utilisation` is the used amount ÷ the allocatable amount, both integrated
-    from the first arrival to the last event.
+    over `RunResult.measured_period`.
     """
 
     gangs: int
@@ -157,6 +162,25 @@ class RunResult:
     failures: int = 0
     queues: QueueSeries = QueueSeries()
 
+    @property
+    def starts_with_backlog(self) -> bool:
+        """True if at least half of the gangs are there from the first second, as in a cluster from manifests."""
+        first = min((gang.submitted for gang in self.gangs), default=0)
+        return 2 * sum(gang.submitted == first for gang in self.gangs) >= len(self.gangs)
+
+    @property
+    def measured_period(self) -> tuple[int, int]:
+        """The first and the last second of the period over which utilisation and fairness are means.
+
+        While gangs arrive, the period ends with the last arrival: afterwards the cluster drains. A run that starts with
+        a backlog has no such time, so its period ends when the last gang ends.
+        """
+        submitted = [gang.submitted for gang in self.gangs]
+        first, last = min(submitted, default=0), max(submitted, default=0)
+        if self.starts_with_backlog:
+            last = max((gang.ended for gang in self.gangs if gang.ended is not None), default=last)
+        return first, last
+
     def metrics(self) -> RunMetrics:
         """Return the summary metrics of the run."""
         done = [gang for gang in self.gangs if gang.is_finished]
@@ -173,12 +197,14 @@ class RunResult:
             mean_slowdown=fmean(slowdowns) if slowdowns else 0.0,
             worst_slowdown=max(slowdowns, default=0.0),
             makespan=last - first,
-            utilisation=_utilisation(self.series),
+            utilisation=_utilisation(self.series, *self.measured_period),
         )
 
 
-def _utilisation(series: Series) -> dict[str, float]:
-    spans = [after - before for before, after in zip(series.times, series.times[1:], strict=False)]
+def _utilisation(series: Series, first: int, last: int) -> dict[str, float]:
+    """Return the used amount ÷ the allocatable amount of each resource, both integrated from `first` to `last`."""
+    times = [min(max(time, first), last) for time in (*series.times, last)]
+    spans = [after - before for before, after in pairwise(times)]
     shares = {}
     for resource, used in series.used.items():
         offered = sum(amount * span for amount, span in zip(series.total[resource], spans, strict=False))

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from batchsched.cli.simulate import COMMANDS
-from tests.cli.conftest import NOW
+from tests.cli.conftest import NOW, group, manifests, node, pod, queue
 
 ROWS = [(0, 50, 4), (5, 9, 3), (6, 4, 1), (9, 30, 2), (12, 3, 4), (20, 60, 1), (22, 5, 3), (30, 8, 2)]
 
@@ -152,3 +152,52 @@ def test_a_cluster_of_manifests_runs_until_its_gangs_have_finished(command, clus
     assert result.code == 0
     told = result.data["policies"][0]
     assert (told["gangs"], told["unfinished"], told["makespan"]) == (1, 0, 90)
+
+
+@pytest.fixture
+def crowded(tmp_path):
+    """Gangs that are there from the start: two that run, one above the limit of its queue, one with a large pod."""
+    file = tmp_path / "crowded.yaml"
+    file.write_text(
+        manifests(
+            node("n1"),
+            queue("small", '{limit: {cpu: "2"}}'),
+            group("first", "{minMember: 1, expectedRuntimeSeconds: 100}"),
+            pod("first-0", "first", cpu="8"),
+            group("second", "{minMember: 1, expectedRuntimeSeconds: 300}"),
+            pod("second-0", "second", cpu="4"),
+            group("limited", "{minMember: 1, queue: small}"),
+            pod("limited-0", "limited"),
+            group("huge", "{minMember: 1}"),
+            pod("huge-0", "huge", cpu="16"),
+        )
+    )
+    return file
+
+
+def test_utilisation_of_gangs_that_are_there_from_the_start_is_a_mean_until_the_last_end(command, crowded):
+    result = command("simulate", "manifests", crowded, "--now", NOW)
+    assert "CPUs used*" in result.out
+    assert re.search(r"CPUs used\* +62\.5%", result.out)  # 8 of 8 CPUs for 100 s, then 4 for 300 s
+    assert "* Mean from the first arrival to the last end" in result.out
+    told = command("simulate", "manifests", crowded, "--now", NOW, "-o", "json").data["policies"][0]
+    assert told["utilisation"]["cpu"] == 0.625
+    assert told["utilisationSeconds"] == told["makespan"] == 400
+
+
+def test_gangs_that_never_finish_are_named_with_the_reason_that_decide_gives(command, crowded):
+    refusals = command("decide", crowded, "--now", NOW, "-o", "json").data["refusals"]
+    reasons = {refusal["podGroup"]: refusal["reason"] for refusal in refusals}
+    table = command("simulate", "manifests", crowded, "--now", NOW, "--policy", "fcfs", "--policy", "sjf").out
+    assert "2 gangs did not finish" in table
+    told = command("simulate", "manifests", crowded, "--now", NOW, "-o", "json").data["policies"][0]
+    named = {gang["podGroup"]: gang["reason"] for gang in told["unfinishedGangs"]}
+    assert named == {name: reasons[name] for name in ("team-a/huge", "team-a/limited")}
+    for name, reason in named.items():
+        assert re.search(rf"^{name} +{reason} +all +\S", table, re.MULTILINE)
+    assert "cpu" in told["unfinishedGangs"][0]["message"]
+
+
+def test_a_run_without_unfinished_gangs_names_none(command, cluster):
+    result = command("simulate", "manifests", cluster, "--now", NOW, "--runtime", "90")
+    assert "did not finish" not in result.out

@@ -46,4 +46,15 @@ def test_utilisation_is_used_over_offered_in_time():
         (0, 0, 0),
         (1, 1, 0),
     )
-    assert result(record(), series=series).metrics().utilisation == {"cpu": 0.5, "gpu": 0.0}
+    assert result(record(ended=30), series=series).metrics().utilisation == {"cpu": 0.5, "gpu": 0.0}
+    arriving = [record("a"), record("b", submitted=10), record("c", submitted=15)]
+    assert result(*arriving, series=series).metrics().utilisation["cpu"] == 0.75
+
+
+def test_the_measured_period_ends_with_the_last_arrival_or_after_a_backlog_with_the_last_end():
+    arriving = [record("a"), record("b", submitted=5), record("c", submitted=7, ended=40)]
+    assert result(*arriving).measured_period == (0, 7)
+    backlog = [record("a"), record("b", ended=None), record("c", submitted=7, ended=40)]
+    assert result(*backlog).measured_period == (0, 40)
+    assert result(record(ended=None)).measured_period == (0, 0)
+    assert result().measured_period == (0, 0)
