@@ -119,11 +119,14 @@ def run(
 
 
 def _load(scenario: Path, changes: list[str]) -> "Scenario":
-    """Read a scenario, and print warnings about its queues on standard error."""
+    """Read and check a scenario, and print warnings about its queues and policies on standard error."""
     from batchsched.lab.scenario import load_scenario, unknown_queue_warnings
+    from batchsched.lab.scenario_checks import check_tuned_parameters, scenario_warnings
 
     chosen = load_scenario(scenario, parse_changes(changes))
-    print_warnings([f"warning: {scenario}: {line}" for line in unknown_queue_warnings(chosen)])
+    check_tuned_parameters(chosen)
+    warnings = (*unknown_queue_warnings(chosen), *scenario_warnings(chosen))
+    print_warnings([f"warning: {scenario}: {line}" for line in warnings])
     return chosen
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from batchsched.lab.measures import Outcome
     from batchsched.lab.plan import Run
     from batchsched.lab.scenario import ClusterSpec, WorkloadSpec
+    from batchsched.lab.scenario_checks import ComparedProfile
     from batchsched.simulator.workload import Workload
 
 HELP = "Run policies on a workload in virtual time."
@@ -304,12 +305,15 @@ class SimulationPlan:
         The report draws only the first workload, because workloads share neither time nor nodes.
         """
         from batchsched.cli.outcomes import print_summary
+        from batchsched.cli.session_input import print_warnings
         from batchsched.lab.plan import Run
         from batchsched.lab.scenario import ClusterSpec
+        from batchsched.lab.scenario_checks import indistinct_policy_warnings
 
         profiles = profiles_of_policies(self.policies, self.base, self.changes)
         if self.policies:
             _check_policies(profiles)
+        print_warnings([f"warning: {line}" for line in indistinct_policy_warnings(profiles)])
         runs = [
             Run(
                 workload=workload,
@@ -370,17 +374,9 @@ def _outcome(run: "Run", drawn: str | None) -> "Outcome":
     return outcome if run.workload.name == drawn else outcome.without_detail()
 
 
-@dataclass(frozen=True, slots=True)
-class NamedProfile:
-    """A policy to run: its name in tables, and the profile that uses it."""
-
-    name: str
-    profile: Profile
-
-
 def profiles_of_policies(
     policies: Sequence[str], base: Profile, changes: Mapping[str, Any]
-) -> tuple[NamedProfile, ...]:
+) -> "tuple[ComparedProfile, ...]":
     """Return a profile for each policy that the command line names.
 
     Args:
@@ -391,6 +387,8 @@ def profiles_of_policies(
     Raises:
       BadParameter: an argument does not have the form NAME=VALUE.
     """
+    from batchsched.lab.scenario_checks import ComparedProfile
+
     made = []
     for text in policies or [base.policy.name]:
         name, _, arguments = text.partition(":")
@@ -400,11 +398,11 @@ def profiles_of_policies(
             if not arguments and name == base.policy.name
             else PolicySettings(name=name, args=args)
         )
-        made.append(NamedProfile(text, base.model_copy(update={**changes, "policy": policy})))
+        made.append(ComparedProfile(text, base.model_copy(update={**changes, "policy": policy})))
     return tuple(made)
 
 
-def _check_policies(profiles: Sequence[NamedProfile]) -> None:
+def _check_policies(profiles: "Sequence[ComparedProfile]") -> None:
     """Check that the policies exist and accept their arguments.
 
     Raises:
@@ -477,7 +475,7 @@ batchsched simulate generate --selection weight --session-interval 60 --hours-be
         manifests,
         """Examples:
 
-batchsched simulate manifests examples/ --policy priority --policy fcfs
+batchsched simulate manifests examples/ --runtime 600 -o json
 
 batchsched dump --to - | batchsched simulate manifests - --report report.html
 """,

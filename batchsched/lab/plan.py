@@ -155,6 +155,8 @@ def policy_profile(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
         Session(Snapshot(), profile)  # the first run would be late for what can be said now
     except InvalidInput as error:
         field = error.field.removeprefix("profiles[].")
+        # The order of gangs names its arguments from its own point of view.
+        field = f"policy.{field}" if field.split(".")[0] == "args" else field
         raise InvalidInput(error.message, object=f"policy {policy.name}", field=f"profile.{field}") from error
     except ValidationError as error:
         first = field_errors(error, Profile)[0]

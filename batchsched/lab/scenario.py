@@ -283,6 +283,16 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
     )
 
 
+def queue_names(scenario: Scenario) -> frozenset[str] | None:
+    """Return the names of all queues of a scenario; None if a workload has queues that the scenario does not name."""
+    named = [_queues_of_workload(workload) for workload in scenario.workloads]
+    if not all(named):
+        return None
+    return frozenset(
+        {queue.name for queue in scenario.queues}.union(*(names for part in named for names in part.values()))
+    )
+
+
 def unknown_queue_warnings(scenario: Scenario) -> tuple[str, ...]:
     """Return a warning for each queue that a workload or a policy names and that the scenario does not declare.
 
@@ -303,8 +313,8 @@ def unknown_queue_warnings(scenario: Scenario) -> tuple[str, ...]:
         for name in names
         if name not in declared
     ]
-    known_queues = declared.union(*named.values())
-    if len(named) == len(scenario.workloads):
+    known_queues = queue_names(scenario)
+    if known_queues is not None:
         warnings += [
             f"policies.{policy.name}.queues: no queue is named {name!r}; {suggest_name(name, sorted(known_queues))}"
             for policy in scenario.policies

@@ -21,7 +21,8 @@ from batchsched.lab.measures import Measure, Outcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import Run, runs_of
 from batchsched.lab.results import execute_missing_runs, read_outcome, result_path
-from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter, with_value_at
+from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter
+from batchsched.lab.scenario_checks import check_tuned_parameters, with_settings
 from batchsched.lab.workers import Workers
 
 Settings = Mapping[str, str | float | bool]
@@ -121,6 +122,8 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     if tuning is None:
         raise InvalidInput("says nothing of tune: policy, objective and parameters", object=scenario.name)
     measure = find_measure(tuning.objective.measure_name, "tune.objective")
+    seeds = held_out_seeds(scenario, tuning)
+    check_tuned_parameters(scenario)
     stated_policy = next(policy for policy in scenario.policies if policy.name == tuning.policy)
     base = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     maximised = tuning.objective.maximise is not None
@@ -128,7 +131,6 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     tried = _search(scenario, tuning, base, resources)
     sign = -1.0 if maximised else 1.0
     best = min(tried, key=lambda setting: sign * setting.value)
-    seeds = held_out_seeds(scenario, tuning)
     chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
     outcomes_by_policy = _outcomes(scenario, [base, chosen], seeds, resources)
     check = compare_pairs(*outcomes_by_policy)
@@ -149,20 +151,6 @@ def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
     if both:
         raise InvalidInput(f"the search sees seed {both[0]}", object=scenario.name, field="tune.heldOut")
     return tuning.held_out
-
-
-def with_settings(policy: PolicyCase, settings: Settings) -> PolicyCase:
-    """Return a copy of a policy with new values at some dotted paths, such as `profile.solver.guardSeconds`.
-
-    Raises:
-      InvalidInput: A path does not exist.
-    """
-    content: Any = policy.model_dump(mode="json", by_alias=True)
-    for place, value in settings.items():
-        if place.partition(".")[0] not in ("profile", "queues"):
-            raise InvalidInput(f"expected profile.… or queues.…, found {place!r}", field="tune.parameters")
-        content = with_value_at(content, place, value)
-    return PolicyCase.model_validate(content)
 
 
 def _search(

@@ -93,6 +93,27 @@ def test_invalid_input_is_reported_in_one_sentence(results, arguments, complaint
     assert complaint in capfd.readouterr().err
 
 
+def test_policies_that_cannot_differ_cause_a_warning_that_names_field_and_remedy(results, tmp_path):
+    ran = lab("run", results[1], "--to", tmp_path, "--set", "seeds=1", "--set", "profile.selection=weight")
+    assert ran.exit_code == 0
+    assert "warning" not in ran.stderr  # the policies differ in backfill too
+    policies = (
+        "policies=[{name: a, profile: {policy: {name: fcfs}}}, {name: b, profile: {policy: {name: sjf}}}]"
+    )
+    ran = lab(
+        "run", results[1], "--to", tmp_path, "--set", "seeds=1", "--set", policies, "--set", "profile={}"
+    )
+    assert "s.yaml: policies a, b differ only in profile.policy" in ran.stderr
+    assert "set profile.selection to ordered" in ran.stderr
+
+
+def test_a_misspelt_tuned_parameter_is_refused_by_run_too(tmp_path, capfd):
+    parameters = {"profile.policy.nme": {"choices": ["fcfs"]}}
+    scenario = written(tmp_path / "s.yaml", tune={**TUNE, "parameters": parameters})
+    assert run_command(["lab", "run", str(scenario), "--to", str(tmp_path)]) == 1
+    assert "tune.parameters.profile.policy.nme: unknown field; did you mean name?" in capfd.readouterr().err
+
+
 def test_without_pyarrow_the_extra_is_named(results, monkeypatch, capfd):
     monkeypatch.setattr("batchsched.cli.lab.find_spec", lambda _: None)
     assert run_command(["lab", "run", str(results[1])]) == 1

@@ -198,6 +198,11 @@ def test_gangs_that_never_finish_are_named_with_the_reason_that_decide_gives(com
     assert "cpu" in told["unfinishedGangs"][0]["message"]
 
 
+def test_policies_that_selection_by_weight_does_not_read_cause_a_warning(command, cluster):
+    result = command("simulate", "manifests", cluster, "--now", NOW, "--policy", "fcfs", "--policy", "sjf")
+    assert "warning: policies fcfs, sjf differ only in profile.policy" in result.err
+
+
 def test_a_run_without_unfinished_gangs_names_none(command, cluster):
     result = command("simulate", "manifests", cluster, "--now", NOW, "--runtime", "90")
     assert "did not finish" not in result.out

@@ -6,7 +6,7 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.pairs import MeanInterval
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.tuning import TuningResources, held_out_seeds, tune, with_settings
+from batchsched.lab.tuning import TuningResources, held_out_seeds, tune
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
@@ -95,14 +95,6 @@ def test_a_search_is_deterministic_and_makes_no_run_twice(tmp_path):
     assert first.best.value == max(one.value for one in first.tried)
     assert told == [(3, 4), (4, 4)]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")} == there
-
-
-def test_settings_replace_only_their_own_fields(tmp_path):
-    policy = scenario().policies[0]
-    made = with_settings(policy, {"profile.policy.args.x": 3, "queues.a.weight": 2.0})
-    assert made.profile == {"policy": {"name": "fcfs", "args": {"x": 3}}}
-    assert made.queues == {"a": {"weight": 2.0}}
-    assert policy == scenario().policies[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Checks of a scenario before its first run: policies that cannot differ, and tuned parameters that do not exist.
+
+The runs of such a scenario would succeed, and their comparison would say nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchsched.api.crd.validation import suggest_name
+from batchsched.config.schema import Profile
+from batchsched.errors import InvalidInput
+from batchsched.lab.plan import policy_profile, runs_of
+from batchsched.lab.scenario import PolicyCase, Scenario, TuningParameter, queue_names, with_value_at
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedProfile:
+    """A policy that is compared with others: its name, its whole profile, and the fields of queues that it changes."""
+
+    name: str
+    profile: Profile
+    queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def effective_settings(self) -> dict[str, Any]:
+        """Return the settings of the profile and of the queues, without those that have no effect."""
+        settings = self.profile.model_dump(mode="json", by_alias=True, exclude=set(self._idle_fields()))
+        return {"profile": settings, "queues": self.queues}
+
+    def _idle_fields(self) -> Iterator[str]:
+        """Yield the fields of the profile that have no effect beside the others."""
+        profile = self.profile
+        # Without the solver, gangs are placed one by one in the order of the policy, whatever `selection` states.
+        if profile.solver.enabled and profile.selection == "weight":
+            yield from ("policy", "blocking")
+        if profile.backfill != "kept":
+            yield "promise_slowdown"
+
+
+def scenario_warnings(scenario: Scenario) -> tuple[str, ...]:
+    """Return a warning for policies of a scenario that cannot differ, with the field and what to change."""
+    return indistinct_policy_warnings(
+        [
+            ComparedProfile(policy.name, policy_profile(scenario.profile, policy), policy.queues)
+            for policy in scenario.policies
+        ]
+    )
+
+
+def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str, ...]:
+    """Return a warning for each set of policies that differ only in fields that have no effect, or in no field."""
+    groups: list[list[ComparedProfile]] = []
+    for policy in policies:
+        alike = (group for group in groups if group[0].effective_settings() == policy.effective_settings())
+        group = next(alike, None)
+        if group is None:
+            groups.append([policy])
+        else:
+            group.append(policy)
+    return tuple(_indistinct_warning(group) for group in groups if len(group) > 1)
+
+
+def _indistinct_warning(group: Sequence[ComparedProfile]) -> str:
+    names = ", ".join(policy.name for policy in group)
+    stated = [policy.profile.model_dump(mode="json", by_alias=True) for policy in group]
+    differing = [name for name in stated[0] if any(other[name] != stated[0][name] for other in stated)]
+    if not differing:
+        return f"policies {names} have the same settings, so their results are equal; change or remove all but one"
+    fields = " and ".join(f"profile.{name}" for name in differing)
+    if "promiseSlowdown" in differing and len(differing) == 1:
+        return (
+            f"policies {names} differ only in {fields}, which only `backfill: kept` reads, so their results are equal; "
+            "set profile.backfill to kept"
+        )
+    profile = group[0].profile
+    effect = "does not read, so their results are equal"
+    if profile.backfill != "none":
+        effect = "reads only to choose the gang that backfill reserves capacity for, so their results hardly differ"
+    return (
+        f"policies {names} differ only in {fields}, which `selection: weight` {effect}; "
+        "set profile.selection to ordered, so that gangs start in the order of the policy"
+    )
+
+
+def check_tuned_parameters(scenario: Scenario) -> None:
+    """Check that the policy of `tune` accepts all its parameters, at the ends of their ranges or with each choice.
+
+    Raises:
+      InvalidInput: A path does not exist, or a value is invalid.
+    """
+    tuning = scenario.tune
+    if tuning is None:
+        return
+    policy = next(policy for policy in scenario.policies if policy.name == tuning.policy)
+    values_by_path = {path: _values_to_check(parameter) for path, parameter in tuning.parameters.items()}
+    first_values = {path: values[0] for path, values in values_by_path.items()}
+    for path, values in values_by_path.items():
+        for value in values:
+            problem = _problem_of(scenario, policy, {path: value})
+            # A parameter may be valid only beside another one, such as an argument of a policy that is a choice.
+            if (
+                problem is not None
+                and _problem_of(scenario, policy, {**first_values, path: value}) is not None
+            ):
+                raise InvalidInput(
+                    problem.message, object=f"scenario {scenario.name}", field=f"tune.parameters.{path}"
+                ) from problem
+
+
+def _values_to_check(parameter: TuningParameter) -> list[str | float | bool]:
+    if parameter.choices:
+        return list(parameter.choices)
+    ends = [end for end in (parameter.low, parameter.high) if end is not None]
+    return [int(end) for end in ends] if parameter.whole else [*ends]
+
+
+def _problem_of(
+    scenario: Scenario, policy: PolicyCase, settings: Mapping[str, str | float | bool]
+) -> InvalidInput | None:
+    """Return why a policy cannot have these settings; None if it can."""
+    try:
+        changed = with_settings(policy, settings)
+        # The stated policy accepts its own settings, or its first run names the field.
+        policy_profile(scenario.profile, changed)
+        _check_queue_changes(scenario, changed)
+    except InvalidInput as error:
+        return error
+    return None
+
+
+def _check_queue_changes(scenario: Scenario, policy: PolicyCase) -> None:
+    """Check that the queues that a policy changes exist, as far as the scenario names all of them, and their fields.
+
+    Raises:
+      InvalidInput: A queue or a field does not exist.
+    """
+    known = queue_names(scenario)
+    unknown = [name for name in policy.queues if known is not None and name not in {*known, "*"}]
+    if unknown:
+        raise InvalidInput(
+            f"there is no queue {unknown[0]!r}; {suggest_name(unknown[0], sorted(known or ()))}"
+        )
+    declared = {queue.name for queue in scenario.queues}
+    changes = {name: fields for name, fields in policy.queues.items() if name in {*declared, "*"}}
+    run = next(runs_of(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1]))
+    run.changed_queues(())
+
+
+def with_settings(policy: PolicyCase, settings: Mapping[str, str | float | bool]) -> PolicyCase:
+    """Return a copy of a policy with new values at some dotted paths, such as `profile.solver.guardSeconds`.
+
+    Raises:
+      InvalidInput: A path does not exist.
+    """
+    content: Any = policy.model_dump(mode="json", by_alias=True)
+    for place, value in settings.items():
+        if place.partition(".")[0] not in ("profile", "queues"):
+            raise InvalidInput(f"expected profile.… or queues.…, found {place!r}", field="tune.parameters")
+        content = with_value_at(content, place, value)
+    return PolicyCase.model_validate(content)
