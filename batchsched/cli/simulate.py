@@ -408,15 +408,12 @@ def _check_policies(profiles: "Sequence[ComparedProfile]") -> None:
     Raises:
       BadParameter: a policy does not exist, or an argument is invalid.
     """
-    from batchsched.queues.gang_order import make_gang_order
+    from batchsched.lab.scenario_checks import check_gang_orders
 
-    for named in profiles:
-        try:
-            make_gang_order(named.profile.policy.name, named.profile.policy.args)
-        except InvalidInput as error:
-            raise typer.BadParameter(
-                str(error).removeprefix("policy.name: "), param_hint="--policy"
-            ) from error
+    try:
+        check_gang_orders(profiles)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error).removeprefix("policy.name: "), param_hint="--policy") from error
 
 
 def _argument(text: str) -> tuple[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.api.crd.validation import suggest_name
+from batchsched.api.decision import refusal_text
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.figure import HOUR, format_duration
@@ -183,8 +184,10 @@ def list_unfinished_gangs(results: Sequence[RunResult]) -> tuple[UnfinishedGang,
     for result in results:
         for gang in result.gangs:
             if not gang.is_finished:
-                policies_of.setdefault((gang.key, gang.reason, gang.message), {})[result.policy] = None
-    return tuple(UnfinishedGang(*refused, tuple(policies)) for refused, policies in policies_of.items())
+                refusal = gang.refusal
+                reason, message = (refusal.reason, refusal_text(refusal)) if refusal is not None else ("", "")
+                policies_of.setdefault((gang.key, reason, message), {})[result.policy] = None
+    return tuple(UnfinishedGang(*refused, tuple(names)) for refused, names in policies_of.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.plan import policy_profile, runs_of
 from batchsched.lab.scenario import PolicyCase, Scenario, TuningParameter, queue_names, with_value_at
+from batchsched.queues.gang_order import make_gang_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class ComparedProfile:
         return {"profile": settings, "queues": self.queues}
 
     def _idle_fields(self) -> Iterator[str]:
-        """Yield the fields of the profile that have no effect beside the others."""
+        """Yield the fields of the profile that have no effect with its other fields."""
         profile = self.profile
         # Without the solver, gangs are placed one by one in the order of the policy, whatever `selection` states.
         if profile.solver.enabled and profile.selection == "weight":
@@ -60,10 +61,20 @@ def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str
     return tuple(_indistinct_warning(group) for group in groups if len(group) > 1)
 
 
+def check_gang_orders(policies: Sequence[ComparedProfile]) -> None:
+    """Check that the gang orders of the policies exist and accept their arguments.
+
+    Raises:
+      InvalidInput: A policy does not exist, or an argument is invalid.
+    """
+    for policy in policies:
+        make_gang_order(policy.profile.policy.name, policy.profile.policy.args)
+
+
 def _indistinct_warning(group: Sequence[ComparedProfile]) -> str:
     names = ", ".join(policy.name for policy in group)
-    stated = [policy.profile.model_dump(mode="json", by_alias=True) for policy in group]
-    differing = [name for name in stated[0] if any(other[name] != stated[0][name] for other in stated)]
+    profiles = [policy.profile.model_dump(mode="json", by_alias=True) for policy in group]
+    differing = [name for name in profiles[0] if any(other[name] != profiles[0][name] for other in profiles)]
     if not differing:
         return f"policies {names} have the same settings, so their results are equal; change or remove all but one"
     fields = " and ".join(f"profile.{name}" for name in differing)
@@ -97,7 +108,7 @@ def check_tuned_parameters(scenario: Scenario) -> None:
     for path, values in values_by_path.items():
         for value in values:
             problem = _problem_of(scenario, policy, {path: value})
-            # A parameter may be valid only beside another one, such as an argument of a policy that is a choice.
+            # A parameter may be valid only together with another one, such as an argument of a policy that is a choice.
             if (
                 problem is not None
                 and _problem_of(scenario, policy, {**first_values, path: value}) is not None
@@ -134,12 +145,10 @@ def _check_queue_changes(scenario: Scenario, policy: PolicyCase) -> None:
     Raises:
       InvalidInput: A queue or a field does not exist.
     """
-    known = queue_names(scenario)
-    unknown = [name for name in policy.queues if known is not None and name not in {*known, "*"}]
-    if unknown:
-        raise InvalidInput(
-            f"there is no queue {unknown[0]!r}; {suggest_name(unknown[0], sorted(known or ()))}"
-        )
+    all_queues = queue_names(scenario)
+    for name in policy.queues:
+        if all_queues is not None and name not in {*all_queues, "*"}:
+            raise InvalidInput(f"there is no queue {name!r}; {suggest_name(name, sorted(all_queues))}")
     declared = {queue.name for queue in scenario.queues}
     changes = {name: fields for name, fields in policy.queues.items() if name in {*declared, "*"}}
     run = next(runs_of(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1]))

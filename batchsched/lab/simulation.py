@@ -19,7 +19,6 @@ from typing import Final, TypeVar
 import numpy as np
 
 from batchsched.api.crd.queue import Queue
-from batchsched.api.decision import refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
@@ -35,7 +34,7 @@ from batchsched.scheduler.cluster_reader import read_cluster
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
 from batchsched.simulator.generator import GeneratorSettings, generate_workload
-from batchsched.simulator.result import GangRecord, RunResult
+from batchsched.simulator.result import RunResult
 from batchsched.simulator.run import Progress, RunSettings, simulate_workload
 from batchsched.simulator.workload import Workload, draw_outages, workload_of_snapshot
 
@@ -128,14 +127,10 @@ def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:
     now = float(max((gang.submitted for gang in result.gangs), default=0))
     now = max(now, *map(float, result.series.times[-1:]))
     refusals = {refusal.pod_group: refusal for refusal in session.explain_refusals(now, seed)}
-
-    def with_reason(gang: GangRecord) -> GangRecord:
-        refusal = None if gang.is_finished else refusals.get(gang.key)
-        if refusal is None:
-            return gang
-        return replace(gang, reason=refusal.reason, message=refusal_text(refusal))
-
-    return replace(result, gangs=tuple(map(with_reason, result.gangs)))
+    gangs = (
+        gang if gang.is_finished else replace(gang, refusal=refusals.get(gang.key)) for gang in result.gangs
+    )
+    return replace(result, gangs=tuple(gangs))
 
 
 def max_gangs_per_session(profile: Profile) -> int | None:

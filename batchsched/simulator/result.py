@@ -9,6 +9,8 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
 
+from batchsched.api.decision import Refusal
+
 MIN_RUNTIME_SECONDS: Final = 10
 """Minimum run time in seconds in the slowdown, so that very short gangs do not dominate it."""
 
@@ -34,8 +36,8 @@ class GangRecord:
       restarts: number of times that it was killed and queued again.
       lost: seconds of run time that kills discarded.
       evicted: number of its pods that decisions evicted, including pods that had to end with them.
-      reason, message: why the gang never finished, as `decide` states it for the cluster after the last event; ""
-        for a finished gang.
+      refusal: why the gang never finished, as `decide` states it for the cluster after the last event; None for a
+        finished gang.
     """
 
     key: str
@@ -51,8 +53,7 @@ class GangRecord:
     restarts: int = 0
     lost: int = 0
     evicted: int = 0
-    reason: str = ""
-    message: str = ""
+    refusal: Refusal | None = None
 
     @property
     def is_finished(self) -> bool:
