@@ -66,10 +66,11 @@ def _single(*changes: InputChange, field: str = "") -> Option:
 
 
 def job_options(view: GangView, snapshot: Snapshot) -> list[Option]:
-    """Return the options that change the gang itself: toleration, selector, level, size, queue."""
+    """Return the options that change the gang itself: toleration, selector, constraint, level, size, queue."""
     return [
         *_tolerations(view),
         *_selectors(view),
+        *_constraints(view),
         *_levels(view, snapshot),
         *_sizes(view),
         *_members(view),
@@ -125,6 +126,31 @@ def _selectors(view: GangView) -> Iterator[Option]:
         if not values:
             remaining = {name: label for name, label in selector.items() if name != key}
             yield _single(InputChange(set=target, path="/spec/nodeSelector", value=remaining))
+
+
+def _constraints(view: GangView) -> Iterator[Option]:
+    """Yield options that remove a hard constraint on nodes and on other pods: affinities and spread constraints."""
+    target, specs = pod_template_object(view.gang.key), [pod.spec for pod in view.distinct_pods]
+    affinities = [spec.affinity for spec in specs if spec.affinity is not None]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = {
+        "nodeAffinity": [affinity.node_affinity for affinity in affinities],
+        "podAffinity": [affinity.pod_affinity for affinity in affinities],
+        "podAntiAffinity": [affinity.pod_anti_affinity for affinity in affinities],
+    }
+    for field, stated in terms.items():
+        if any(
+            item is not None and item.required_during_scheduling_ignored_during_execution for item in stated
+        ):
+            yield _single(
+                InputChange(set=target, path=pointer("spec", "affinity", field, required), value=None)
+            )
+    if any(
+        constraint.when_unsatisfiable == "DoNotSchedule"
+        for spec in specs
+        for constraint in spec.topology_spread_constraints or ()
+    ):
+        yield _single(InputChange(set=target, path="/spec/topologySpreadConstraints", value=None))
 
 
 # Levels, sizes and members

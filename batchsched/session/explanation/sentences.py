@@ -257,6 +257,13 @@ def raised_amount(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | 
     return resource, parse_amount(resource, change.value) - old_amounts.get(resource, 0)
 
 
+_AFFINITIES = {
+    "nodeAffinity": "node affinity",
+    "podAffinity": "pod affinity",
+    "podAntiAffinity": "pod anti-affinity",
+}
+
+
 def _pod_text(change: InputChange) -> str:
     match pointer_tokens(change.path):
         case ["spec", "tolerations", "-"]:
@@ -269,6 +276,10 @@ def _pod_text(change: InputChange) -> str:
             return f"select nodes by {labels or 'no label'}"
         case ["spec", "containers", "0", "resources", _, resource]:
             return f"ask for at most {change.value} {resource} in a pod"
+        case ["spec", "affinity", field, _]:
+            return f"remove the required {_AFFINITIES[field]} of its pods"
+        case ["spec", "topologySpreadConstraints"]:
+            return "remove the topology spread constraints of its pods"
         case ["spec", "schedulingGates"]:
             return "remove the scheduling gates of its pods"
         case tokens:

@@ -1,9 +1,12 @@
 """A refusal says whether the gang can ever start, which gangs precede it, and the smallest change that places it."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from batchsched.api.core.node import Node, NodeSpec, Taint
+from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.decision import PrecedingGang, Refusal, refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -45,11 +48,20 @@ def tainted(name: str, key: str, **allocatable) -> Node:
     )
 
 
+def with_spec(one: Pod, fields: dict) -> Pod:
+    spec = msgspec.to_builtins(one.spec) | fields
+    return msgspec.structs.replace(one, spec=msgspec.convert(spec, PodSpec))
+
+
 def racks(*names: str):
     return tuple(node(f"n{at}", {"rack": name, "block": "b"}, gpu=8) for at, name in enumerate(names))
 
 
 EIGHT = {"gpu": 8}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NO_LABEL = {"key": "absent", "operator": "Exists"}
+ANY_POD: dict = {}
+OTHER_APP = {"matchLabels": {"app": "other"}}
 
 
 def test_number_of_nodes_includes_those_that_gangs_ahead_take():
@@ -113,6 +125,51 @@ def test_missing_toleration_is_named_before_new_nodes():
     assert "taint acme.io/a100=true:NoSchedule" in plain.message
     assert plain.relaxation == "tolerate the taint acme.io/a100=true:NoSchedule"
     assert not plain.startable
+
+
+@pytest.mark.parametrize(
+    "spec, removed, text",
+    [
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [NO_LABEL]}]}}
+                }
+            },
+            f"/spec/affinity/nodeAffinity/{REQUIRED}",
+            "remove the required node affinity of its pods",
+        ),
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "rack", "labelSelector": OTHER_APP}]}}},
+            f"/spec/affinity/podAffinity/{REQUIRED}",
+            "remove the required pod affinity of its pods",
+        ),
+        (
+            {
+                "affinity": {
+                    "podAntiAffinity": {REQUIRED: [{"topologyKey": "block", "labelSelector": ANY_POD}]}
+                }
+            },
+            f"/spec/affinity/podAntiAffinity/{REQUIRED}",
+            "remove the required pod anti-affinity of its pods",
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "absent", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": ANY_POD}
+                ]
+            },
+            "/spec/topologySpreadConstraints",
+            "remove the topology spread constraints of its pods",
+        ),
+    ],
+)
+def test_constraint_that_no_node_satisfies_is_named_before_new_nodes(spec, removed, text):
+    free = gang("apart", 2, requests={"gpu": 1})
+    constrained = tuple(with_spec(one, spec) for one in free.pods)
+    apart = explained(cluster(racks("r0", "r1"), replace(free, pods=constrained)))["team/apart"]
+    assert changes_of(apart) == [{"set": "PodTemplate/team/apart", "path": removed, "value": None}]
+    assert apart.relaxation == text
 
 
 def test_pod_larger_than_every_node_is_told_the_largest_size():
