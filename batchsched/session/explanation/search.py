@@ -9,9 +9,6 @@ from batchsched.api.decision import InputChange
 from batchsched.session.explanation.options import Option
 from batchsched.session.explanation.verification import OutOfBudget, PlacementVerifier
 
-MAX_ROUNDS = 3
-"""Maximum passes over the parts of a set of changes; a part may become smaller when another one has changed."""
-
 Choice = dict[Option, int]
 """The steps of each option in a set of changes."""
 NodeOptions = Callable[[Sequence[InputChange]], Sequence[Option]]
@@ -86,9 +83,14 @@ class ChangeSearch:
         return None
 
     def _shrink(self) -> None:
-        """Make the best set as small as possible: leave out what is not needed, then reduce each part."""
+        """Make the best set as small as possible: leave out what is not needed, then reduce each part.
+
+        A smaller part may make another one superfluous, since fewer other gangs go first. So this is repeated until
+        nothing changes; each pass makes the set smaller.
+        """
         assert self.best is not None
-        for _ in range(MAX_ROUNDS):
+        before: Choice = {}
+        while self.best != before:
             before = dict(self.best)
             for option in reversed(before):
                 without = {other: steps for other, steps in self.best.items() if other is not option}
@@ -96,9 +98,6 @@ class ChangeSearch:
                     self.best = without
             for option in self.best:
                 self._reduce(option)
-            # A smaller part may make another one superfluous: fewer other gangs go first.
-            if self.best == before:
-                return
 
     def _reduce(self, option: Option) -> None:
         """Reduce the steps of one part until one step less does not admit the gang."""
