@@ -96,7 +96,8 @@ class InputChange(DecisionItem, frozen=True, omit_defaults=True):
         every pending pod of that gang. "" if nodes are added.
       path: JSON pointer of the field; missing parents are created, and a last `-` appends to a list.
       value: the value of the field; null removes it.
-      copy: `Node/name` of the node that the new nodes equal in labels, taints and capacity; "" if a field is set.
+      copy: `Node/name` of the node that the new nodes equal in labels, taints and capacity; "" if a field is set. Their
+        label `kubernetes.io/hostname` is their own name.
       count: the number of new nodes.
     """
 

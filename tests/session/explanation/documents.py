@@ -45,6 +45,7 @@ def applied(documents: list[Document], changes: list[Document]) -> list[Document
             for number in range(change["count"]):
                 more = copy.deepcopy(like)
                 more["metadata"]["name"] = f"{name}-new-{number}-{len(documents)}"
+                more["metadata"]["labels"]["kubernetes.io/hostname"] = more["metadata"]["name"]
                 documents.append(more)
             continue
         targets = [one for one in documents if _is_named(one, change["set"])]
