@@ -133,12 +133,12 @@ def _constraints(view: GangView) -> Iterator[Option]:
     target, specs = pod_template_object(view.gang.key), [pod.spec for pod in view.distinct_pods]
     affinities = [spec.affinity for spec in specs if spec.affinity is not None]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
-    terms = {
-        "nodeAffinity": [affinity.node_affinity for affinity in affinities],
-        "podAffinity": [affinity.pod_affinity for affinity in affinities],
-        "podAntiAffinity": [affinity.pod_anti_affinity for affinity in affinities],
-    }
-    for field, stated in terms.items():
+    kinds = (
+        ("nodeAffinity", [affinity.node_affinity for affinity in affinities]),
+        ("podAffinity", [affinity.pod_affinity for affinity in affinities]),
+        ("podAntiAffinity", [affinity.pod_anti_affinity for affinity in affinities]),
+    )
+    for field, stated in kinds:
         if any(
             item is not None and item.required_during_scheduling_ignored_during_execution for item in stated
         ):
