@@ -198,7 +198,8 @@ class TierAccount(DecisionItem, frozen=True):
 class SolverAccount(DecisionItem, frozen=True):
     """The record of the solver's work: the value and the bound of each tier of gangs, the relative gap, and the time.
 
-    `seconds` and `stages` are telemetry that the caller adds.
+    `seconds` and `stages` are durations that the caller measured and added; they are 0 and empty otherwise, so that
+    equal sessions give equal bytes.
     """
 
     tiers: tuple[TierAccount, ...] = ()

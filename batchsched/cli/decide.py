@@ -14,7 +14,7 @@ from batchsched.cli.options import (
     OutputFormat,
     ProfileName,
     Seed,
-    check_writable,
+    check_replaceable,
 )
 
 EXAMPLES = """Examples:
@@ -46,14 +46,15 @@ def decide(
             metavar="FILE",
             help="Write the session to this file, for replay.",
             dir_okay=False,
-            callback=check_writable,
+            callback=check_replaceable,
         ),
     ] = None,
     timings: Annotated[
         bool,
         typer.Option(
             "--timings",
-            help="Print on standard error the durations of plugin calls, sampled in a tenth of the cycles.",
+            help="Add the durations of the session and its stages to JSON and YAML, and print those of plugin calls, "
+            "sampled in a tenth of the cycles, on standard error.",
         ),
     ] = False,
 ) -> None:
@@ -86,5 +87,5 @@ def decide(
     else:
         from batchsched.cli.printing import print_data
 
-        print_data(session.decision, output)
+        print_data(session.timed_decision() if timings else session.decision, output)
     raise typer.Exit(session.exit_code)

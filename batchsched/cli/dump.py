@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import Context, Kubeconfig, check_writable
+from batchsched.cli.options import Context, Kubeconfig, check_replaceable
 
 STDOUT = "-"
 EXAMPLES = """Examples:
@@ -29,7 +29,7 @@ def dump(
             metavar="FILE",
             help="Path of the dump, compressed if it ends in .gz; - is standard output.",
             dir_okay=False,
-            callback=check_writable,
+            callback=check_replaceable,
             allow_dash=True,
         ),
     ] = Path("cluster.json.gz"),
@@ -60,6 +60,7 @@ def dump(
             return await list_cluster_dump(connection, clock)
 
     cluster_dump = asyncio.run(list_cluster())
+    earlier = ", which replaces an earlier file" if to.is_file() else ""
     content = cluster_dump.encode(compress=to.suffix == ".gz")
     if str(to) == STDOUT:
         sys.stdout.buffer.write(content)
@@ -70,4 +71,4 @@ def dump(
             raise InvalidInput(f"cannot be written: {error.strerror}", file=str(to)) from error
     for warning in cluster_dump.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{len(cluster_dump.items)} objects written to {to}", file=sys.stderr)
+    print(f"{len(cluster_dump.items)} objects written to {to}{earlier}", file=sys.stderr)

@@ -26,6 +26,7 @@ from batchsched.cli.printing import (
     add_row,
     amounts_text,
     console,
+    count_text,
     new_table,
     nodes_text,
     preempting_gangs,
@@ -265,7 +266,9 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
     out.print(f"PodGroup {explanation.pod_group}: {_headline(explanation)}", style="bold")
     if explanation.outlook is not None:
         outlook = explanation.outlook
-        out.print(f"minMember {outlook.min_member}; {outlook.bound} members run, {outlook.pending} wait")
+        run, wait = "runs" if outlook.bound == 1 else "run", "waits" if outlook.pending == 1 else "wait"
+        members = count_text(outlook.bound, "member")
+        out.print(f"minMember {outlook.min_member}; {members} {run}, {outlook.pending} {wait}")
     if explanation.turn is not None:
         turn = explanation.turn
         share = "" if turn.share == "all" else f", share {turn.share}"
@@ -282,7 +285,7 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
 def _headline(explanation: Explanation) -> str:
     match explanation.state:
         case GangResult.PLACED:
-            return f"placed, {len(explanation.assignments)} pods"
+            return f"placed, {count_text(len(explanation.assignments), 'pod')}"
         case GangResult.WAITING if explanation.waiting is not None:
             return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
         case GangResult.REFUSED if explanation.refusal is not None:

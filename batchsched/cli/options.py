@@ -166,6 +166,25 @@ def check_writable(file: Path | None) -> Path | None:
     return file
 
 
+def check_replaceable(file: Path | None) -> Path | None:
+    """Check that a dump or a session can be written to a path, and return the path.
+
+    Only an earlier dump or session is replaced, so that a mistake in the path costs no manifests.
+
+    Raises:
+      BadParameter: the path cannot be written, or it is a file of another kind.
+    """
+    from batchsched.record.cluster_files import is_cluster_file
+
+    if check_writable(file) is None or file is None:
+        return None
+    if file.is_file() and file.stat().st_size and not is_cluster_file(file):
+        raise typer.BadParameter(
+            f"{str(file)!r} exists, and is neither a dump nor a recorded session; choose another path, or delete it"
+        )
+    return file
+
+
 Files = Annotated[
     list[Path],
     typer.Argument(

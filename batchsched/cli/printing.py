@@ -1,13 +1,16 @@
 """Output on standard output: any data as JSON or YAML, tables that fit the terminal, and decisions as tables."""
 
+import io
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 import msgspec
+from typing_extensions import override
 
 from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.core.quantity import format_quantity
@@ -35,7 +38,8 @@ _COLORS: Final = {
     **dict.fromkeys(("Refused", "Evicted", "SetAside", "Failed"), "red"),
 }
 """Colours by the result or the phase that a row contains."""
-_COLUMN_GAP: Final = 3
+COLUMN_GAP: Final = 3
+"""Spaces between two columns of a table."""
 _PIPE_WIDTH: Final = 10_000
 """Characters of a line outside a terminal: no text is wrapped in a pipe."""
 
@@ -63,13 +67,44 @@ def print_data(data: Any, output: OutputFormat) -> None:
         sys.stdout.write(json.dumps(msgspec.json.decode(encoded), indent=INDENT) + "\n")
 
 
+class _TrimmedStream(io.TextIOBase):
+    """Writes lines to another stream without the blanks at their ends, with which rich pads tables.
+
+    Args:
+      stream: the other stream.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._rest = ""
+
+    @override
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        self._stream.writelines(line.rstrip(" ") + "\n" for line in lines)
+        return len(text)
+
+    @override
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def output_width() -> int | None:
+    """Return the width of lines on standard output: that of the terminal or COLUMNS; None for a pipe or a file."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size().columns
+    return None
+
+
 def console(*, stderr: bool = False) -> "Console":
     """Return a rich console on standard output or standard error. It wraps lines on a terminal, or to COLUMNS."""
     from rich.console import Console
 
     enabled = colors_enabled()
-    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    stream = sys.stderr if stderr else sys.stdout
+    is_terminal = stream.isatty()
     return Console(
+        file=None if is_terminal else cast("IO[str]", _TrimmedStream(stream)),
         stderr=stderr,
         highlight=False,
         markup=False,
@@ -134,7 +169,7 @@ def print_aligned(
             continue
         # Line breaks of a message would split the row.
         cells = [cell.replace("\n", " ").ljust(width) for cell, width in zip(row, widths, strict=True)]
-        line = (indent + (" " * _COLUMN_GAP).join(cells)).rstrip()
+        line = (indent + (" " * COLUMN_GAP).join(cells)).rstrip()
         print(_colored(line, row, is_header=number == 0) if colored else line)
 
 
@@ -214,7 +249,7 @@ def print_decision(
     if rows:
         print_aligned([titles, *rows], headers=headers)
     print(_summary(decision, len(gangs), len(session.snapshot.nodes)), file=sys.stderr)
-    print(_account(decision), file=sys.stderr)
+    print(_account(session), file=sys.stderr)
 
 
 def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
@@ -309,9 +344,9 @@ def _summary(decision: Decision, gangs: int, nodes: int) -> str:
     return f"PodGroups: {', '.join(parts)}; {count_text(nodes, 'node')}"
 
 
-def _account(decision: Decision) -> str:
-    account = decision.solver
-    sentence = f"Solved in {account.seconds:.2f} s"
+def _account(session: "DecidedSession") -> str:
+    account = session.decision.solver
+    sentence = f"Solved in {session.seconds:.2f} s"
     if account.tiers:
         proved = account.gap < _PROVED_GAP
         sentence += "; proved optimal" if proved else f"; at most {account.gap:.2%} below the optimum"

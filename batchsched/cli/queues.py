@@ -22,7 +22,16 @@ from batchsched.cli.options import (
     Seed,
     check_options_of_cluster,
 )
-from batchsched.cli.printing import NONE, amounts_text, format_duration, print_aligned, print_data
+from batchsched.cli.printing import (
+    COLUMN_GAP,
+    NONE,
+    amounts_text,
+    column_widths,
+    format_duration,
+    output_width,
+    print_aligned,
+    print_data,
+)
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
@@ -51,6 +60,8 @@ SHARES = {
     "all": "no queue has an entitlement: priority and age decide",
 }
 _AMOUNT_TITLES: Final = ("ALLOCATED", "GUARANTEE", "FAIR", "BORROWED", "PENDING", "LIMIT")
+_LEFT_OUT_FIRST: Final = ("", "BORROWED", "WAIT", "GUARANTEE", "PENDING", "LIMIT", "GANGS")
+"""Columns of the tree that are left out of a narrow terminal, in this order; the bar has no title."""
 
 
 def queues(
@@ -234,9 +245,29 @@ def print_queues(
         )
     if headers:
         print(f"{chosen}: {format_quantity(chosen, capacity)} in the cluster", file=sys.stderr)
+    rows, left_out = (rows, []) if wide else _fitted_columns(rows, output_width())
     print_aligned(rows, headers=headers)
     if headers:
-        print(LEGEND, file=sys.stderr)
+        print(LEGEND if "" in rows[0] else LEGEND.rpartition("  ")[2], file=sys.stderr)
+    if left_out:
+        print(f"too narrow for {', '.join(left_out)}; -o wide prints all columns", file=sys.stderr)
+
+
+def _fitted_columns(rows: list[list[str]], width: int | None) -> tuple[list[list[str]], list[str]]:
+    """Return the rows with as many columns as fit a width, and the titles of those that are left out.
+
+    Args:
+      rows: the rows of cells; the first row contains the headings.
+      width: characters of a line; None: all columns.
+    """
+    left_out: list[str] = []
+    for title in _LEFT_OUT_FIRST:
+        if width is None or sum(column_widths(rows)) + COLUMN_GAP * (len(rows[0]) - 1) <= width:
+            break
+        column = rows[0].index(title)
+        rows = [row[:column] + row[column + 1 :] for row in rows]
+        left_out.append(title or "the bars")
+    return rows, left_out
 
 
 def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
@@ -317,7 +348,7 @@ def print_queue_explanation(explanation: QueueExplanation) -> None:
     if queue.namespaces:
         print(f"  for namespaces with {queue.namespaces}")
     for related in (queue, *explanation.above):
-        _print_amounts(related, "" if related is queue else f"ancestor {related.name}: ")
+        _print_amounts(related, "" if related is queue else f"ancestor {related.name}")
     if not explanation.waiting:
         return
     print("\npending gangs in scheduling order:")
@@ -332,11 +363,13 @@ def print_queue_explanation(explanation: QueueExplanation) -> None:
             print(f"  {name}: {amounts_text(dict(sorted(amounts.items())))}")
 
 
-def _print_amounts(queue: "QueueReport", before: str) -> None:
+def _print_amounts(queue: "QueueReport", heading: str) -> None:
     resources = sorted({*queue.allocated, *queue.guarantee, *queue.limit, *queue.pending})
     if not resources:
         return
-    titles = [before + "RESOURCE", *_AMOUNT_TITLES]
+    if heading:
+        print(f"  {heading}")
+    titles = ["RESOURCE", *_AMOUNT_TITLES]
     rows = [[resource, *_amount_cells(queue, resource)] for resource in resources]
     print_aligned([titles, *rows], indent="  ")
 

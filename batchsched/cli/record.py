@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Files, Now, ProfileName, Seed, check_writable
+from batchsched.cli.options import Config, Files, Now, ProfileName, Seed, check_replaceable
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
@@ -27,7 +27,7 @@ def record(
             metavar="FILE",
             help="Path of the session file.",
             dir_okay=False,
-            callback=check_writable,
+            callback=check_replaceable,
         ),
     ] = Path("session.json.gz"),
     config: Config = None,
@@ -54,6 +54,7 @@ def write_session(session: "DecidedSession", path: Path) -> None:
     """
     from batchsched.record.file import SessionRecord, write_session_file
 
+    earlier = ", which replaces an earlier file" if path.is_file() else ""
     digest = write_session_file(
         path,
         SessionRecord(
@@ -65,4 +66,4 @@ def write_session(session: "DecidedSession", path: Path) -> None:
             answers=session.answers,
         ),
     )
-    print(f"recorded in {path} ({digest[:19]}…)", file=sys.stderr)
+    print(f"recorded in {path} ({digest[:19]}…){earlier}", file=sys.stderr)

@@ -35,25 +35,23 @@ def replay(
     is printed, and the differences go to standard error.
     """
     from batchsched.cli.printing import print_data
-    from batchsched.cli.session import Stopwatch, with_timings
+    from batchsched.cli.session import Stopwatch
     from batchsched.record.file import compare_decisions, read_session_file
     from batchsched.session.session import decide
 
     recorded = read_session_file(session)
     stopwatch = Stopwatch()
     try:
-        with stopwatch.time_stage("session"):
-            replayed = decide(
-                recorded.snapshot,
-                recorded.profile,
-                recorded.now,
-                recorded.seed,
-                telemetry=stopwatch,
-                outside=recorded.answers.to_external_calls(),
-            )
+        replayed = decide(
+            recorded.snapshot,
+            recorded.profile,
+            recorded.now,
+            recorded.seed,
+            telemetry=stopwatch,
+            outside=recorded.answers.to_external_calls(),
+        )
     finally:
         stopwatch.close()
-    replayed = with_timings(replayed, stopwatch)
     changes = compare_decisions(recorded.decision, replayed)
     stream = sys.stdout if output is OutputFormat.TABLE else sys.stderr
     if not changes:

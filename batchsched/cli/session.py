@@ -49,6 +49,8 @@ class DecidedSession:
     Args:
       now: seconds since 1970.
       answers: the recorded answers of extenders.
+      seconds: the duration of the session.
+      stages: by stage, its duration in seconds.
       timings: by plugin and point, the number of measured calls and their duration in seconds.
     """
 
@@ -58,6 +60,8 @@ class DecidedSession:
     seed: int
     decision: Decision
     answers: "ExternalAnswers"
+    seconds: float = 0.0
+    stages: Mapping[str, float] = field(default_factory=dict)
     timings: Timings = field(default_factory=dict)
 
     def with_explained_refusals(self, only: Collection[str] | None = None) -> "DecidedSession":
@@ -76,6 +80,11 @@ class DecidedSession:
         with closing(Stopwatch()) as stopwatch:
             decision = explain_refusals(decided, only=only, telemetry=stopwatch)
         return replace(self, decision=decision)
+
+    def timed_decision(self) -> Decision:
+        """Return the decision with the measured durations of the session and of its stages."""
+        solver = msgspec.structs.replace(self.decision.solver, seconds=self.seconds, stages=dict(self.stages))
+        return msgspec.structs.replace(self.decision, solver=solver)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -213,16 +222,17 @@ def _decide(
         else:
             runner = SessionRunner(profile, telemetry=stopwatch)
             decision, answers = runner.decide(snapshot, now, seed), runner.answers
-    decision = with_timings(decision, stopwatch)
-    return DecidedSession(snapshot, profile, now, seed, decision, answers, stopwatch.calls)
-
-
-def with_timings(decision: Decision, stopwatch: "Stopwatch") -> Decision:
-    """Return a copy of the decision with the measured durations of the session and of its stages."""
-    account = msgspec.structs.replace(
-        decision.solver, seconds=stopwatch.seconds("session"), stages=stopwatch.stages
+    return DecidedSession(
+        snapshot,
+        profile,
+        now,
+        seed,
+        decision,
+        answers,
+        seconds=stopwatch.seconds("session"),
+        stages=stopwatch.stages,
+        timings=stopwatch.calls,
     )
-    return msgspec.structs.replace(decision, solver=account)
 
 
 def check_not_set_aside(session: DecidedSession, *objects: str) -> None:

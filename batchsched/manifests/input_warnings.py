@@ -1,12 +1,13 @@
 """Warnings about objects in manifests that are valid but hardly meant as written.
 
-These are PriorityClasses that do not exist, misspelt labels, and amounts of memory in fractions of a byte.
+These are PriorityClasses and claims that do not exist, PriorityClasses without effect, misspelt labels, and amounts of
+memory in fractions of a byte.
 The API server rejects a pod with an unknown PriorityClass, but it accepts any label. A pod with a misspelt gang label
 has no gang, so it would be placed alone.
 """
 
 import difflib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Final
@@ -33,7 +34,8 @@ from batchsched.api.external_podgroups import (
     VOLCANO_QUEUE,
     VOLCANO_TASK,
 )
-from batchsched.api.priority import SYSTEM_PRIORITIES
+from batchsched.api.gang import gang_identity
+from batchsched.api.priority import SYSTEM_PRIORITIES, PriorityTable
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
 
@@ -60,9 +62,11 @@ _LEAST_SIMILARITY: Final = 0.9
 
 
 def input_warnings(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a warning for each unknown PriorityClass, misspelt label key or fraction of a byte, with a suggestion."""
+    """Yield a warning for each name that leads nowhere, misspelt label key or fraction of a byte, with a suggestion."""
     pending = [pod for pod in snapshot.pods if not pod.node]
     yield from _unknown_priority_classes(snapshot, pending)
+    yield from _capped_priorities(snapshot)
+    yield from _absent_claims(snapshot, pending)
     yield from _misspelt_keys("label", _POD_LABELS, _POD_ANNOTATIONS, pending)
     yield from _misspelt_keys("annotation", _POD_ANNOTATIONS, _POD_LABELS, pending)
     yield from _similar_references(snapshot, pending)
@@ -94,6 +98,42 @@ def _unknown_priority_classes(snapshot: Snapshot, pending: Iterable[Pod]) -> Ite
         yield (
             f"{_first_of('PodGroup', keys)}: there is no PriorityClass {name!r}, so spec.priorityClassName has no "
             f"effect; {suggest_name(name, sorted(known_classes))}"
+        )
+
+
+def _capped_priorities(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a warning for each PodGroup with pods of a lower priority than the PriorityClass that it names.
+
+    The running scheduler states the same in the condition PriorityCapped.
+    """
+    groups = [group for group in snapshot.pod_groups if group.spec.priority_class_name]
+    if not groups:
+        return
+    members: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in snapshot.pods:
+        members[gang_identity(pod)].append(pod)
+    table = PriorityTable(snapshot.priority_classes)
+    for group in groups:
+        advice = table.explain_cap(group, members[group.key])
+        if advice:
+            yield f"PodGroup {group.key}: spec.{advice}"
+
+
+def _absent_claims(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[str]:
+    claims = {
+        f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
+        for claim in snapshot.persistent_volume_claims
+    }
+    pods: dict[str, list[str]] = {}
+    for pod in pending:
+        for volume in pod.spec.volumes or ():
+            source = volume.persistent_volume_claim
+            if source is not None and f"{pod.namespace}/{source.claim_name}" not in claims:
+                pods.setdefault(f"{pod.namespace}/{source.claim_name}", []).append(pod.key)
+    for claim, keys in sorted(pods.items()):
+        yield (
+            f"{_first_of('pod', keys)}: there is no PersistentVolumeClaim {claim}, without which no node accepts the "
+            "pod; add it to the input, which `batchsched dump` writes with claims and volumes"
         )
 
 

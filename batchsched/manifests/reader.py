@@ -114,8 +114,8 @@ def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
 
 
 _MOST_SHOWN: Final = 20
-SCENARIO: Final = ("config.batchsched.dev", "Scenario")
-"""API group and kind of the lab's scenarios."""
+CONFIG_GROUP: Final = "config.batchsched.dev"
+"""API group of configurations and of the lab's scenarios, which are no objects of a cluster."""
 _STEP: Final = 2048
 """Number of objects between two progress reports."""
 
@@ -308,8 +308,8 @@ def skipped_kind_warnings(skipped: Mapping[tuple[str, str], int]) -> list[str]:
     return [
         f"{kind} of {api_version} is not read: {count} passed over"
         for (api_version, kind), count in skipped.items()
-        # A directory of manifests may contain scenarios: they are input of `batchsched lab`, not cluster objects.
-        if (api_group(api_version), kind) != SCENARIO
+        # A directory of manifests may contain configurations and scenarios: they are input of other options.
+        if api_group(api_version) != CONFIG_GROUP
     ]
 
 

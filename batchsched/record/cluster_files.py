@@ -80,6 +80,13 @@ def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
     )
 
 
+def is_cluster_file(path: Path) -> bool:
+    """Return True if a file starts as a dump or a recorded session does."""
+    from batchsched.record.file import SESSION_START
+
+    return _start_of(path).startswith((DUMP_START, SESSION_START))
+
+
 def _start_of(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed, without consuming standard input."""
     if str(path) == STDIN:

@@ -66,7 +66,7 @@ class RefusalMessages:
 
     def _constraint(self, evidence: RefusalEvidence) -> str:
         missing = self._amounts(self.missing_resources(evidence))
-        fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
+        fit = _fitting_text(evidence)
         match evidence.cause:
             case RefusalCause.QUOTA:
                 return self._quota(evidence)
@@ -88,7 +88,7 @@ class RefusalMessages:
     def single_domain_message(self, evidence: RefusalEvidence) -> str:
         """Return the message for a gang that a rule between its pods restricts to one topology domain."""
         label = self._formulation.gathered[evidence.gang]
-        fit = f"{evidence.fits} of the {evidence.need} pods it needs fit"
+        fit = _fitting_text(evidence)
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
 
     def _quota(self, evidence: RefusalEvidence) -> str:
@@ -413,3 +413,10 @@ def refuse_outside_window(members: PodGroupState, window: int) -> Refusal:
         reason="OutsideWindow",
         message=f"{window} gangs are ahead, as many as a session looks at (sessionWindow); it waits for a later one",
     )
+
+
+def _fitting_text(evidence: RefusalEvidence) -> str:
+    """Return how many of the pods that a gang needs fit."""
+    if evidence.need == 1:
+        return f"{evidence.fits} of 1 pod fits"
+    return f"{evidence.fits} of the {evidence.need} pods it needs fit"

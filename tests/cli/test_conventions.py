@@ -149,7 +149,9 @@ def test_terminal_without_utf_8_gets_similar_characters(cluster, encoding, argum
 
 
 def test_queues_are_drawn_in_ascii_where_there_is_no_utf_8(cluster):
-    done = program("batchsched", "queues", str(cluster), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    done = program(
+        "batchsched", "queues", str(cluster), PYTHONIOENCODING="ascii", PYTHONUTF8="0", COLUMNS="200"
+    )
     assert b"....|" in done.stdout
     assert b"# allocated" in done.stderr
 

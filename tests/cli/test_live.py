@@ -112,7 +112,7 @@ def test_pods_of_another_scheduler_are_treated_as_pods_of_the_profile_with_a_war
     made["metadata"]["namespace"] = namespace.name
     file.write_text(yaml.safe_dump(made))
     result = ask("what-if", "-f", file)
-    assert f"PodGroup {namespace.name}/x: placed, 1 pods" in result.out
+    assert f"PodGroup {namespace.name}/x: placed, 1 pod" in result.out
     assert "pods of schedulerName default-scheduler are looked at as if they stated batchsched" in result.err
 
 

@@ -14,7 +14,15 @@ from batchsched.api.decision import (
 )
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import OutputFormat
-from batchsched.cli.printing import format_duration, nodes_text, print_aligned, print_decision
+from batchsched.cli.printing import (
+    add_row,
+    console,
+    format_duration,
+    new_table,
+    nodes_text,
+    print_aligned,
+    print_decision,
+)
 from batchsched.cli.session import DecidedSession
 from batchsched.config.schema import Profile
 from batchsched.record.answers import NO_ANSWERS
@@ -109,6 +117,17 @@ def test_nodes_are_counted_and_cut():
 def test_columns_are_aligned_and_lines_end_without_spaces(capsys):
     print_aligned([["NAME", "AGE"], ["bert", "5m"], ["a", ""]], indent=" ")
     assert capsys.readouterr().out == " NAME   AGE\n bert   5m\n a\n"
+
+
+def test_table_outside_a_terminal_is_neither_wrapped_nor_padded_at_line_ends(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    made = new_table("Plugins", "Plugin", "Calls")
+    add_row(made, "x" * 200, "1")
+    add_row(made, "y", "")
+    console().print(made)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("x" * 200 in line for line in lines)
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 @pytest.mark.parametrize(

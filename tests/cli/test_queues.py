@@ -41,6 +41,12 @@ def files(tmp_path):
     return file
 
 
+@pytest.fixture(autouse=True)
+def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tables have their full width, as in a pipe."""
+    monkeypatch.delenv("COLUMNS")
+
+
 @pytest.fixture
 def queues(command, files):
     return lambda *arguments: command("queues", *arguments, files, "--now", NOW)
@@ -59,6 +65,15 @@ def test_tree_shows_the_most_requested_resource(queues):
     assert [row.split("  ")[0] for row in rows] == ["default", "product", "research", "└─ text"]
     assert "fair share" in legend
     assert max(map(len, result.out.splitlines())) <= 132
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_tree_keeps_to_the_width_and_names_the_columns_that_do_not_fit(queues, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = queues()
+    assert max(map(len, result.out.splitlines())) <= width
+    assert "too narrow for the bars" in result.err
+    assert "BORROWED" in queues("-o", "wide").out
 
 
 def test_another_resource_may_be_selected(queues):

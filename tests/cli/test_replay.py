@@ -65,6 +65,27 @@ def test_decide_records_the_session_that_it_prints(command, tmp_path):
     assert replayed.data["assignments"] == decided.data["assignments"]
 
 
+def test_two_recordings_of_one_input_have_the_same_bytes(command, session, tmp_path):
+    again = tmp_path / "again.json.gz"
+    assert command("record", EXAMPLES, "--to", again, "--now", NOW, "--seed", "3").code == 0
+    assert again.read_bytes() == session.read_bytes()
+
+
+def test_replaced_session_is_mentioned(command, session):
+    replaced = command("record", EXAMPLES, "--to", session, "--now", NOW)
+    assert (replaced.code, "which replaces an earlier file" in replaced.err) == (0, True)
+
+
+@pytest.mark.parametrize("option", [("record", "--to"), ("decide", "--record")], ids=" ".join)
+def test_file_that_is_no_recording_is_not_overwritten(command, cluster, option):
+    name, flag = option
+    before = cluster.read_text()
+    result = command(name, cluster, flag, cluster, "--now", NOW)
+    assert result.code == 2
+    assert f"{flag}: '{cluster}' exists, and is neither a dump nor a recorded session" in result.err
+    assert cluster.read_text() == before
+
+
 def test_tampered_session_is_refused(command, session):
     rewritten(session, lambda content: content.update(seed=4))
     result = command("replay", session)

@@ -43,6 +43,30 @@ def test_unknown_priority_class_of_a_pod_group_causes_a_warning(tmp_path):
     assert warning.startswith("PodGroup team-a/bert: there is no PriorityClass 'prod-hi', so ")
 
 
+def test_priority_class_of_a_pod_group_above_that_of_its_pods_causes_a_warning(tmp_path):
+    group = custom("PodGroup", "bert", priorityClassName="prod-high")
+    (warning,) = warnings_of(tmp_path, PRODUCTION, group, pod("bert-0", "bert"))
+    assert warning == (
+        "PodGroup team-a/bert: spec.priorityClassName prod-high has the value 10000, but the highest priority of the "
+        "pods is 0, which the gang has; set priorityClassName: prod-high in the pod template as well"
+    )
+    same = pod("bert-0", "bert", priorityClassName="prod-high")
+    assert warnings_of(tmp_path, PRODUCTION, group, same) == ()
+
+
+def test_absent_claims_of_pods_cause_one_warning_for_each_claim(tmp_path):
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    (warning,) = warnings_of(tmp_path, pod("p0", volumes=volumes), pod("p1", volumes=volumes))
+    assert warning.startswith("pod team-a/p0 and 1 more: there is no PersistentVolumeClaim team-a/data, ")
+    assert "`batchsched dump`" in warning
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "team-a"},
+    }
+    assert warnings_of(tmp_path, pod("p0", volumes=volumes), claim) == ()
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -95,7 +95,7 @@ def suggest_name(name: str, known_names: Sequence[str]) -> str:
     if suggestion:
         return suggestion
     if not known_names:
-        return "nothing is expected here"
+        return "none is known"
     more = f" and {len(known_names) - _MOST_NAMED:,} more" if len(known_names) > _MOST_NAMED else ""
     return f"known are {', '.join(sorted(known_names)[:_MOST_NAMED])}{more}"
 

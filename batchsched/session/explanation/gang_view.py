@@ -10,6 +10,7 @@ from batchsched.api.core.quantity import format_quantity
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import (
     REFUSING_EFFECTS,
     nodes_with_labels,
@@ -19,7 +20,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
-from batchsched.session.tables.gang import PendingGang
+from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED
 
@@ -86,17 +87,23 @@ class GangView:
         )
 
     @cached_property
+    def filter_results(self) -> tuple[FilterResult | None, ...]:
+        """[P] the result of the Filter plugins for each part of the gang; None if a plugin failed."""
+        return tuple(self._filter_result(part) for part in self.gang.parts)
+
+    def _filter_result(self, part: GangPart) -> FilterResult | None:
+        try:
+            return self.tables.pipeline.run_filters(part.pod_class, self.tables.node_table)
+        except PluginError:
+            return None
+
+    @cached_property
     def open_nodes(self) -> BoolArray:
         """[P, N] whether a node accepts a pod of each part of the gang."""
-        table = self.tables.node_table
-        rows = np.zeros((len(self.gang.parts), len(table.nodes)), np.bool_)
-        for row, part in enumerate(self.gang.parts):
-            try:
-                scan = self.tables.pipeline.run_filters(part.pod_class, table)
-            except PluginError:
-                continue
-            if scan.status.ok:
-                rows[row] = scan.fits
+        rows = np.zeros((len(self.gang.parts), len(self.tables.node_table.nodes)), np.bool_)
+        for row, result in enumerate(self.filter_results):
+            if result is not None and result.status.ok:
+                rows[row] = result.fits
         return rows
 
     @cached_property

@@ -14,6 +14,7 @@ from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
 from batchsched.api.snapshot import Snapshot
+from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
 from batchsched.session.explanation.changed_input import pointer_tokens
 from batchsched.session.explanation.gang_view import GangView, amount_text
@@ -122,9 +123,11 @@ def _no_open_node(view: GangView) -> str:
     for row, part in enumerate(view.gang.parts):
         if view.open_nodes[row].any():
             continue
-        pod, nodes = part.pods[0], view.tables.node_table.nodes
+        pod, nodes, result = part.pods[0], view.tables.node_table.nodes, view.filter_results[row]
+        if result is not None and not result.status.ok:
+            return f"no node accepts a pod: {', '.join(result.status.reasons)}"
         obstacles = Counter(
-            _obstacle(pod, node) or "are too small or refused by other rules" for node in nodes
+            _obstacle(pod, node) or _filter_reasons(result, index) for index, node in enumerate(nodes)
         )
         reasons = ", ".join(
             f"{count} {text}"
@@ -132,6 +135,12 @@ def _no_open_node(view: GangView) -> str:
         )
         return f"none of the {counted(len(nodes), 'node')} accepts a pod: {reasons}"
     return ""
+
+
+def _filter_reasons(result: FilterResult | None, node: int) -> str:
+    """Return the reasons for which the Filter plugins refuse a node."""
+    reasons = result.reasons_at(node) if result is not None else ()
+    return " and ".join(reasons) or "are refused by a plugin"
 
 
 def _too_small_domains(view: GangView) -> str:

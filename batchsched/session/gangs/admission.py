@@ -227,11 +227,17 @@ def _not_selected(access: QueueAccess, members: PodGroupState) -> str:
 def _not_enough(members: PodGroupState) -> str:
     count = members.count_pods()
     if count.existing < count.minimum:
-        return (
-            f"{count.existing} of the {count.minimum} pods that minMember asks for exist; create the others"
-        )
+        sentence, absent = _existing_text(count.existing, count.minimum, "minMember")
+        return f"{sentence}; create {absent}"
     name = next(name for name, least in count.sub_minimum.items() if count.sub_existing.get(name, 0) < least)
-    return (
-        f"{count.sub_existing.get(name, 0)} of the {count.sub_minimum[name]} pods that subGroup {name} asks for exist; "
-        "create the others, or correct their sub-group label"
+    sentence, absent = _existing_text(
+        count.sub_existing.get(name, 0), count.sub_minimum[name], f"subGroup {name}"
     )
+    return f"{sentence}; create {absent}, or correct the sub-group label"
+
+
+def _existing_text(existing: int, minimum: int, field: str) -> tuple[str, str]:
+    """Return how many of the pods that a field asks for exist, and how the text names the absent pods."""
+    if minimum == 1:
+        return f"{existing} of 1 pod that {field} asks for exists", "it"
+    return f"{existing} of the {minimum} pods that {field} asks for exist", "the others"

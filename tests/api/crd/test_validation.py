@@ -62,7 +62,7 @@ def test_paths_are_written_as_in_a_manifest():
 def test_nearest_name_is_suggested_where_one_is_near():
     assert suggest_name("batchshed", ["batchsched", "other"]) == "did you mean batchsched?"
     assert suggest_name("zzz", ["b", "a"]) == "known are a, b"
-    assert suggest_name("zzz", []) == "nothing is expected here"
+    assert suggest_name("zzz", []) == "none is known"
 
 
 def test_of_very_many_known_names_the_first_are_listed_and_the_others_counted():

@@ -7,6 +7,7 @@ import pytest
 
 from batchsched.api.core.node import Node, NodeSpec, Taint
 from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.core.volume import ClaimSource, Volume
 from batchsched.api.decision import PrecedingGang, Refusal, refusal_text
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -170,6 +171,15 @@ def test_constraint_that_no_node_satisfies_is_named_before_new_nodes(spec, remov
     apart = explained(cluster(racks("r0", "r1"), replace(free, pods=constrained)))["team/apart"]
     assert changes_of(apart) == [{"set": "PodTemplate/team/apart", "path": removed, "value": None}]
     assert apart.relaxation == text
+
+
+def test_pod_with_an_absent_claim_is_told_the_claim():
+    volumes = (Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="data")),)
+    snapshot = cluster(nodes(2, gpu=8), pods=[pod("p", spec={"volumes": volumes})])
+    (refusal,) = explained(snapshot).values()
+    assert refusal.message == (
+        'can never start on this cluster: no node accepts a pod: persistentvolumeclaim "data" not found'
+    )
 
 
 def test_pod_larger_than_every_node_is_told_the_largest_size():

@@ -75,7 +75,7 @@ def test_subgroup_with_too_few_pods_is_named():
     snapshot = cluster(nodes(3, gpu=1), Snapshot(pods=members, pod_groups=(group("g", 2, subGroups=subs),)))
     decision = decided(snapshot)
     assert reasons(decision) == {"team/g": "NotEnoughPods"}
-    assert "0 of the 1 pods that subGroup x asks for" in decision.refusals[0].message
+    assert "0 of 1 pod that subGroup x asks for" in decision.refusals[0].message
 
 
 def test_running_gang_that_lost_a_subgroup_is_short_of_pods():
@@ -84,7 +84,7 @@ def test_running_gang_that_lost_a_subgroup_is_short_of_pods():
     snapshot = cluster(nodes(1, gpu=4), Snapshot(pods=members, pod_groups=(group("g", 2, subGroups=subs),)))
     decision = decided(snapshot)
     assert reasons(decision) == {"team/g": "NotEnoughPods"}
-    assert "0 of the 1 pods that subGroup x asks for exist" in decision.refusals[0].message
+    assert "0 of 1 pod that subGroup x asks for exists" in decision.refusals[0].message
 
 
 def test_terminating_pods_are_not_pending():
