@@ -35,6 +35,11 @@ def gang_key(identity: str) -> str:
     return identity.removeprefix(SINGLE_POD_PREFIX) if is_single_pod(identity) else identity
 
 
+def gang_key_of_pod(pod: Pod) -> str:
+    """Return the `namespace/name` of the pod's gang: that of its PodGroup, or of the pod without a PodGroup."""
+    return gang_key(gang_identity(pod))
+
+
 def identities_of(key: str) -> tuple[str, str]:
     """Return the identities that a gang with this `namespace/name` may have: as a PodGroup, and as a single pod."""
     return key, SINGLE_POD_PREFIX + key

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from batchsched.api.decision import Assignment, Eviction, Refusal, Waiting, refusal_text
-from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.gang import gang_key_of_pod
 from batchsched.cli.options import (
     Config,
     Context,
@@ -165,7 +165,7 @@ def _checked_key(key: str, session: "DecidedSession") -> str:
     refused = [record.pod_group for record in session.decision.refusals]
     pod = next((pod for pod in session.snapshot.pods if pod.key == key), None)
     if pod is not None and key not in pod_groups:
-        gang = gang_key(gang_identity(pod))
+        gang = gang_key_of_pod(pod)
         if gang != key:
             print(f"pod {key} is a member of PodGroup {gang}", file=sys.stderr)
         return gang
@@ -234,7 +234,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
     outlook = report_feasibility(session.snapshot, decision, session.profile, key)
     refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
     waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
-    pod_keys = {pod.key for pod in session.snapshot.pods if gang_key(gang_identity(pod)) == key}
+    pod_keys = {pod.key for pod in session.snapshot.pods if gang_key_of_pod(pod) == key}
     assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
     evicted = tuple(entry for entry in decision.evictions if f"{entry.namespace}/{entry.pod}" in pod_keys)
     if assigned:

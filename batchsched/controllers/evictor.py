@@ -12,7 +12,7 @@ from typing import Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Eviction
-from batchsched.api.gang import gang_identity, gang_key, identities_of
+from batchsched.api.gang import gang_key_of_pod, identities_of
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE
 from batchsched.kube.writer import Writer
@@ -74,7 +74,7 @@ class Evictor:
         nominations = [
             (pod, node)
             for pod, node in self._changed_nominations(profile_scheduler, decision)
-            if not node or _preemptor(pod) not in self._in_progress
+            if not node or gang_key_of_pod(pod) not in self._in_progress
         ]
         evictions = [
             eviction
@@ -132,7 +132,11 @@ class Evictor:
             failed = await self._evict_all(profile_scheduler, evictions, dry_run=True)
             # Nominations first: the freed resources must be reserved as soon as the victims are gone.
             await asyncio.gather(
-                *(self._nominate(pod, node) for pod, node in nominations if _preemptor(pod) not in failed)
+                *(
+                    self._nominate(pod, node)
+                    for pod, node in nominations
+                    if gang_key_of_pod(pod) not in failed
+                )
             )
             remaining = [eviction for eviction in evictions if eviction.for_ not in failed]
             failed |= await self._evict_all(profile_scheduler, remaining, dry_run=False)
@@ -204,8 +208,3 @@ class Evictor:
             _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
             return False
         return True
-
-
-def _preemptor(pod: Pod) -> str:
-    """Return the gang of a pod as evictions name it."""
-    return gang_key(gang_identity(pod))

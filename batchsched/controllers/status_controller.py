@@ -16,7 +16,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, external_source, is_external
-from batchsched.api.gang import gang_identity, gang_key, identities_of
+from batchsched.api.gang import gang_key, gang_key_of_pod, identities_of
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
@@ -312,7 +312,7 @@ class StatusController:
         return priorities.explain_cap(group, [*gang.pending.values(), *gang.bound.values()])
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
-        record = self._refusals.get(gang_key(gang_identity(pod)))
+        record = self._refusals.get(gang_key_of_pod(pod))
         condition = record.pod_reason, record.message
         if not record.message or pod.node or pod.terminating or self._written.get(place) == condition:
             return None

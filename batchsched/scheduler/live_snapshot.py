@@ -18,7 +18,7 @@ from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, api_group
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, InvalidInput, UnusableInput
@@ -142,7 +142,7 @@ class WhatIf:
         """Return the `namespace/name` of each added gang: of its PodGroup or of its single pod."""
         cache = self.service.cache
         waiting = (cache.get("pods", key) for key in sorted(self.pods))
-        members = {gang_key(gang_identity(pod)) for pod in waiting if pod is not None}
+        members = {gang_key_of_pod(pod) for pod in waiting if pod is not None}
         return sorted(members | self.groups)
 
     def add(self, document: Document) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from batchsched.api.decision import Decision
-from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
@@ -136,7 +136,7 @@ def after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot
             continue
         # The gang itself stays pending, so that the report says where it fits at all.
         node = nodes.get(pod.key)
-        if node is not None and gang_key(gang_identity(pod)) != key:
+        if node is not None and gang_key_of_pod(pod) != key:
             spec = msgspec.structs.replace(pod.spec, node_name=node)
             pod = msgspec.structs.replace(pod, spec=spec)
         pods.append(pod)

@@ -13,7 +13,7 @@ from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import InputChange
-from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 
 
@@ -98,9 +98,7 @@ def _changed_pods(pods: Sequence[Pod], key: str, change: InputChange) -> tuple[P
     changed: Callable[[Pod], Pod] = (
         _spec_change(change) if change.path.startswith("/spec/") else _pod_change(change)
     )
-    return tuple(
-        changed(pod) if not pod.node and gang_key(gang_identity(pod)) == key else pod for pod in pods
-    )
+    return tuple(changed(pod) if not pod.node and gang_key_of_pod(pod) == key else pod for pod in pods)
 
 
 def _pod_change(change: InputChange) -> Callable[[Pod], Pod]:

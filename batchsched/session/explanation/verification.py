@@ -8,7 +8,7 @@ import msgspec
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, InputChange
-from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.gang import gang_identity, gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
@@ -99,7 +99,7 @@ class PlacementVerifier:
         self._budget = budget
         self._decisions = 0
         self._answers: dict[bytes, bool] = {}
-        pods = [pod for pod in decided.snapshot.pods if gang_key(gang_identity(pod)) == key]
+        pods = [pod for pod in decided.snapshot.pods if gang_key_of_pod(pod) == key]
         self.members = frozenset(pod.key for pod in pods)
         self._needs_others = any(map(_attracted_by_pods, pods))
         self.startable = self._places(emptied_cluster(decided.snapshot, self.members))
