@@ -52,19 +52,27 @@ class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return content
 
 
-class Assignment(DecisionItem, frozen=True):
-    """A pod and the node to which it is to be bound."""
+class _PodEntry(DecisionItem, frozen=True):
+    """What a decision says about one pod."""
 
     namespace: str
     pod: str
+
+    @property
+    def pod_key(self) -> str:
+        """The `namespace/name` of the pod."""
+        return f"{self.namespace}/{self.pod}"
+
+
+class Assignment(_PodEntry, frozen=True):
+    """A pod and the node to which it is to be bound."""
+
     node: str
 
 
-class Eviction(DecisionItem, frozen=True):
+class Eviction(_PodEntry, frozen=True):
     """A pod to evict, with the reason and the gang for which it is evicted."""
 
-    namespace: str
-    pod: str
     pod_group: str
     for_: str = msgspec.field(name="for")
     reason: str
@@ -158,11 +166,9 @@ class Reservation(DecisionItem, frozen=True):
     start: str
 
 
-class Nomination(DecisionItem, frozen=True):
+class Nomination(_PodEntry, frozen=True):
     """A pod, and a node on which capacity is kept free for it."""
 
-    namespace: str
-    pod: str
     node: str
 
 

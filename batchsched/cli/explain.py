@@ -235,8 +235,8 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
     refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
     waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
     pod_keys = {pod.key for pod in session.snapshot.pods if gang_key_of_pod(pod) == key}
-    assigned = tuple(entry for entry in decision.assignments if f"{entry.namespace}/{entry.pod}" in pod_keys)
-    evicted = tuple(entry for entry in decision.evictions if f"{entry.namespace}/{entry.pod}" in pod_keys)
+    assigned = tuple(entry for entry in decision.assignments if entry.pod_key in pod_keys)
+    evicted = tuple(entry for entry in decision.evictions if entry.pod_key in pod_keys)
     if assigned:
         state = GangResult.PLACED
     elif waiting is not None:

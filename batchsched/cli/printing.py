@@ -260,7 +260,7 @@ def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[
     groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
     placed: dict[str, list[tuple[str, str]]] = {}
     for assignment in decision.assignments:
-        pod = f"{assignment.namespace}/{assignment.pod}"
+        pod = assignment.pod_key
         group = groups.get(pod, "")
         placed.setdefault(f"{assignment.namespace}/{group}" if group else pod, []).append(
             (assignment.pod, assignment.node)
@@ -293,10 +293,10 @@ def _decision_rows(
         else:
             yield (refusal.pod_group, result, refusal.reason, refusal_text(refusal))
     for eviction in decision.evictions:
-        pod = f"{eviction.namespace}/{eviction.pod}"
+        pod = eviction.pod_key
         yield (pod, "Evicted", eviction.reason, *gap, f"for {eviction.for_}")
     for nomination in decision.nominations:
-        pod = f"{nomination.namespace}/{nomination.pod}"
+        pod = nomination.pod_key
         yield (pod, "Nominated", NONE, *gap, f"waits for node {nomination.node}")
     for reservation in decision.reservations:
         yield (

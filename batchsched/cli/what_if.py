@@ -127,6 +127,6 @@ def _print(outcome: WhatIfOutcome) -> None:
     for explanation in outcome.gangs:
         print_explanation(explanation)
     for eviction in outcome.evictions:
-        out.print(f"would be evicted: {eviction.namespace}/{eviction.pod}, for {eviction.for_}")
+        out.print(f"would be evicted: {eviction.pod_key}, for {eviction.for_}")
     for gang in outcome.displaced:
         out.print(f"would wait longer: {gang}")

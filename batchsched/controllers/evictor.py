@@ -97,7 +97,7 @@ class Evictor:
     ) -> list[tuple[Pod, str]]:
         """Return the pods with a changed nomination, with the node; "" removes the nomination."""
         held = {held_pod.pod for gang in profile_scheduler.held for held_pod in gang.pods}
-        nodes = {f"{held_pod.namespace}/{held_pod.pod}": held_pod.node for held_pod in decision.nominations}
+        nodes = {held_pod.pod_key: held_pod.node for held_pod in decision.nominations}
         changed = []
         for key, node in nodes.items():
             pod = self._waiting(key)
@@ -118,7 +118,7 @@ class Evictor:
 
     def _victim(self, eviction: Eviction) -> Pod | None:
         """Return the pod that is to be evicted; None if it is already terminating."""
-        pod: Pod | None = self._cache.get(PODS, f"{eviction.namespace}/{eviction.pod}")
+        pod: Pod | None = self._cache.get(PODS, eviction.pod_key)
         leaves = pod is None or pod.terminating or pod.metadata.uid in self._leaving
         return None if leaves else pod
 

@@ -136,7 +136,7 @@ class MetricsRecorder:
         metrics.solver_gap.labels(profile).set(solver.gap)
         metrics.solver_guards.labels(profile).inc(solver.guard)
         self._victims(decision)
-        placed = {f"{item.namespace}/{item.pod}" for item in decision.assignments}
+        placed = {item.pod_key for item in decision.assignments}
         waiting = {item.pod_group for item in decision.waiting}
         results: Counter[str] = Counter()
         for entity in entities:

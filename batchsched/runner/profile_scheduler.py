@@ -346,7 +346,7 @@ class ProfileScheduler:
     def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
         """Record the gangs that the decision holds at Permit, and their nodes."""
         groups = {gang_key(identity): entity for identity, entity in taking_part.items()}
-        nodes = {f"{entry.namespace}/{entry.pod}": entry.node for entry in decision.nominations}
+        nodes = {entry.pod_key: entry.node for entry in decision.nominations}
         waiting, held = {}, []
         for entry in decision.waiting:
             entity = groups.get(entry.pod_group)
@@ -367,7 +367,7 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
     pods = {pod.key: pod for entity in taking_part.values() for pod in _popped(entity)}
     places_by_identity: dict[str, list[tuple[Pod, str]]] = {}
     for assignment in decision.assignments:
-        pod = pods.get(f"{assignment.namespace}/{assignment.pod}")
+        pod = pods.get(assignment.pod_key)
         if pod is not None:
             places_by_identity.setdefault(gang_identity(pod), []).append((pod, assignment.node))
     return {identity: tuple(places) for identity, places in places_by_identity.items()}

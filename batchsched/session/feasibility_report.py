@@ -128,8 +128,8 @@ def report_feasibility(
 
 def after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
     """Return the snapshot with assigned pods bound, except those of the gang, and without evicted pods."""
-    nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
-    evicted = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
+    nodes = {one.pod_key: one.node for one in decision.assignments}
+    evicted = {one.pod_key for one in decision.evictions}
     pods = []
     for pod in snapshot.pods:
         if pod.key in evicted:

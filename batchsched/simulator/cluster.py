@@ -183,7 +183,7 @@ class SimulatedCluster:
             self._nominate(decision)
         changed: dict[int, tuple[SimulatedGang, list[Pod]]] = {}
         for assignment in decision.assignments:
-            key = f"{assignment.namespace}/{assignment.pod}"
+            key = assignment.pod_key
             gang = self._gang_of_pending.pop(key)
             pod = self._kubelet.running_pod(gang.pending.pop(key), assignment.node, now)
             gang.bound[key] = pod
@@ -206,7 +206,7 @@ class SimulatedCluster:
 
     def _evict(self, decision: Decision, now: int) -> None:
         """Evict pods. A gang that keeps its minimum loses only these pods; any other gang is killed."""
-        keys = {f"{eviction.namespace}/{eviction.pod}" for eviction in decision.evictions}
+        keys = {eviction.pod_key for eviction in decision.evictions}
         for gang in self._present.values() if keys else ():
             evicted_keys = keys & gang.bound.keys()
             if evicted_keys:
@@ -233,7 +233,7 @@ class SimulatedCluster:
         """Record the gangs that wait at Permit, with their nodes."""
         places: dict[str, list[HeldPod]] = {}
         for nomination in decision.nominations:
-            key = f"{nomination.namespace}/{nomination.pod}"
+            key = nomination.pod_key
             gang = self._gang_of_pending.get(key)
             if gang is not None:
                 places.setdefault(gang.arrival.key, []).append(HeldPod(key, nomination.node))
@@ -251,7 +251,7 @@ class SimulatedCluster:
     def _nominate(self, decision: Decision) -> None:
         """Write nominated nodes into the status of pending pods. Pods that wait at Permit are excluded."""
         held = {held_pod.pod for gang in self._held for held_pod in gang.pods}
-        nodes = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
+        nodes = {one.pod_key: one.node for one in decision.nominations}
         before_pods, after_pods = [], []
         for key in sorted((nodes.keys() | self._nominated) - held):
             gang, node = self._gang_of_pending.get(key), nodes.get(key, "")

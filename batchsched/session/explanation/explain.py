@@ -169,7 +169,7 @@ class RefusalVerifier:
 def _departure(decision: Decision, key: str, view: GangView) -> str:
     """Return which departure a gang with nominated nodes waits for; "" if it has none."""
     pods = {pod.key for pod in view.pods}
-    nodes = {entry.node for entry in decision.nominations if f"{entry.namespace}/{entry.pod}" in pods}
+    nodes = {entry.node for entry in decision.nominations if entry.pod_key in pods}
     victims = sorted(
         {f"{entry.namespace}/{entry.pod_group}" for entry in decision.evictions if entry.for_ == key}
     )

@@ -65,7 +65,7 @@ def find_preceding_gangs(
         )
         for identity, pods in pods_by_gang.items()
     }
-    placed = {f"{entry.namespace}/{entry.pod}" for entry in decision.assignments}
+    placed = {entry.pod_key for entry in decision.assignments}
     ahead = []
     for identity in sorted(held, key=lambda identity: (-held[identity], identity)):
         was_started = any(pod.key in placed for pod in pods_by_gang[identity])

@@ -137,7 +137,7 @@ class PlacementVerifier:
         """Return whether the session on another input places the gang."""
         decided = self._decided
         decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)
-        return any(f"{entry.namespace}/{entry.pod}" in self.members for entry in decision.assignments)
+        return any(entry.pod_key in self.members for entry in decision.assignments)
 
 
 def emptied_cluster(snapshot: Snapshot, members: frozenset[str]) -> Snapshot:
