@@ -188,7 +188,7 @@ def _usage_with_descendants(state: ClusterState, tree: QueueTree) -> defaultdict
 
 
 class QueueHeadroom:
-    """The room that the limits of queues leave for further pods, given the pods that are placed now.
+    """The room that the limits of queues leave for further pods, given the pods that are placed at the last `refresh`.
 
     Limits per user are not considered, because only sessions know the usage of each user.
 
@@ -198,11 +198,24 @@ class QueueHeadroom:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._tree, _ = build_queue_tree(all_queues(state))
-        self._limits = {
-            limit.name: limit.resources for limit in self._tree.limits() if limit.resources and not limit.kept
-        }
-        self._used = _usage_with_descendants(state, self._tree) if self._limits else {}
+        self._queues: tuple[Queue, ...] | None = None
+        self._tree = QueueTree(())
+        self._limits: dict[str, Mapping[str, int]] = {}
+        self._used: Mapping[str, Counter[str]] = {}
+
+    def refresh(self) -> None:
+        """Bring the limits and the usage of queues up to date."""
+        queues = self._state.list_objects(QUEUES)
+        # The state returns the same tuple until a Queue changes. With 1,000 queues, their tree takes 20 milliseconds.
+        if queues is not self._queues:
+            self._queues = queues
+            self._tree, _ = build_queue_tree(all_queues(self._state))
+            self._limits = {
+                limit.name: limit.resources
+                for limit in self._tree.limits()
+                if limit.resources and not limit.kept
+            }
+        self._used = _usage_with_descendants(self._state, self._tree) if self._limits else {}
 
     def find_full_queue(self, gang: GangPods) -> str:
         """Return the nearest queue of a gang with a limit that excludes all its pending pods; "" if there is none."""

@@ -65,6 +65,7 @@ class Reporter:
         self._cache = cache
         self._clock = clock
         self._refusals = RefusalHistory()
+        self._headroom = QueueHeadroom(cache)
         self._task: asyncio.Task[None] | None = None
         self._resting = False
         self._claims: SchedulerNameClaims | None = None
@@ -136,10 +137,11 @@ class Reporter:
         """Return, for each gang with surplus pods, the queue that has no room for them within its limit, or ""."""
         if not surplus:
             return {}
-        headroom = QueueHeadroom(self._cache)
+        self._headroom.refresh()
         gangs = {key: self._cache.gangs.get(entity.identity) for key, entity in surplus.items()}
         return {
-            key: headroom.find_full_queue(gang) if gang is not None else "" for key, gang in gangs.items()
+            key: self._headroom.find_full_queue(gang) if gang is not None else ""
+            for key, gang in gangs.items()
         }
 
     def _refused(self, key: str, pods: Iterable[Pod]) -> None:

@@ -1,8 +1,8 @@
 """Positions of gangs in their queues, and what queues use."""
 
-from batchsched.controllers.queue_positions import queue_allocations, queue_positions
+from batchsched.controllers.queue_positions import QueueHeadroom, queue_allocations, queue_positions
 from tests.controllers.office import observed
-from tests.session.scenario import gang, group, priority_class, profile, queue
+from tests.session.scenario import GPU, gang, group, priority_class, profile, queue
 from tests.state.objects import node, pod
 
 
@@ -112,3 +112,16 @@ def test_fair_share_that_depends_on_past_usage_is_not_shown():
 def test_without_nodes_queues_have_no_fair_share():
     cache = observed([queue("ml", guarantee={"cpu": "16"})])
     assert queue_allocations(cache)["ml"].fair_share == {}
+
+
+def test_headroom_follows_the_limits_of_changed_queues():
+    waiting = gang("bert", 1, queue="research")
+    cache = observed(waiting.pods, waiting.pod_groups, [queue("research", limit={GPU: "0"})])
+    headroom, bert = QueueHeadroom(cache), cache.gangs.get("team/bert")
+    assert bert is not None
+    full_queues = []
+    for limit in ("0", "1", "0"):
+        cache.put(queue("research", limit={GPU: limit}))
+        headroom.refresh()
+        full_queues.append(headroom.find_full_queue(bert))
+    assert full_queues == ["research", "", "research"]
