@@ -49,6 +49,7 @@ class ChangeSearch:
         return self.verifier.places(_changes(choice))
 
     def _single(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
+        """Return one option that admits the gang, with the steps that it probably needs or with all; None for none."""
         for option in chain(job, (option for option in queues if option.binding)):
             if option.guess < option.most and self._admits({option: option.guess}):
                 return {option: option.guess}
@@ -57,6 +58,10 @@ class ChangeSearch:
         return self._with_nodes({}, nodes)
 
     def _several(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
+        """Return several options that admit the gang together, with all their steps; None for none.
+
+        Options to add nodes are tried only after the options of the job and of queues without them.
+        """
         lifted = _at_most(queues)
         for jobs in _variants(job):
             for choice in _distinct(jobs, lifted, {**jobs, **lifted}):
@@ -117,6 +122,7 @@ class ChangeSearch:
 
 
 def _changes(choice: Choice) -> tuple[InputChange, ...]:
+    """Return what to change in the input for a choice."""
     return tuple(change for option, steps in choice.items() for change in option.changes(steps))
 
 
@@ -139,6 +145,7 @@ def _variants(job: Sequence[Option]) -> Iterator[Choice]:
 
 
 def _distinct(*choices: Choice) -> Iterator[Choice]:
+    """Yield the choices without repetitions."""
     seen: list[Choice] = []
     for choice in choices:
         if choice not in seen:
