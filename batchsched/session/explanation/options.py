@@ -138,9 +138,10 @@ def _constraints(view: GangView) -> Iterator[Option]:
         ("podAffinity", [affinity.pod_affinity for affinity in affinities]),
         ("podAntiAffinity", [affinity.pod_anti_affinity for affinity in affinities]),
     )
-    for field, stated in kinds:
+    for field, pod_terms in kinds:
         if any(
-            item is not None and item.required_during_scheduling_ignored_during_execution for item in stated
+            terms is not None and terms.required_during_scheduling_ignored_during_execution
+            for terms in pod_terms
         ):
             yield _single(
                 InputChange(set=target, path=pointer("spec", "affinity", field, required), value=None)
