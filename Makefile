@@ -45,7 +45,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## explain one session, simulate a day under three policies, write demo-report.html
+demo: $(READY) ## explain one session, simulate a day under four policies, write demo-report.html
 	@$(BIN)/batchsched demo --report demo-report.html
 
 test: lint docs controlplane ## lint, docs, then every test with branch coverage

@@ -69,12 +69,12 @@ def draw_report(browser: Browser, folder: Path) -> None:
     )
     with opened(browser, report.as_uri(), "light", 1200) as page:
         page.add_style_tag(content="dl, .note, h2, header button, figcaption { display: none }")
-        kept = "figure:has(#bars-mean-wait, #bars-mean-slowdown, #bars-worst-slowdown, #bars-utilisation)"
+        kept = "figure:has(#bars-meanwait, #bars-meanslowdown, #bars-worstslowdown, #bars-utilisation)"
         page.evaluate(
             f"""() => document.querySelectorAll('figure').forEach(figure => {{
                 const title = figure.querySelector('h3').innerText;
                 if (!figure.matches('{kept}') && !title.startsWith('Queue length')
-                    && title !== 'Gangs on nodes: batchsched') figure.remove(); }})"""
+                    && title !== 'Gangs on nodes: headroom') figure.remove(); }})"""
         )
         page.evaluate(
             """() => { const plot = [...document.querySelectorAll('.plot')].pop();

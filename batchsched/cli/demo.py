@@ -1,15 +1,19 @@
-"""`batchsched demo`: explain one session, then simulate a day under several policies, in about a minute."""
+"""`batchsched demo`: explain one session, then simulate a day under four policies, and state the trade-off."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from batchsched.cli.options import check_writable
+from batchsched.config.plugins import ALL, DisabledPlugin, Plugins, PluginSet
 from batchsched.config.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
+    from batchsched.lab.measures import Outcome
     from batchsched.simulator.generator import GeneratorSettings
     from batchsched.simulator.result import RunResult
     from batchsched.simulator.workload import Workload
@@ -24,14 +28,14 @@ batchsched demo --report day.html
 NOW: Final = 1_767_603_600.0
 """2026-01-05 09:00 UTC, one hour after the creation of the example jobs; a fixed time makes the demo repeatable."""
 GANGS: Final = 800
-
+GPU: Final = "nvidia.com/gpu"
 
 SEED: Final = 3
 """Seed of the generated workload of the simulated day."""
 LOAD: Final = 2.33
-"""Requested GPU time divided by available GPU time.
+"""Requested GPU time divided by available GPU time during the arrivals.
 
-At 2.33, 800 gangs of this seed arrive within 24 hours and bring work for more than two days."""
+At 2.33, 800 gangs of this seed arrive within 24 hours."""
 OVERESTIMATE: Final = 1.0
 """Mean excess of the estimate over the run time, as a share of the run time.
 
@@ -53,24 +57,42 @@ class DemoPolicy:
     profile: Profile
 
 
-_FCFS: Final = PolicySettings(name="fcfs")
+def _ordered_profile(
+    policy: str, *, backfill: Literal["none", "easy"] = "none", blocking: bool = False
+) -> Profile:
+    """Return the profile of a policy of the demo. It evicts no pods: the policies differ in the order of gangs only."""
+    return Profile(
+        selection="ordered",
+        policy=PolicySettings(name=policy),
+        backfill=backfill,
+        blocking=blocking,
+        plugins=Plugins(post_filter=PluginSet(disabled=(DisabledPlugin(name=ALL),))),
+    )
+
+
 DEMO_POLICIES: Final = (
     DemoPolicy(
         "FIFO",
-        "first come, first served; a gang that does not fit blocks later gangs",
-        Profile(selection="ordered", policy=_FCFS, blocking=True),
+        "first come, first served; a gang that does not fit blocks all later ones",
+        _ordered_profile("fcfs", blocking=True),
     ),
     DemoPolicy(
-        "FIFO-greedy",
-        "first come, first served; every gang that fits starts",
-        Profile(selection="ordered", policy=_FCFS),
+        "EASY",
+        "as FIFO, but later gangs start if they do not delay the first one",
+        _ordered_profile("fcfs", backfill="easy"),
     ),
     DemoPolicy(
-        "batchsched",
-        "headroom for short gangs, a reservation for the next gang",
-        Profile(selection="ordered", policy=PolicySettings(name="headroom"), backfill="easy"),
+        "SJF",
+        "shortest estimated run time first; every gang that fits starts",
+        _ordered_profile("sjf"),
+    ),
+    DemoPolicy(
+        "headroom",
+        "short and small gangs first; long gangs must leave some GPUs free",
+        _ordered_profile("headroom", backfill="easy"),
     ),
 )
+"""Three common baselines, and last the policy that is compared with each of them."""
 
 
 def demo(
@@ -89,7 +111,7 @@ def demo(
         typer.Option(
             "--examples",
             metavar="DIR",
-            help="Manifests for the session; default: examples/ of the source checkout.",
+            help="Manifests for the session; default: the examples of batchsched.",
             exists=True,
             show_default=False,
         ),
@@ -98,24 +120,22 @@ def demo(
         int, typer.Option("--gangs", min=1, help="Number of gangs that arrive during the day.")
     ] = GANGS,
 ) -> None:
-    """Show what batchsched does: one session over example manifests, then a simulated day.
+    """Explain one session over example manifests, then simulate a day under four policies.
 
-    The day is a generated machine-learning workload on 64 nodes with 8 GPUs each. The demo runs it first come, first
-    served, and under batchsched's own policy. It ends with a table and the path of an HTML report.
+    The policies are FIFO, EASY backfill, shortest job first (SJF) and batchsched's own headroom. The day is a
+    generated machine-learning workload on 64 nodes with 8 GPUs each. The demo ends with a table, with sentences that
+    state what was gained and what it cost, and with an HTML report.
     """
     from batchsched.cli.printing import console
+    from batchsched.service.installation import packaged_folder
     from batchsched.simulator.generator import generate_workload
 
     out = console()
     out.print("1. One session: gangs are placed whole, or refused with the reason\n", style="bold")
-    _run_session(examples or _examples_directory())
+    _run_session(examples or packaged_folder("examples"))
     workload = generate_workload(generator_settings(gangs), SEED)
-    hours = (workload.arrivals[-1].time - workload.arrivals[0].time) / 3600
     out.print("2. A day on 64 nodes with 8 GPUs each\n", style="bold")
-    out.print(
-        f"{len(workload.arrivals)} gangs of 1 to 128 GPUs arrive in {hours:.0f} hours and request "
-        f"{LOAD:.1f} times the GPU time of the cluster in that period.\n"
-    )
+    out.print(f"{describe_load(workload)}\n")
     results = [_run_policy(contender, workload) for contender in DEMO_POLICIES]
     _print_results(report, results, workload)
 
@@ -125,14 +145,37 @@ def _run_session(examples: Path) -> None:
     from batchsched.cli.printing import console, print_decision
     from batchsched.cli.session import run_session
 
+    if examples.is_relative_to(Path.cwd()):
+        examples = examples.relative_to(Path.cwd())
     session = run_session([examples], None, None, 0, NOW).with_explained_refusals()
     print_decision(session)
     if session.decision.refusals:
-        refused = session.decision.refusals[-1].pod_group
-        console().print(
-            f"For details, run: batchsched explain {examples} --pod-group {refused}", soft_wrap=True
-        )
+        namespace, _, name = session.decision.refusals[-1].pod_group.partition("/")
+        command = f"batchsched explain {examples} podgroup/{name} -n {namespace}"
+        console().print(f"For details, run: {command}", soft_wrap=True)
     console().print()
+
+
+def describe_load(workload: "Workload") -> str:
+    """State how many gangs arrive in which time, and how many GPUs they would need if none of them had to wait."""
+    from batchsched.simulator.recorder import UsageRecorder
+
+    nodes, arrivals = workload.cluster.nodes, workload.arrivals
+    recorder = UsageRecorder(nodes)
+    gpus = [recorder.count_gpus(arrival.pods) for arrival in arrivals]
+    starts = [(arrival.time, count) for arrival, count in zip(arrivals, gpus, strict=True)]
+    # At equal times ends come first: their count is negative.
+    ends = [(arrival.time + arrival.runtime, -count) for arrival, count in zip(arrivals, gpus, strict=True)]
+    peak = max(accumulate(change for _, change in sorted(starts + ends)))
+    available = sum(node.allocatable().get(GPU, 0) for node in nodes)
+    hours = (arrivals[-1].time - arrivals[0].time) / 3600
+    load = (
+        f"{len(arrivals)} gangs of {min(gpus)} to {max(gpus)} GPUs arrive in {hours:.0f} hours. If none of them had to "
+        f"wait, they would use up to {peak:,} GPUs at a time; the cluster has {available:,}."
+    )
+    if peak > available:
+        return load
+    return f"{load} The order makes no difference here: more gangs (--gangs) do."
 
 
 def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
@@ -162,7 +205,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 
 
 def _print_results(report: Path, results: list["RunResult"], workload: "Workload") -> None:
-    """Print the figures of all policies in one table, and write the report."""
+    """Print the figures of all policies in one table, state the trade-off, and write the report."""
     from batchsched.cli.outcomes import print_side_by_side
     from batchsched.cli.printing import console
     from batchsched.lab.report import render_simulation
@@ -174,15 +217,33 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     cluster = workload.cluster
     outcomes = [build_outcome(result, cluster.queues, SEED) for result in results]
     print_side_by_side([(outcome,) for outcome in outcomes], "")
-    out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.")
+    out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.\n")
+    sentences = trade_offs(outcomes)
+    for sentence in sentences:
+        out.print(sentence)
+    out.print(
+        "\nThis is one day of one workload. batchsched has all four policies, and `batchsched lab` compares policies "
+        "over many workloads and seeds."
+    )
     facts = (
-        ("Load", f"{LOAD:g} times the GPU time of the cluster during the arrivals"),
+        ("Load", describe_load(workload)),
         ("Estimates", f"exceed run times by {OVERESTIMATE:.0%} on average"),
         *((item.name, item.description) for item in DEMO_POLICIES),
+        ("Trade-off", " ".join(sentences)),
     )
     html = render_simulation("a generated day of machine-learning jobs", outcomes, cluster.nodes, facts)
     report.write_text(html, encoding="utf-8")
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
+
+
+def trade_offs(outcomes: Sequence["Outcome"]) -> tuple[str, ...]:
+    """Return one sentence for each baseline: what the last policy gains over it, and what that costs."""
+    from batchsched.lab.measures import summarize
+    from batchsched.lab.trade_off import trade_off_sentence
+
+    rows = summarize([(outcome,) for outcome in outcomes])
+    *baselines, policy = names = [outcome.policy for outcome in outcomes]
+    return tuple(trade_off_sentence(rows, names, baseline, policy) for baseline in baselines)
 
 
 def generator_settings(gangs: int) -> "GeneratorSettings":
@@ -195,19 +256,4 @@ def generator_settings(gangs: int) -> "GeneratorSettings":
         gpus_per_node=8,
         load=LOAD,
         overestimate=OVERESTIMATE,
-    )
-
-
-def _examples_directory() -> Path:
-    """Return the directory of the example manifests in a checkout.
-
-    Raises:
-      BadParameter: batchsched was installed without its sources, so there are no examples.
-    """
-    for place in (Path("examples"), Path(__file__).parents[2] / "examples"):
-        if place.is_dir():
-            return place
-    raise typer.BadParameter(
-        "found no directory examples/, which only a source checkout has; name a directory of manifests with "
-        "--examples"
     )

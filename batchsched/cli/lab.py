@@ -238,7 +238,7 @@ def check_lab_installed() -> None:
     """
     if find_spec("pyarrow") is None:
         raise InvalidInput(
-            "the lab needs pyarrow and optuna; in the source folder, run "
+            "the lab needs pyarrow and optuna; run: pip install pyarrow optuna, or in the source folder: "
             "pip install --constraint constraints.txt '.[lab]'"
         )
 

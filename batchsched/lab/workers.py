@@ -109,7 +109,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Workers]:
-    distributed = _import("distributed", "Dask", "dask")
+    distributed = _import("distributed", "Dask", "distributed")
     try:
         client = distributed.Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except OSError as error:
@@ -118,7 +118,7 @@ def _dask(address: str) -> Iterator[Workers]:
         yield client.get_executor(pure=False)
 
 
-def _import(module: str, product: str, extra: str) -> Any:
+def _import(module: str, product: str, requirement: str) -> Any:
     """Import an optional client library, without its incomplete annotations.
 
     Raises:
@@ -128,13 +128,13 @@ def _import(module: str, product: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise InvalidInput(
-            f"{product} is not installed here; pip install 'batchsched[{extra}]'", object="--address"
+            f"{product} is not installed here; run: pip install '{requirement}'", object="--address"
         ) from error
 
 
 @contextmanager
 def _ray(address: str) -> Iterator[Workers]:
-    ray = _import("ray", "Ray", "ray")
+    ray = _import("ray", "Ray", "ray[client]")
     try:
         ray.init(address, log_to_driver=False)
     except (ConnectionError, RuntimeError) as error:

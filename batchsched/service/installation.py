@@ -42,7 +42,7 @@ class Installation:
         Raises:
           UnusableInput: This installation of batchsched contains no manifests.
         """
-        crds, base = _folder("crds"), _folder("deploy/kustomize/base")
+        crds, base = packaged_folder("crds"), packaged_folder("deploy/kustomize/base")
         for file in sorted(crds.glob("*.yaml")):
             yield yaml.safe_load(file.read_text())
         listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
@@ -92,8 +92,12 @@ async def apply_manifest(connection: Connection, manifest: Manifest) -> None:
     )
 
 
-def _folder(name: str) -> Path:
-    """Return a folder of the repository, or its copy in a wheel."""
+def packaged_folder(name: str) -> Path:
+    """Return a folder of the repository, or its copy in a wheel.
+
+    Raises:
+      UnusableInput: this installation of batchsched has no such folder.
+    """
     for folder in (_PACKAGE / "installed" / name, _PACKAGE.parent / name):
         if folder.is_dir():
             return folder

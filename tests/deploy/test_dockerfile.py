@@ -1,6 +1,7 @@
 """The image, as far as it can be looked at without a container engine: what is copied builds, and it needs no root."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -22,7 +23,10 @@ def copied() -> list[str]:
     return [source.rstrip("/") for line in lines for source in line.split()[:-1]]
 
 
-def test_copied_files_are_all_that_the_wheel_needs(tmp_path):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built of nothing but the files that the image copies."""
+    tmp_path = tmp_path_factory.mktemp("wheel")
     for source in copied():
         to = tmp_path / "source" / source
         if (ROOT / source).is_dir():
@@ -32,11 +36,30 @@ def test_copied_files_are_all_that_the_wheel_needs(tmp_path):
             shutil.copy(ROOT / source, to)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "."]
     subprocess.run([*build, "--wheel-dir", str(tmp_path)], cwd=tmp_path / "source", check=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (built,) = tmp_path.glob("*.whl")
+    return built
+
+
+def test_copied_files_are_all_that_the_wheel_needs(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "batchsched/installed/crds/podgroups.yaml" in names
     assert "batchsched/installed/deploy/kustomize/base/kustomization.yaml" in names
     assert not any(name.startswith(("tests/", "docs/")) for name in names)
+    demo = [Path(name).name for name in names if name.startswith("batchsched/installed/examples/")]
+    assert sorted(demo) == ["cluster.yaml", "jobs.yaml"]
+
+
+def test_demo_runs_from_the_wheel_outside_of_the_repository(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(tmp_path / "site")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "site"), "COLUMNS": "80"}
+    command = [sys.executable, "-m", "batchsched", "demo", "--gangs", "20"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    examples = tmp_path / "site/batchsched/installed/examples"
+    assert f"batchsched explain {examples.relative_to(tmp_path)} podgroup/" in ran.stdout
+    assert "warning" not in ran.stderr
+    assert (tmp_path / "demo-report.html").stat().st_size > 0
 
 
 def test_copied_files_are_not_excluded_by_dockerignore():

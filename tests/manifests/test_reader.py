@@ -275,9 +275,10 @@ def test_each_kind_that_is_not_read_causes_one_warning(reading):
     assert found.set_aside_objects == ()
 
 
-def test_scenarios_of_the_lab_cause_no_warning(reading):
-    scenario = {"apiVersion": "config.batchsched.dev/v1alpha1", "kind": "Scenario", "name": "teams"}
-    assert reading(listed(node(), scenario)).warnings == ()
+@pytest.mark.parametrize("kind", ["Scenario", "BatchSchedulerConfiguration"])
+def test_configurations_and_scenarios_of_batchsched_cause_no_warning(reading, kind):
+    document = {"apiVersion": "config.batchsched.dev/v1alpha1", "kind": kind}
+    assert reading(listed(node(), document)).warnings == ()
 
 
 def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_waits(reading):
