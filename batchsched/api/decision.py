@@ -154,9 +154,11 @@ def refusal_text(refusal: Refusal) -> str:
 def new_nodes_may_help(refusal: Refusal) -> bool:
     """Return whether the gang of a refusal may start if nodes are added to the cluster and nothing else changes.
 
-    A queue limit is reported before missing capacity, so a gang that lacks both has the reason QueueLimit.
+    A queue limit is reported before missing capacity, so a gang that lacks both has the reason QueueLimit. If the
+    verified changes raise a limit of a queue as well, new nodes alone do not help.
     """
-    return refusal.reason in NODE_REASONS
+    needs_queue = any(change.set.startswith("Queue/") for change in refusal.changes)
+    return refusal.reason in NODE_REASONS and not needs_queue
 
 
 class Reservation(DecisionItem, frozen=True):

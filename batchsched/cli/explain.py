@@ -58,7 +58,8 @@ def explain(
         list[str],
         typer.Argument(
             metavar="[podgroup/NAME] [FILE]...",
-            help="A PodGroup, or a pod (pod/NAME), of the cluster, or of manifests, as for decide.",
+            help="A PodGroup, a pod (pod/NAME) or an owner of pods (job/NAME), of the cluster, or of manifests, as for "
+            "decide.",
             show_default=False,
         ),
     ],
@@ -67,7 +68,8 @@ def explain(
         typer.Option(
             "--pod-group",
             metavar="NS/NAME",
-            help="The PodGroup in the files, or a pod; without it, all refused gangs are explained.",
+            help="The PodGroup in the files, a pod, or an owner of pods such as a Job. Without it, all refused gangs "
+            "are explained.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +105,7 @@ def explain(
     from batchsched.cli.live_cluster import ClusterAccess
     from batchsched.cli.session import run_live_session, run_session
 
-    name, files = _split_subject(subject)
+    name, owner_kind, files = _split_subject(subject)
     if files:
         check_options_of_cluster(kubeconfig, context)
         name, namespace = pod_group or name, namespace or "default"
@@ -112,8 +114,14 @@ def explain(
         access = ClusterAccess(kubeconfig, context, config, profile)
         namespace = namespace or access.namespace
         session = run_live_session(access, seed)
+    if (
+        name
+        and not owner_kind
+        and name.partition("/")[0] not in {pod.namespace for pod in session.snapshot.pods}
+    ):
+        name, owner_kind = _split_owner(name)
     if name:
-        key = _checked_key(name if "/" in name else f"{namespace}/{name}", session)
+        key = _checked_key(name if "/" in name else f"{namespace}/{name}", session, owner_kind)
         explanations = explain_gangs(session.with_explained_refusals({key}), [key])
     else:
         session = session.with_explained_refusals()
@@ -128,41 +136,62 @@ def explain(
     raise typer.Exit(session.exit_code)
 
 
-def _split_subject(subject: list[str]) -> tuple[str, list[Path]]:
-    """Split the arguments into the name in `podgroup/NAME` or `pod/NAME`, "" if there is none, and the files.
+def _split_subject(subject: list[str]) -> tuple[str, str, list[Path]]:
+    """Split the arguments into the name in `podgroup/NAME`, `pod/NAME` or `job/NAME`, the kind of owner, and the files.
+
+    Name and kind are "" if there is none.
 
     Raises:
       BadParameter: several objects are named, or an object of another kind.
     """
-    names, files = [], []
+    names, files, owner_kind = [], [], ""
     for argument in subject:
         kind, _, name = argument.partition("/")
         if Path(argument).exists() or not name:
             files.append(Path(argument))
         elif kind.lower() in _GANG_KINDS:
             names.append(name)
+        elif _split_owner(argument)[1]:
+            names.append(name)
+            owner_kind = _split_owner(argument)[1]
         elif kind.lower() in _QUEUE_KINDS:
             raise typer.BadParameter(f"for a queue: batchsched queues explain {name}")
         else:
             files.append(Path(argument))
     if len(names) > 1:
         raise typer.BadParameter(f"expected one object, found {len(names)}: {', '.join(names)}")
-    return "".join(names), files
+    return "".join(names), owner_kind, files
 
 
-def _checked_key(key: str, session: "DecidedSession") -> str:
-    """Return the `namespace/name` of a gang, given that of a PodGroup or a pod.
+def _split_owner(name: str) -> tuple[str, str]:
+    """Split `job/NAME` into the name and the kind of an owner; another name has the kind ""."""
+    from batchsched.podgrouper.owners import OWNER_KIND_BY_LOWER_NAME
 
-    A pod stands for its PodGroup, which is then named on standard error.
+    kind, _, rest = name.partition("/")
+    owner_kind = OWNER_KIND_BY_LOWER_NAME.get(kind.lower(), "")
+    return (rest, owner_kind) if owner_kind and rest else (name, "")
+
+
+def _checked_key(key: str, session: "DecidedSession", owner_kind: str = "") -> str:
+    """Return the `namespace/name` of a gang, given that of a PodGroup, a pod, or an owner of pods such as a Job.
+
+    The PodGroup of a pod or an owner is named on standard error.
+
+    Args:
+      key: the `namespace/name` of the object.
+      session: the session.
+      owner_kind: the kind of the owner; "" if any object may be meant.
 
     Raises:
-      BadParameter: the input has no such PodGroup or pod.
+      BadParameter: the input has no such object, or an owner has several gangs.
     """
     from batchsched.api.crd.validation import suggest_name
     from batchsched.cli.session import check_not_set_aside
 
     pod_groups = [group.key for group in session.snapshot.pod_groups]
     refused = [record.pod_group for record in session.decision.refusals]
+    if owner_kind:
+        return _gang_of_owner(key, session, owner_kind)
     pod = next((pod for pod in session.snapshot.pods if pod.key == key), None)
     if pod is not None and key not in pod_groups:
         gang = gang_key_of_pod(pod)
@@ -172,7 +201,29 @@ def _checked_key(key: str, session: "DecidedSession") -> str:
     if key in pod_groups or key in refused:
         return key
     check_not_set_aside(session, f"PodGroup {key}", f"Pod {key}")
+    gang = _gang_of_owner(key, session)
+    if gang:
+        return gang
     raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {suggest_name(key, pod_groups)}")
+
+
+def _gang_of_owner(key: str, session: "DecidedSession", kind: str = "") -> str:
+    """Return the gang of the pods of an owner; "" if no pod has this owner and no kind is stated.
+
+    Raises:
+      BadParameter: the owner has several gangs, or none although its kind is stated.
+    """
+    from batchsched.podgrouper.owners import gangs_of_owner
+
+    namespace, _, name = key.partition("/")
+    gangs = sorted(gangs_of_owner(session.snapshot.pods, namespace, name, kind))
+    if len(gangs) > 1:
+        raise typer.BadParameter(f"{key} has {len(gangs)} gangs; name one of them: {', '.join(gangs[:10])}")
+    if gangs:
+        print(f"{kind or 'owner'} {key} has the PodGroup {gangs[0]}", file=sys.stderr)
+    elif kind:
+        raise typer.BadParameter(f"there is no pod of {kind} {key!r}")
+    return "".join(gangs)
 
 
 class GangResult(StrEnum):

@@ -2,7 +2,8 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,9 +12,11 @@ import msgspec
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
+from batchsched.api.gang import gang_identity, gang_key
 from batchsched.podgrouper.rules import (
     LEADER_WORKER_SET,
     OWNER_BY_GROUP_AND_NAME,
+    OWNERS,
     OwnerKind,
     PodGroupTemplate,
     derive_pod_group_template,
@@ -121,6 +124,44 @@ def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
 
 def _group(reference: OwnerReference) -> str:
     return reference.api_version.rpartition("/")[0]
+
+
+OWNER_KIND_BY_LOWER_NAME: Final = {
+    form: kind.name for kind in OWNERS for form in (kind.name.lower(), f"{kind.name.lower()}s")
+}
+"""The kinds of owners, by their names and plurals in lower case, such as `job` and `jobs`."""
+
+
+def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "") -> set[str]:
+    """Return the gangs (`namespace/name`) of the pods of an owner, such as a Job, by its name.
+
+    Args:
+      pods: All pods; the owner itself need not be known.
+      namespace: The namespace of the owner.
+      name: Its name.
+      kind: Its kind; "" for any kind that forms gangs.
+    """
+    kinds = {kind} if kind else {owner_kind.name for owner_kind in OWNERS}
+    names = [derived_name_pattern(owner_kind, name) for owner_kind in kinds]
+    found_gangs = set()
+    for pod in pods:
+        if pod.namespace != namespace:
+            continue
+        gang = gang_key(gang_identity(pod))
+        controller = controller_reference(pod.metadata)
+        is_owned = controller is not None and controller.name == name and controller.kind in kinds
+        if is_owned or any(pattern.fullmatch(gang.partition("/")[2]) for pattern in names):
+            found_gangs.add(gang)
+    return found_gangs
+
+
+def derived_name_pattern(kind: str, name: str) -> re.Pattern[str]:
+    """Return a pattern of the names that `OwnerReferenceKey.pod_group_name` gives the gangs of an owner."""
+    hash_length = 8
+    stem = f"{kind.lower()}-{name}"[: _MAX_NAME_CHARACTERS - hash_length - 1].rstrip("-._")
+    # Other owners have a single gang.
+    index = r"(-\d+)?" if kind == "LeaderWorkerSet" else ""
+    return re.compile(rf"{re.escape(stem)}{index}-[0-9a-f]{{{hash_length}}}")
 
 
 def owner_of(pod: Pod) -> OwnerReferenceKey | None:

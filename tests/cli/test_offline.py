@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import msgspec
@@ -105,6 +106,30 @@ def test_job_that_does_not_fit_is_refused_as_a_gang(command, write):
     result = command("decide", write("c.jsonl", NODE, big), "--now", NOW, "-o", "json")
     assert result.data["assignments"] == []
     assert [refusal["reason"] for refusal in result.data["refusals"]] == ["InsufficientResources"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--pod-group", "train"), ("--pod-group", "job/train"), ("--pod-group", "team/train"), ("job/train",)],
+)
+def test_explain_takes_the_name_of_a_job_for_its_gang(command, write, arguments):
+    cluster = write("c.jsonl", NODE, written(job(3)))
+    result = command("explain", cluster, *arguments, "-n", "team", "--now", NOW, "-o", "json")
+    assert result.code == 0
+    assert re.fullmatch("team/job-train-[0-9a-f]{8}", result.data["podGroup"])
+    assert result.data["podGroup"] in result.err
+
+
+def test_explain_names_an_owner_without_pods_and_an_owner_with_several_gangs(command, write):
+    made, _ = OWNERS["LeaderWorkerSet"]
+    cluster = write("c.jsonl", NODE, written(made))
+    name = made["metadata"]["name"]
+    several = command("explain", cluster, f"leaderworkerset/{name}", "-n", "team", "--now", NOW)
+    assert several.code == 2
+    assert f"team/{name} has " in several.complaint
+    absent = command("explain", cluster, "job/absent", "-n", "team", "--now", NOW)
+    assert absent.code == 2
+    assert "there is no pod of Job 'team/absent'" in absent.complaint
 
 
 def test_pods_of_a_listed_job_form_a_gang_and_no_pods_are_created(command, write):

@@ -124,6 +124,11 @@ class RefusalVerifier:
             return msgspec.structs.replace(
                 refusal, startable=verifier.startable, message=message, verified=True
             )
+        departure = _departure(decided.decision, key, view)
+        if departure:  # the gang needs no change: it starts when its victims have left
+            return msgspec.structs.replace(
+                refusal, startable=verifier.startable, message=departure, relaxation="", verified=True
+            )
         emptied = GangView.of_snapshot(emptied_cluster(snapshot, verifier.members), profile, key) or view
         search = ChangeSearch(verifier)
         nodes = partial(self._nodes_after, key, verifier)
@@ -133,11 +138,10 @@ class RefusalVerifier:
             if verifier.startable
             else ()
         )
-        departure = _departure(decided.decision, key, view)
         exceeded = None
         if not verifier.startable and refusal.reason in EXCEEDING_REASONS:
             exceeded = find_exceeded_limit(emptied)
-        message = _message(refusal, verifier.startable, exceeded, ahead, departure)
+        message = _message(refusal, verifier.startable, exceeded, ahead)
         return msgspec.structs.replace(
             refusal,
             reason=refusal.reason if exceeded is None else exceeded.reason,
@@ -147,8 +151,7 @@ class RefusalVerifier:
             verified=search.smallest,
             message=message + ("" if search.smallest else NOT_VERIFIED),
             missing=_missing(refusal, search.changes, snapshot),
-            # The gang needs no change: it starts when its victims have left.
-            relaxation="" if departure else changes_sentence(search.changes, snapshot, key),
+            relaxation=changes_sentence(search.changes, snapshot, key),
         )
 
     def _nodes_after(
@@ -187,10 +190,7 @@ def _message(
     startable: bool,
     exceeded: ExceededLimit | None,
     ahead: Sequence[PrecedingGang],
-    departure: str,
 ) -> str:
-    if departure:
-        return departure
     if not startable:
         return NEVER + (refusal.message if exceeded is None else exceeded.sentence)
     sentence = ahead_sentence(ahead)

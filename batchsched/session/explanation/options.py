@@ -19,7 +19,7 @@ from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.base import parse_amounts
-from batchsched.api.crd.podgroup import SubGroupTopology, TopologyRequest
+from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SubGroupTopology, TopologyRequest
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
@@ -280,7 +280,9 @@ def _other_queues(view: GangView) -> Iterator[Option]:
         return
     usable = [name for name in tables.queues.queues if tables.queue_access.selects(name, members.namespace)]
     usable.sort(key=lambda name: (-SequenceMatcher(None, name, members.queue).ratio(), name))
-    for name in usable[:MAX_ALTERNATIVES]:
+    # The queue `default` exists even if no object declares it.
+    default = [] if DEFAULT_QUEUE in tables.queues.queues else [DEFAULT_QUEUE]
+    for name in (*usable[:MAX_ALTERNATIVES], *default):
         if members.group is not None:
             yield _single(InputChange(set=pod_group_object(members.key), path="/spec/queue", value=name))
         else:

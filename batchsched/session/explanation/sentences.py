@@ -8,15 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import QUEUE_LABEL, Pod
 from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.crd.base import parse_amounts
-from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
+from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.queue_access import stated_queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
-from batchsched.session.explanation.changed_input import pointer_tokens
+from batchsched.session.explanation.changed_input import pointer, pointer_tokens
 from batchsched.session.explanation.gang_view import GangView, amount_text
 
 MAX_NAMED = 3
@@ -227,6 +229,10 @@ def ahead_sentence(ahead: Sequence[PrecedingGang]) -> str:
 # Which change would help
 
 
+QUEUE_PATHS = ("/spec/queue", pointer("metadata", "labels", QUEUE_LABEL))
+"""Where a PodGroup, or a pod without one, names its queue."""
+
+
 def changes_sentence(changes: Sequence[InputChange], snapshot: Snapshot, key: str) -> str:
     """Return what to change, in words; "" for no change."""
     texts = list(dict.fromkeys(_change_text(change, snapshot, key) for change in changes))
@@ -240,6 +246,8 @@ def _change_text(change: InputChange, snapshot: Snapshot, key: str) -> str:
     kind, _, name = change.set.partition("/")
     if kind == "Queue":
         return _queue_text(change, name, snapshot)
+    if change.path in QUEUE_PATHS:
+        return _queue_choice_text(change.value, snapshot, key)
     if kind == "PodTemplate":
         return _pod_text(change)
     return _pod_group_text(change, next(group for group in snapshot.pod_groups if group.key == key))
@@ -252,6 +260,15 @@ def _queue_text(change: InputChange, name: str, snapshot: Snapshot) -> str:
     resource, more = raised
     field, by = pointer_tokens(change.path)[1], format_quantity(resource, more)
     return f"raise the {field} of queue {name} by {by} to {change.value} {resource}"
+
+
+def _queue_choice_text(queue: str, snapshot: Snapshot, key: str) -> str:
+    """Return the text of naming another queue; a queue that does not exist may be created instead."""
+    groups = {group.key: group for group in snapshot.pod_groups}
+    pod = next(pod for pod in snapshot.pods if gang_key(gang_identity(pod)) == key)
+    current = stated_queue(groups.get(key), pod)
+    exists = current in ("", DEFAULT_QUEUE, *(existing.name for existing in snapshot.queues))
+    return f"use queue {queue}" if exists else f"use queue {queue}, or create queue {current}"
 
 
 def raised_amount(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
@@ -306,8 +323,6 @@ def _pod_group_text(change: InputChange, group: PodGroup) -> str:
             return f"set minMember of subGroup {group.spec.sub_groups[int(number)].name} to {change.value}"
         case ["spec", "minMember"]:
             return f"set minMember to {change.value}"
-        case ["spec", "queue"]:
-            return f"use queue {change.value}"
         case tokens:
             field = ".".join(tokens)
             return f"set {field} to {change.value}" if change.value is not None else f"remove {field}"

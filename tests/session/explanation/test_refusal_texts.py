@@ -6,9 +6,15 @@ import msgspec
 import pytest
 
 from batchsched.api.core.node import Node, NodeSpec, Taint
-from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.core.pod import QUEUE_LABEL, Pod, PodSpec
 from batchsched.api.core.volume import ClaimSource, Volume
-from batchsched.api.decision import PrecedingGang, Refusal, refusal_text
+from batchsched.api.decision import (
+    InputChange,
+    PrecedingGang,
+    Refusal,
+    new_nodes_may_help,
+    refusal_text,
+)
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
@@ -234,7 +240,7 @@ def test_preempting_gang_waits_for_its_nominated_node_and_needs_no_change():
     )
     waiting = explained(snapshot)["team/hi"]
     assert waiting.message == "waits for its nominated node n0: it starts when team/low has left"
-    assert waiting.relaxation == ""
+    assert (waiting.relaxation, waiting.changes, waiting.verified) == ("", (), True)
 
 
 def test_too_few_pods_are_told_the_minimum_that_exists():
@@ -248,6 +254,29 @@ def test_unknown_queue_is_told_the_queue_of_a_similar_name():
     )
     lost = explained(snapshot)["team/lost"]
     assert changes_of(lost) == [{"set": "PodGroup/team/lost", "path": "/spec/queue", "value": "train"}]
+
+
+def test_unknown_queue_without_any_queue_is_told_to_use_the_default_queue_or_to_create_it():
+    lost = explained(cluster(nodes(2, gpu=8), gang("lost", 1, queue="train")))["team/lost"]
+    assert changes_of(lost) == [{"set": "PodGroup/team/lost", "path": "/spec/queue", "value": "default"}]
+    assert lost.relaxation == "use queue default, or create queue train"
+
+
+def test_label_of_a_single_pod_with_an_unknown_queue_is_told_the_default_queue():
+    lost = pod("lost", labels={QUEUE_LABEL: "train"}, gpu=1)
+    refused = explained(cluster(nodes(1, gpu=8), Snapshot(pods=(lost,))))["team/lost"]
+    assert [change["value"] for change in changes_of(refused)] == ["default"]
+    assert refused.relaxation == "use queue default, or create queue train"
+
+
+def test_new_nodes_do_not_help_a_gang_that_also_needs_a_higher_limit():
+    short = Refusal(pod_group="a/b", reason="InsufficientResources", message="")
+    nodes_only = (InputChange(copy="Node/n0", count=1),)
+    limit = (InputChange(set="Queue/q", path="/spec/limit/cpu", value="4"),)
+    assert [
+        new_nodes_may_help(msgspec.structs.replace(short, changes=changes))
+        for changes in ((), nodes_only, limit, (*limit, *nodes_only))
+    ] == [True, True, False, False]
 
 
 def test_refusal_without_budget_says_that_nothing_is_verified():
