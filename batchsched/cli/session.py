@@ -71,14 +71,19 @@ class DecidedSession:
           only: `namespace/name` of the gangs to explain; None for all refused gangs.
         """
         from batchsched.session.explanation.explain import explain_refusals
-        from batchsched.session.explanation.verification import DecidedInput
+        from batchsched.session.explanation.verification import (
+            MAX_WORK_PER_GANG,
+            DecidedInput,
+            VerificationBudget,
+        )
 
         # Extenders answer for the recorded input only, and a plugin that hung once would hang again.
         if self.profile.extenders or self.answers.overdue:
             return self
         decided = DecidedInput(self.snapshot, self.profile, self.now, self.seed, self.decision)
         with closing(Stopwatch()) as stopwatch:
-            decision = explain_refusals(decided, only=only, telemetry=stopwatch)
+            budget = VerificationBudget(MAX_WORK_PER_GANG) if only is not None and len(only) == 1 else None
+            decision = explain_refusals(decided, budget, only, stopwatch)
         return replace(self, decision=decision)
 
     def timed_decision(self) -> Decision:

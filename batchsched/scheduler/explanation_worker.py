@@ -32,11 +32,16 @@ from batchsched.runner.pending_explanations import (
     ExplanationResult,
     PendingExplanation,
     PendingExplanations,
+    RefusingSession,
 )
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.loop import DecisionCallback
 from batchsched.session.explanation.explain import RefusalVerifier
-from batchsched.session.explanation.verification import VerificationBudget, decide_briefly
+from batchsched.session.explanation.verification import (
+    MAX_WORK_PER_GANG,
+    VerificationBudget,
+    decide_briefly,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -167,6 +172,15 @@ class ExplanationWorker:
     _task: asyncio.Task[None] | None = field(init=False, default=None)
     _failed: bool = field(init=False, default=False)
     """Whether a defect was logged."""
+    _gate: ExplanationGate = field(init=False)
+    _running: PendingExplanation | None = field(init=False, default=None)
+    """The refusal that the thread explains, or explained last."""
+    _session: RefusingSession | None = field(init=False, default=None)
+    """The session of the verifier."""
+    _verifier: RefusalVerifier | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._gate = ExplanationGate(self._is_busy, self._is_current)
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
         """Record that the binding of a pod ended, which delays explanations (a `BindingCallback`)."""
@@ -214,6 +228,7 @@ class ExplanationWorker:
             return
         pending = self._pending.next_pending()
         if pending is None:
+            self._session = self._verifier = self._running = None  # their tables take memory
             return
         if not self.is_pending(pending.key):
             self._pending.forget(pending.key)
@@ -236,8 +251,7 @@ class ExplanationWorker:
         return now >= self._rest_until and len(self._starts) < self.settings.gangs_per_minute
 
     async def _explain(self, pending: PendingExplanation) -> ExplanationOutcome:
-        gate = ExplanationGate(self._is_busy, lambda: not self._stopped and self._pending.is_current(pending))
-        running = asyncio.wrap_future(_start_thread(lambda: _explain_refusal(pending, gate)))
+        running = asyncio.wrap_future(_start_thread(lambda: self._explain_in_thread(pending)))
         try:
             outcome = await asyncio.shield(running)
         finally:
@@ -251,29 +265,41 @@ class ExplanationWorker:
             return replace(outcome, explained=None, result=ExplanationResult.OUTDATED)
         return outcome
 
+    def _explain_in_thread(self, pending: PendingExplanation) -> ExplanationOutcome:
+        """Explain a refusal. Only one thread calls this method at a time."""
+        begun = time.thread_time()
+        explained: Refusal | None = None
+        result, defect = ExplanationResult.OUTDATED, None
+        self._running = pending
+        try:
+            self._gate.wait_until_quiet()
+            verifier = self._verifier_of(pending.session)
+            explained = verifier.explain_refusal(pending.refusal, VerificationBudget(MAX_WORK_PER_GANG))
+            result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
+        except OutdatedExplanation:
+            pass
+        except Exception as error:  # noqa: BLE001 - a defect in one explanation must not end the others
+            result, defect = ExplanationResult.FAILED, error
+        name, seconds = pending.session.profile.scheduler_name, time.thread_time() - begun
+        return ExplanationOutcome(name, pending.refusal, explained, result, seconds, defect)
+
+    def _verifier_of(self, session: RefusingSession) -> RefusalVerifier:
+        """Return the verifier of a session; refusals of one session share its tables."""
+        if self._verifier is None or self._session is not session:
+            gate = self._gate
+            self._session = session
+            self._verifier = RefusalVerifier(session.decided, gate.decide_again, gate.wait_until_quiet)
+        return self._verifier
+
+    def _is_current(self) -> bool:
+        """Return whether the result of the thread is still needed."""
+        return not self._stopped and self._running is not None and self._pending.is_current(self._running)
+
     def _report_failure(self, key: str, defect: Exception) -> None:
         """Log a defect, the first time with its traceback."""
         traceback = None if self._failed else defect
         _LOG.error("the refusal of %s is not explained: a defect: %s", key, defect, exc_info=traceback)
         self._failed = True
-
-
-def _explain_refusal(pending: PendingExplanation, gate: ExplanationGate) -> ExplanationOutcome:
-    """Explain a refusal in this thread."""
-    begun = time.thread_time()
-    explained: Refusal | None = None
-    result, defect = ExplanationResult.OUTDATED, None
-    try:
-        gate.wait_until_quiet()
-        verifier = RefusalVerifier(pending.session.decided, VerificationBudget(), gate.decide_again)
-        explained = verifier.explain_refusal(pending.refusal)
-        result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
-    except OutdatedExplanation:
-        pass
-    except Exception as error:  # noqa: BLE001 - a defect in one explanation must not end the others
-        result, defect = ExplanationResult.FAILED, error
-    name, seconds = pending.session.profile.scheduler_name, time.thread_time() - begun
-    return ExplanationOutcome(name, pending.refusal, explained, result, seconds, defect)
 
 
 def _log_end(running: asyncio.Task[None]) -> None:

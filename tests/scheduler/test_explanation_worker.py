@@ -24,7 +24,7 @@ from batchsched.scheduler.explanation_worker import (
     OutdatedExplanation,
 )
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
-from batchsched.session.explanation.verification import DecidedInput, decide_briefly
+from batchsched.session.explanation.verification import DecidedInput, VerificationBudget, decide_briefly
 from batchsched.session.session import decide
 from tests.service.town import Town
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, pod, profile
@@ -186,10 +186,10 @@ async def test_defect_in_an_explanation_is_logged_and_the_next_gang_is_explained
     await town.turn()
     explain = RefusalVerifier.explain_refusal
 
-    def explain_refusal(self: Any, refusal: Refusal) -> Refusal:
+    def explain_refusal(self: Any, refusal: Refusal, budget: VerificationBudget) -> Refusal:
         if refusal.pod_group == "team/bad":
             raise RuntimeError("a defect")
-        return explain(self, refusal)
+        return explain(self, refusal, budget)
 
     monkeypatch.setattr(RefusalVerifier, "explain_refusal", explain_refusal)
     with caplog.at_level(logging.ERROR):

@@ -1,7 +1,7 @@
 """Explanation of refusals after a session: `explain_refusals(...)` returns a decision with examined refusals."""
 
-from collections.abc import Collection, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -64,21 +64,22 @@ def explain_refusals(
     decision = decided.decision
     if not decision.refusals:
         return decision
-    examination = RefusalVerifier(decided, budget or VerificationBudget())
+    examination = RefusalVerifier(decided)
+    budget = budget or VerificationBudget()
     examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
     explained: dict[str, Refusal] = {}
     for done, refusal in enumerate(examined):
         if telemetry is not None:
             telemetry.report_progress(done, len(examined), "refusals explained")
-        explained[refusal.pod_group] = _explain_safely(examination, refusal)
+        explained[refusal.pod_group] = _explain_safely(examination, refusal, budget)
     refusals = tuple(explained.get(refusal.pod_group, refusal) for refusal in decision.refusals)
     return msgspec.structs.replace(decision, refusals=refusals)
 
 
-def _explain_safely(examination: "RefusalVerifier", refusal: Refusal) -> Refusal:
+def _explain_safely(examination: "RefusalVerifier", refusal: Refusal, budget: VerificationBudget) -> Refusal:
     """Explain a refusal; a defect costs this explanation only, since the decision itself is right."""
     try:
-        return examination.explain_refusal(refusal)
+        return examination.explain_refusal(refusal, budget)
     except Exception as error:  # noqa: BLE001 - any defect, as the docstring says
         note = f"; the explanation failed, please report it: {type(error).__name__}: {error}"
         return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + note)
@@ -89,16 +90,19 @@ class RefusalVerifier:
 
     Args:
       decided: the session.
-      budget: the work that may be spent on all refusals.
       decide_again: decides the session on changed inputs.
+      pause: called between two long steps other than decisions; it may block.
     """
 
     def __init__(
-        self, decided: DecidedInput, budget: VerificationBudget, decide_again: DecideAgain = decide_briefly
+        self,
+        decided: DecidedInput,
+        decide_again: DecideAgain = decide_briefly,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         self._decided = decided
-        self._budget = budget
         self._decide_again = decide_again
+        self._pause = pause
 
     @cached_property
     def _turns(self) -> dict[str, TurnPosition]:
@@ -110,14 +114,20 @@ class RefusalVerifier:
         after = after_decision(self._decided.snapshot, self._decided.decision, "")
         return refreshed_tables(after, self._decided.profile)
 
-    def explain_refusal(self, refusal: Refusal) -> Refusal:
-        """Return one refusal with what was found out about it."""
+    def explain_refusal(self, refusal: Refusal, budget: VerificationBudget) -> Refusal:
+        """Return one refusal with what was found out about it.
+
+        Args:
+          refusal: a refusal of the session.
+          budget: the work that may be spent on it.
+        """
         decided, key = self._decided, refusal.pod_group
         snapshot, profile = decided.snapshot, decided.profile
         # What every gang costs: a decision over the emptied cluster, and tables of it.
-        if not self._budget.spend_decision(snapshot):
+        if not budget.spend_decision(snapshot):
             return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
-        verifier = PlacementVerifier(decided, key, self._budget, self._decide_again)
+        verifier = PlacementVerifier(decided, key, budget, self._decide_again)
+        self._pause()
         view = GangView.of_tables(self._tables_after, profile.scheduler_name, key)
         if view is None:  # the gang has no pending pod that anything could place
             message = refusal.message if verifier.startable else NEVER + refusal.message
@@ -129,10 +139,17 @@ class RefusalVerifier:
             return msgspec.structs.replace(
                 refusal, startable=verifier.startable, message=departure, relaxation="", verified=True
             )
+        self._pause()
         emptied = GangView.of_snapshot(emptied_cluster(snapshot, verifier.members), profile, key) or view
+
+        def nodes_after(changes: Sequence[InputChange]) -> Sequence[Option]:
+            return self._nodes_after(changes, key, verifier) if changes else node_options(view, emptied)
+
+        self._pause()
+        jobs, queues = job_options(emptied, snapshot), queue_options(view, snapshot)
         search = ChangeSearch(verifier)
-        nodes = partial(self._nodes_after, key, verifier)
-        search.search(job_options(emptied, snapshot), queue_options(view, snapshot), nodes)
+        search.search(jobs, queues, nodes_after)
+        self._pause()
         ahead = (
             find_preceding_gangs(refusal, decided.decision, view, self._turns, profile.selection)
             if verifier.startable
@@ -155,7 +172,7 @@ class RefusalVerifier:
         )
 
     def _nodes_after(
-        self, key: str, verifier: PlacementVerifier, changes: Sequence[InputChange]
+        self, changes: Sequence[InputChange], key: str, verifier: PlacementVerifier
     ) -> Sequence[Option]:
         """Return the options to add nodes after other changes, which decide the nodes that accept the gang."""
         decided = self._decided
@@ -164,7 +181,9 @@ class RefusalVerifier:
         except ValueError:  # the changed object would be invalid
             return ()
         after = after_decision(changed, decided.decision, "")
+        self._pause()
         full = GangView.of_snapshot(after, decided.profile, key)
+        self._pause()
         empty = GangView.of_snapshot(emptied_cluster(changed, verifier.members), decided.profile, key)
         return node_options(full, empty) if full is not None and empty is not None else ()
 

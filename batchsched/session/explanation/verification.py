@@ -16,7 +16,9 @@ from batchsched.session.explanation.changed_input import apply_changes
 from batchsched.session.session import Session
 
 MAX_VERIFICATION_WORK: Final = 20e6
-"""Work of verifying the refusals of one session, in units of about a microsecond."""
+"""Work of verifying all refusals of one session, in units of about a microsecond at most."""
+MAX_WORK_PER_GANG: Final = 200e6
+"""Work of verifying the refusal of a single gang, if no other refusals are verified with it."""
 WORK_PER_DECISION: Final = 10_000
 """Work of one decision, in addition to what nodes and pods cost."""
 WORK_PER_OBJECT: Final = 400
@@ -59,7 +61,7 @@ class VerificationBudget:
     """The work that the verification of refusals may still cost. It is counted, not timed, so that results repeat.
 
     Args:
-      units: units of about a microsecond.
+      units: units of about a microsecond at most.
     """
 
     def __init__(self, units: float = MAX_VERIFICATION_WORK) -> None:

@@ -290,10 +290,10 @@ def test_refusal_without_budget_says_that_nothing_is_verified():
 def test_defect_in_the_explanation_of_one_gang_leaves_the_decision_and_the_other_explanations(monkeypatch):
     explain = RefusalVerifier.explain_refusal
 
-    def explain_refusal(self: RefusalVerifier, refusal: Refusal) -> Refusal:
+    def explain_refusal(self: RefusalVerifier, refusal: Refusal, budget: VerificationBudget) -> Refusal:
         if refusal.pod_group == "team/bad":
             raise RuntimeError("a defect")
-        return explain(self, refusal)
+        return explain(self, refusal, budget)
 
     monkeypatch.setattr(RefusalVerifier, "explain_refusal", explain_refusal)
     snapshot = cluster(nodes(1, gpu=8), gang("bad", 2, requests=EIGHT), gang("good", 2, requests=EIGHT))
