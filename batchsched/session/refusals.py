@@ -45,6 +45,10 @@ REASON_OF: Mapping[RefusalCause, str] = {
 }
 
 
+OUTBID: Final = "; gangs that go first took the room"
+"""The end of the message about a gang that only other gangs of its session stop; an explanation names them."""
+
+
 class RefusalMessages:
     """Writes refusal messages for the gangs of one solver problem, from the causes and amounts that the solver found.
 
@@ -61,8 +65,7 @@ class RefusalMessages:
     def message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence for a refused gang: the constraint that stops it, and how much is missing."""
         # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
-        lost = "; gangs that go first took the room" if evidence.outbid else ""
-        return f"{self._constraint(evidence)}{lost}"
+        return f"{self._constraint(evidence)}{OUTBID if evidence.outbid else ''}"
 
     def _constraint(self, evidence: RefusalEvidence) -> str:
         missing = self._amounts(self.missing_resources(evidence))

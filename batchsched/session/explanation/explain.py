@@ -31,6 +31,7 @@ from batchsched.session.explanation.verification import (
     emptied_cluster,
 )
 from batchsched.session.feasibility_report import after_decision
+from batchsched.session.refusals import OUTBID
 from batchsched.session.tables.session_tables import SessionTables
 
 EXCEEDING_REASONS: Final = frozenset(
@@ -112,6 +113,7 @@ class RefusalVerifier:
     def _tables_after(self) -> SessionTables:
         """The tables after the decision; refused gangs have no assignments, so all of them share these tables."""
         after = after_decision(self._decided.snapshot, self._decided.decision, "")
+        self._pause()
         return refreshed_tables(after, self._decided.profile)
 
     def explain_refusal(self, refusal: Refusal, budget: VerificationBudget) -> Refusal:
@@ -130,7 +132,7 @@ class RefusalVerifier:
         self._pause()
         view = GangView.of_tables(self._tables_after, profile.scheduler_name, key)
         if view is None:  # the gang has no pending pod that anything could place
-            message = refusal.message if verifier.startable else NEVER + refusal.message
+            message = _message(refusal, verifier.startable, None, ())
             return msgspec.structs.replace(
                 refusal, startable=verifier.startable, message=message, verified=True
             )
@@ -211,9 +213,16 @@ def _message(
     ahead: Sequence[PrecedingGang],
 ) -> str:
     if not startable:
-        return NEVER + (refusal.message if exceeded is None else exceeded.sentence)
-    sentence = ahead_sentence(ahead)
-    return f"{refusal.message.rstrip('.')}; {sentence}" if sentence else refusal.message
+        sentence = refusal.message if exceeded is None else exceeded.sentence
+        # Missing pods or a missing queue may still appear.
+        return NEVER + sentence if refusal.reason in EXCEEDING_REASONS else sentence
+    sentence = ahead_sentence(ahead, refusal.reason)
+    if not sentence:
+        return refusal.message
+    message = refusal.message.rstrip(".")
+    if any(entry.because != "Running" for entry in ahead):
+        message = message.removesuffix(OUTBID)
+    return f"{message}; {sentence}"
 
 
 def _missing(refusal: Refusal, changes: Sequence[InputChange], snapshot: Snapshot) -> dict[str, int]:

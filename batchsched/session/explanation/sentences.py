@@ -20,6 +20,7 @@ from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
 from batchsched.session.explanation.changed_input import pointer, pointer_tokens
 from batchsched.session.explanation.gang_view import GangView, amount_text
+from batchsched.session.explanation.gangs_ahead import MAX_AHEAD
 
 MAX_NAMED = 3
 """Maximum number of gangs, taints or values that one sentence names."""
@@ -30,11 +31,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def named(names: Sequence[str]) -> str:
-    """Return the first names of a list as text, with the number of the others."""
+def named(names: Sequence[str], *, complete: bool = True) -> str:
+    """Return the first names of a list as text, with the number of the others if the list is complete."""
     shown = list(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
-        shown.append(f"{len(names) - MAX_NAMED} more")
+        shown.append(f"{len(names) - MAX_NAMED} more" if complete else "others")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
@@ -131,11 +132,13 @@ def _no_open_node(view: GangView) -> str:
         obstacles = Counter(
             _obstacle(pod, node) or _filter_reasons(result, index) for index, node in enumerate(nodes)
         )
+        if len(nodes) == 1:
+            return f"the only node refuses a pod: {_singular(next(iter(obstacles)))}"
         reasons = ", ".join(
-            f"{count} {text}"
+            f"{count} {_singular(text) if count == 1 else text}"
             for text, count in sorted(obstacles.items(), key=lambda item: (-item[1], item[0]))
         )
-        return f"none of the {counted(len(nodes), 'node')} accepts a pod: {reasons}"
+        return f"none of the {len(nodes)} nodes accepts a pod: {reasons}"
     return ""
 
 
@@ -143,6 +146,13 @@ def _filter_reasons(result: FilterResult | None, node: int) -> str:
     """Return the reasons for which the Filter plugins refuse a node."""
     reasons = result.reasons_at(node) if result is not None else ()
     return " and ".join(reasons) or "are refused by a plugin"
+
+
+def _singular(obstacle: str) -> str:
+    """Return what is said about several nodes as a statement about one node; reasons of plugins do not change."""
+    verb, _, rest = obstacle.partition(" ")
+    singular_verb = {"do": "does", "have": "has", "are": "is"}.get(verb, verb)
+    return f"{singular_verb} {rest}"
 
 
 def _too_small_domains(view: GangView) -> str:
@@ -213,16 +223,24 @@ _RIGHTS = {
     ),
     "Running": ("runs there", "run there"),
 }
+_USES_LIMIT = ("counts against this limit", "count against this limit")
 
 
-def ahead_sentence(ahead: Sequence[PrecedingGang]) -> str:
-    """Return which gangs go first, and by which right; "" for none."""
+def ahead_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str:
+    """Return which gangs go first, and by which right; "" for none.
+
+    Args:
+      ahead: the gangs. If these are MAX_AHEAD, there may be more.
+      reason: that of the refusal.
+    """
     parts = []
     order = list(_RIGHTS)
     by_right = sorted(ahead, key=lambda entry: order.index(entry.because))
     for right, entries in groupby(by_right, key=lambda entry: entry.because):
         names = [entry.pod_group for entry in entries]
-        parts.append(f"{named(names)} {_RIGHTS[right][len(names) > 1]}")
+        is_running_in_queue = right == "Running" and reason == "QueueLimit"
+        verbs = _USES_LIMIT if is_running_in_queue else _RIGHTS[right]
+        parts.append(f"{named(names, complete=len(ahead) < MAX_AHEAD)} {verbs[len(names) > 1]}")
     return "; ".join(parts)
 
 

@@ -17,7 +17,7 @@ from batchsched.session.session import Session
 
 MAX_VERIFICATION_WORK: Final = 20e6
 """Work of verifying all refusals of one session, in units of about a microsecond at most."""
-MAX_WORK_PER_GANG: Final = 200e6
+MAX_WORK_PER_GANG: Final = 100e6
 """Work of verifying the refusal of a single gang, if no other refusals are verified with it."""
 WORK_PER_DECISION: Final = 10_000
 """Work of one decision, in addition to what nodes and pods cost."""
@@ -54,7 +54,10 @@ def decide_briefly(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, telemetry: Telemetry | None = None
 ) -> Decision:
     """Return the decision of a session without refusals; this is the default `DecideAgain`."""
-    return Session(snapshot, profile, brief=True).decide(now, seed, telemetry=telemetry)
+    session = Session(snapshot, profile, brief=True)
+    if telemetry is not None:
+        telemetry.report_progress(0, 1, "decisions")  # the tables of a large cluster take a second
+    return session.decide(now, seed, telemetry=telemetry)
 
 
 class VerificationBudget:

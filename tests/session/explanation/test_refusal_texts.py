@@ -24,6 +24,7 @@ from tests.session.scenario import (
     NOW,
     cluster,
     gang,
+    group,
     node,
     nodes,
     pod,
@@ -106,6 +107,66 @@ def test_limit_is_raised_by_what_is_missing_and_no_more():
     assert after.startable
     assert after.ahead == (PrecedingGang(pod_group="team/before", because="Weight"),)
     assert after.relaxation == "raise the limit of queue q by 3 to 19 nvidia.com/gpu"
+
+
+def running(name: str, on: str, **spec) -> Snapshot:
+    return Snapshot(pods=(pod(f"{name}-0", group=name, on=on, gpu=8),), pod_groups=(group(name, 1, **spec),))
+
+
+@pytest.mark.parametrize(
+    "limits", [{"limit": {GPU: "8"}}, {"maxRunningPodGroups": 1}], ids=["amount", "number of PodGroups"]
+)
+def test_gangs_that_use_a_limit_count_against_it(limits):
+    snapshot = cluster(
+        nodes(2, gpu=8),
+        running("old", "n0", queue="q"),
+        gang("new", 1, requests=EIGHT, queue="q"),
+        queues=(queue("q", **limits),),
+    )
+    assert explained(snapshot)["team/new"].message.endswith("; team/old counts against this limit")
+
+
+def test_gang_that_took_the_room_is_named_once():
+    snapshot = cluster(
+        nodes(1, gpu=8),
+        gang("urgent", 1, requests=EIGHT, priorityClassName="high"),
+        gang("calm", 1, requests=EIGHT),
+        priority_classes=(priority_class("high", 1000),),
+    )
+    assert explained(snapshot)["team/calm"].message == (
+        "0 of the 1 pods it needs fit; missing: nvidia.com/gpu 8; team/urgent goes first by its priority"
+    )
+
+
+def test_more_than_ten_gangs_ahead_are_not_counted():
+    snapshot = cluster(
+        nodes(12, gpu=8),
+        *(running(f"old-{at:02}", f"n{at}") for at in range(12)),
+        gang("new", 1, requests=EIGHT),
+    )
+    message = explained(snapshot)["team/new"].message
+    assert message.endswith("; team/old-00, team/old-01, team/old-02 and others run there")
+
+
+@pytest.mark.parametrize(
+    "pools, text",
+    [
+        (["a"], "the only node refuses a pod: does not match the nodeSelector pool=b"),
+        (["a", "a"], "none of the 2 nodes accepts a pod: 2 do not match the nodeSelector pool=b"),
+    ],
+)
+def test_nodes_that_refuse_a_pod_are_counted(pools, text):
+    selecting = pod("x", spec={"node_selector": {"pool": "b"}}, gpu=1)
+    some = [node(f"n{at}", {"pool": pool}, gpu=8) for at, pool in enumerate(pools)]
+    refused = explained(cluster(some, Snapshot(pods=(selecting,))))["team/x"]
+    assert refused.message == f"can never start on this cluster: {text}"
+
+
+def test_gang_that_lacks_pods_or_its_queue_may_still_start():
+    snapshot = cluster(nodes(1, gpu=8), gang("late", 1, 2), gang("lost", 1, queue="train"))
+    refusals = explained(snapshot)
+    assert not any(refusals[key].startable for key in ("team/late", "team/lost"))
+    assert not any("can never start" in refusal.message for refusal in refusals.values())
 
 
 def test_gang_above_the_limit_of_its_queue_can_never_start():
