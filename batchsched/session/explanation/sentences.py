@@ -133,7 +133,9 @@ def _no_open_node(view: GangView) -> str:
             _obstacle(pod, node) or _filter_reasons(result, index) for index, node in enumerate(nodes)
         )
         if len(nodes) == 1:
-            return f"the only node refuses a pod: {_singular(next(iter(obstacles)))}"
+            (obstacle,) = obstacles
+            text = _singular(obstacle)
+            return f"the only node refuses a pod: {text if text == obstacle else f'it {text}'}"
         reasons = ", ".join(
             f"{count} {_singular(text) if count == 1 else text}"
             for text, count in sorted(obstacles.items(), key=lambda item: (-item[1], item[0]))

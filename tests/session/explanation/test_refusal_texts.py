@@ -151,7 +151,7 @@ def test_more_than_ten_gangs_ahead_are_not_counted():
 @pytest.mark.parametrize(
     "pools, text",
     [
-        (["a"], "the only node refuses a pod: does not match the nodeSelector pool=b"),
+        (["a"], "the only node refuses a pod: it does not match the nodeSelector pool=b"),
         (["a", "a"], "none of the 2 nodes accepts a pod: 2 do not match the nodeSelector pool=b"),
     ],
 )
