@@ -134,7 +134,7 @@ def test_gang_that_took_the_room_is_named_once():
         priority_classes=(priority_class("high", 1000),),
     )
     assert explained(snapshot)["team/calm"].message == (
-        "0 of the 1 pods it needs fit; missing: nvidia.com/gpu 8; team/urgent goes first by its priority"
+        "0 of 1 pod fits; missing: nvidia.com/gpu 8; team/urgent goes first by its priority"
     )
 
 
