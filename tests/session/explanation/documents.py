@@ -91,14 +91,24 @@ UNITS = {"cpu": 1000, "memory": 2**30}
 def one_less(changes: list[Document], documents: list[Document]) -> list[list[Document]]:
     """Every variant of the changes with one unit less in one of them: a node, device, core or level."""
     variants = []
-    for at, change in enumerate(changes):
-        less = _less(change, documents)
-        # Requests and limits of one resource are one unit in two fields: both stay as they were stated.
-        if less is None and str(change.get("path", "")).endswith("limits/" + GPU.replace("/", "~1")):
-            continue
-        others = [other for number, other in enumerate(changes) if number != at]
-        variants.append([*changes[:at], less, *changes[at + 1 :]] if less is not None else others)
+    for part in _parts(changes):
+        others = [change for change in changes if change not in part]
+        less = [_less(change, documents) for change in part]
+        variants.append(
+            [*others, *(change for change in less if change is not None)] if all(less) else others
+        )
     return variants
+
+
+def _parts(changes: list[Document]) -> list[list[Document]]:
+    """The changes, those of the request and the limit of one resource together: the API allows no other values."""
+    parts: dict[str, list[Document]] = {}
+    for change in changes:
+        name = json.dumps(change)
+        if "/resources/" in change.get("path", ""):
+            name = change["path"].rsplit("/", 1)[-1]
+        parts.setdefault(name, []).append(change)
+    return list(parts.values())
 
 
 def _less(change: Document, documents: list[Document]) -> Document | None:
@@ -110,6 +120,8 @@ def _less(change: Document, documents: list[Document]) -> Document | None:
     if path.startswith("/spec/minMember") or path.endswith("/minMember"):
         return change | {"value": value + 1}
     resource = path.rsplit("/", 1)[-1].replace("~1", "/")
+    if "/resources/" in path and resource == GPU:
+        return change | {"value": str(int(value) + 1)}
     if change["set"].startswith("Queue/") and resource in (GPU, "cpu"):
         number = float(value[:-1]) / 1000 if value.endswith("m") else float(value)
         stated = next(one for one in documents if _is_named(one, change["set"]))["spec"]
