@@ -61,8 +61,8 @@ class Option:
     binding: bool = True
 
 
-def _single(*changes: InputChange, field: str = "") -> Option:
-    return Option(lambda _: changes, field=field or changes[0].set + changes[0].path)
+def _single(*changes: InputChange, field: str = "", binding: bool = True) -> Option:
+    return Option(lambda _: changes, field=field or changes[0].set + changes[0].path, binding=binding)
 
 
 def job_options(view: GangView, snapshot: Snapshot) -> list[Option]:
@@ -84,22 +84,40 @@ def job_options(view: GangView, snapshot: Snapshot) -> list[Option]:
 
 
 def _tolerations(view: GangView) -> Iterator[Option]:
-    """Yield options that tolerate all taints of some nodes, the fewest taints first."""
+    """Yield options that tolerate all taints of some nodes, those of selected nodes first, then the fewest taints.
+
+    The taints of other nodes stop the gang only together with its node selector.
+    """
     sets: Counter[tuple[Taint, ...]] = Counter()
-    nodes = view.tables.node_table.nodes
-    for index in np.flatnonzero(view.selected_nodes.any(axis=0)).tolist():
+    selected_sets: set[tuple[Taint, ...]] = set()
+    selected = set(np.flatnonzero(view.selected_nodes.any(axis=0)).tolist())
+    for index, node in enumerate(view.tables.node_table.nodes):
         refusing = {
             taint
             for pod in view.distinct_pods
-            for taint in untolerated_taints(nodes[index].taints, pod.tolerations, REFUSING_EFFECTS)
+            for taint in untolerated_taints(node.taints, pod.tolerations, REFUSING_EFFECTS)
         }
-        taints = tuple(taint for taint in nodes[index].taints if taint in refusing)
+        taints = tuple(taint for taint in node.taints if taint in refusing)
         has_problem = any(taint.key.startswith(NODE_CONDITION_TAINT) for taint in taints)
         if taints and not has_problem:
             sets[taints] += 1
-    ordered = sorted(sets, key=lambda taints: (len(taints), -sets[taints], [taint.key for taint in taints]))
+            if index in selected:
+                selected_sets.add(taints)
+    ordered = sorted(
+        sets,
+        key=lambda taints: (
+            taints not in selected_sets,
+            len(taints),
+            -sets[taints],
+            [taint.key for taint in taints],
+        ),
+    )
     for taints in ordered[:MAX_ALTERNATIVES]:
-        yield _single(*(_tolerate(view.gang.key, taint) for taint in taints), field=f"tolerations {taints}")
+        yield _single(
+            *(_tolerate(view.gang.key, taint) for taint in taints),
+            field=f"tolerations {taints}",
+            binding=taints in selected_sets,
+        )
 
 
 def _tolerate(key: str, taint: Taint) -> InputChange:
@@ -205,16 +223,17 @@ def _level_options(
 
 
 def _sizes(view: GangView) -> Iterator[Option]:
-    """Yield options that make pods smaller that request more than any node has."""
+    """Yield options that make pods smaller that request more than any node has of which they tolerate the taints."""
     table, gang = view.tables.node_table, view.gang
+    tolerated = view.tolerated_nodes.any(axis=0)
     for resource, column in table.column.items():
-        requests = {int(part.pod_class.requests[column]) for part in gang.parts}
-        largest = int(table.allocatable[:, column].max(initial=0))
-        if resource == "pods" or len(requests) != 1 or largest <= 0 or max(requests) <= largest:
+        requested = max(int(part.pod_class.requests[column]) for part in gang.parts)
+        largest = int(table.allocatable[tolerated, column].max(initial=0))
+        if resource == "pods" or not 0 < largest < requested:
             continue
         if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pods):
             continue
-        yield _size_option(view, resource, max(requests), largest)
+        yield _size_option(view, resource, requested, largest)
 
 
 def _size_option(view: GangView, resource: str, requested: int, largest: int) -> Option:

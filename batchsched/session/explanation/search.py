@@ -50,7 +50,7 @@ class ChangeSearch:
 
     def _single(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
         """Return one option that admits the gang, with the steps that it probably needs or with all; None for none."""
-        for option in chain(job, (option for option in queues if option.binding)):
+        for option in (option for option in chain(job, queues) if option.binding):
             if option.guess < option.most and self._admits({option: option.guess}):
                 return {option: option.guess}
             if self._admits({option: option.most}):

@@ -249,6 +249,24 @@ def test_pod_with_an_absent_claim_is_told_the_claim():
     )
 
 
+def test_taint_of_nodes_that_the_gang_does_not_select_is_tolerated_with_another_selector():
+    snapshot = cluster(
+        [tainted("a0", "own", gpu=8), node("b0", {"pool": "b"}, gpu=0)], gang("lost", 2, requests={"gpu": 1})
+    )
+    lost = tuple(with_spec(one, {"nodeSelector": {"pool": "b"}}) for one in snapshot.pods)
+    refused = explained(replace(snapshot, pods=lost))["team/lost"]
+    assert refused.relaxation == "tolerate the taint own=true:NoSchedule; and select nodes with pool=a"
+
+
+def test_largest_size_is_that_of_nodes_of_which_the_pods_tolerate_the_taints():
+    fat = gang("fat", 1, requests={"gpu": 16})
+    fat = replace(fat, pods=tuple(with_spec(one, {"nodeSelector": {"pool": "b"}}) for one in fat.pods))
+    refused = explained(cluster([tainted("a0", "own", gpu=16), node("b0", {"pool": "b"}, gpu=8)], fat))[
+        "team/fat"
+    ]
+    assert refused.relaxation == "ask for at most 8 nvidia.com/gpu in a pod"
+
+
 def test_pod_larger_than_every_node_is_told_the_largest_size():
     fat = explained(cluster(nodes(3, gpu=8), gang("fat", 1, requests={"gpu": 16})))["team/fat"]
     assert fat.message == (
