@@ -285,14 +285,19 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     from batchsched.lab.tuning import TuningResources, tune
     from batchsched.lab.workers import open_workers
 
+    finished = planned = 0
     with closing(Stopwatch()) as stopwatch, open_workers(address, processes) as crew:
-        resources = TuningResources(
-            folder, crew, lambda done, total: stopwatch.report_progress(done, total, "settings")
-        )
+
+        def report_progress(done: int, total: int) -> None:
+            nonlocal finished, planned
+            finished, planned = done, total
+            stopwatch.report_progress(done, total, "runs")
+
+        resources = TuningResources(folder, crew, report_progress)
         try:
             result = tune(scenario, resources)
         except KeyboardInterrupt:
-            _print_kept(stopwatch, f"{folder}: the finished settings are kept")
+            _print_kept(stopwatch, f"{folder}: {finished} of {planned} runs are kept")
             raise
     write_report(folder / "tuning.html", f"{scenario.name}, {result.policy} tuned", result.outcomes)
     return result

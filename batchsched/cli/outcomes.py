@@ -258,14 +258,14 @@ def _difference_data(compared: "PairedComparison") -> dict[str, Any]:
 
 
 def _print_policies(title: str, policies: Mapping[str, Sequence["Outcome"]]) -> None:
-    from batchsched.lab.pairs import compare_pairs, difference_text, nonzero_measures
+    from batchsched.lab.pairs import compare_pairs, nonzero_measures, verdict_text
 
     base_name, base = next(iter(policies.items()))
     columns = {policy: compare_pairs(base, outcomes) for policy, outcomes in policies.items()}
     rows: dict[str, list[str]] = {comparison.measure.title: [] for comparison in columns[base_name]}
     for policy, comparisons in columns.items():
         for comparison in comparisons:
-            difference = "" if policy == base_name else f"\n{difference_text(comparison)}"
+            difference = "" if policy == base_name else f"\n{verdict_text(comparison)}"
             rows[comparison.measure.title].append(
                 comparison.measure.show(comparison.other.value) + difference
             )
@@ -274,7 +274,8 @@ def _print_policies(title: str, policies: Mapping[str, Sequence["Outcome"]]) -> 
     _print_columns(heading, list(policies), rows, shown)
     if len(policies) > 1:
         console().print(
-            f"Below each figure: the difference from {base_name}, paired by seed, with its 95 % interval."
+            f"Below each figure: the verdict, and the difference from {base_name}, paired by seed, with its 95 % "
+            "interval. A policy is better or worse only if the interval excludes 0."
         )
 
 
@@ -283,12 +284,20 @@ def _print_policies(title: str, policies: Mapping[str, Sequence["Outcome"]]) -> 
 
 @dataclass(frozen=True, slots=True)
 class PolicyComparison:
-    """The comparison of two policies on one workload, measure by measure."""
+    """The comparison of two policies on one workload, measure by measure.
+
+    Args:
+      workload: the name of the workload.
+      base, other: the names of the two policies.
+      measures: the comparison by each measure, over the seeds that both policies have finished.
+      seeds: the number of planned seeds.
+    """
 
     workload: str
     base: str
     other: str
     measures: tuple["PairedComparison", ...]
+    seeds: int
 
 
 def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
@@ -299,7 +308,7 @@ def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
       InvalidInput: the two sides have no policy in common.
     """
     from batchsched.lab.pairs import check_same_gangs, compare_pairs, group_by_policy
-    from batchsched.lab.results import read_outcomes
+    from batchsched.lab.results import planned_seeds, read_outcomes
 
     base_folder, base_policy = _split_argument(base)
     other_folder, other_policy = _split_argument(other)
@@ -323,6 +332,7 @@ def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
         ]
     else:
         names = [(base_name, base_name) for base_name in base_outcomes if base_name in other_outcomes]
+    planned = len(planned_seeds(base_folder) & planned_seeds(other_folder or base_folder))
     comparisons = []
     for base_name, other_name in names:
         check_same_gangs(base_outcomes[base_name], other_outcomes[other_name])
@@ -331,7 +341,8 @@ def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
                 _outcomes_of_workload(workload, base_outcomes[base_name]),
                 _outcomes_of_workload(workload, other_outcomes[other_name]),
             )
-            comparisons.append(PolicyComparison(workload, f"A: {base_name}", f"B: {other_name}", measures))
+            sides = f"A: {base_name}", f"B: {other_name}"
+            comparisons.append(PolicyComparison(workload, *sides, measures, planned))
     comparisons = [comparison for comparison in comparisons if comparison.measures]
     if not comparisons:
         raise InvalidInput("no policy was run on the same workload with the same seed in both", object=other)
@@ -371,6 +382,8 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
                     "workload": comparison.workload,
                     "a": comparison.base,
                     "b": comparison.other,
+                    "seeds": comparison.measures[0].difference.sample_count,
+                    "plannedSeeds": comparison.seeds,
                     "measures": _measures_data(comparison.measures),
                 }
                 for comparison in comparisons
@@ -380,7 +393,10 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
         return
     for comparison in comparisons:
         count = comparison.measures[0].difference.sample_count
-        _print_measures(f"{comparison.workload}: {count} {'seed' if count == 1 else 'seeds'}", comparison)
+        title = f"{comparison.workload}: {count_text(count, 'seed')}"
+        if count < comparison.seeds:
+            title = f"{comparison.workload}: partial, {count} of {count_text(comparison.seeds, 'seed')}"
+        _print_measures(title, comparison)
 
 
 def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
@@ -400,7 +416,7 @@ def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
         soft_wrap=True,
     )
     title = f"On {len(tuned.held_out)} seeds that the search did not see"
-    _print_measures(title, PolicyComparison("", "As stated", "Tuned", tuned.check))
+    _print_measures(title, PolicyComparison("", "As stated", "Tuned", tuned.check, len(tuned.held_out)))
     out.print(_verdict(tuned), soft_wrap=True)
 
 

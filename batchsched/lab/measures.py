@@ -11,7 +11,7 @@ from batchsched.api.crd.validation import suggest_name
 from batchsched.api.decision import refusal_text
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
-from batchsched.lab.figure import HOUR, format_duration
+from batchsched.lab.figure import DAY, HOUR, MINUTE, format_duration
 from batchsched.lab.trial import build_trials, resource_label, resources_in_use, time_weighted_mean
 from batchsched.simulator.result import QueueSeries, RunResult, Series
 
@@ -32,6 +32,23 @@ def _index(value: float) -> str:
     return f"{value:.3f}"
 
 
+def _points(values: Sequence[float]) -> tuple[str, ...]:
+    """Format differences of percentages as percentage points."""
+    return tuple(f"{100 * value:.1f} pp" for value in values)
+
+
+def _durations(values: Sequence[float]) -> tuple[str, ...]:
+    """Format durations in one unit, which suits the longest of them: 0.8 h and 8.5 h."""
+    longest = max(map(abs, values), default=0.0)
+    units = (("d", DAY, 2 * DAY), ("h", HOUR, HOUR), ("min", MINUTE, MINUTE))
+    name, size = next(((name, size) for name, size, least in units if longest >= least), ("s", 1.0))
+    texts = (
+        f"{value / size:.1f}" if abs(value) >= size or not value else f"{value / size:.2g}"
+        for value in values
+    )
+    return tuple(f"{text} {name}" for text in texts)
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """A number by which policies are compared, such as the mean wait of gangs.
@@ -40,13 +57,21 @@ class Measure:
       key: The name in results and scenarios.
       title: The name in reports.
       better: "lower" or "higher".
-      show: Formats a value or a difference.
+      show: Formats a value.
     """
 
     key: str
     title: str
     better: str
     show: Callable[[float], str]
+
+    def show_differences(self, *differences: float) -> tuple[str, ...]:
+        """Format differences of values, and half widths of their intervals, in one unit; percentages as points (pp)."""
+        if self.show is _percent:
+            return _points(differences)
+        if self.show is format_duration:
+            return _durations(differences)
+        return tuple(map(self.show, differences))
 
 
 MEASURES: Final = (

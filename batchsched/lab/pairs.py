@@ -134,12 +134,24 @@ def _verdict(measure: Measure, difference: MeanInterval) -> str:
 
 
 def difference_text(comparison: PairedComparison) -> str:
-    """Format the mean difference of two policies as text, such as `-3.2 min ± 40 s`; `same` if they do not differ."""
+    """Format the mean difference of two policies with its interval, such as `-3.2 min ± 0.7 min`.
+
+    `same` if they do not differ. Differences of percentages are in percentage points: `+2.8 pp ± 4.3 pp`.
+    """
     if comparison.verdict == "same":
         return "same"
-    difference, show = comparison.difference, comparison.measure.show
-    text = ("-" if difference.value < 0 else "+") + show(abs(difference.value))
-    return text if isnan(difference.half_width) else f"{text} ± {show(difference.half_width)}"
+    difference, show = comparison.difference, comparison.measure.show_differences
+    sign = "-" if difference.value < 0 else "+"
+    if isnan(difference.half_width):
+        return f"{sign}{show(abs(difference.value))[0]}"
+    value, half_width = show(abs(difference.value), difference.half_width)
+    return f"{sign}{value} ± {half_width}"
+
+
+def verdict_text(comparison: PairedComparison) -> str:
+    """Format the verdict of a comparison with the difference that it is about, such as `better: -3.2 min ± 0.7 min`."""
+    text = difference_text(comparison)
+    return text if comparison.verdict == "same" else f"{comparison.verdict}: {text}"
 
 
 def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Measure, ...]:

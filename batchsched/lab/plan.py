@@ -25,7 +25,7 @@ from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PolicyCase, Scenario
 from batchsched.session.session import Session
 from batchsched.simulator.workload import Workload
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the result format; a change invalidates all results."""
 _KEY_DIGITS: Final = 24
 

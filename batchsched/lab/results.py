@@ -1,16 +1,21 @@
 """The result folder: one Parquet file for each finished run, and the plan.
 
-    FOLDER/plan.json         the scenario, and the file of each run
-    FOLDER/runs/KEY.parquet  one row: names, measures, and nested columns for gangs, utilization and fairness
+    FOLDER/plan.json            the scenario, and the file of each run
+    FOLDER/runs/KEY.parquet     one row: names, measures, and nested columns for gangs, utilization and fairness
+    FOLDER/trials/              the runs of the last search by `lab tune` (`lab.trial_results`)
+    FOLDER/earlier/KEY.parquet  runs of earlier scenarios and searches, for reuse
 
-Files are written atomically, so each existing file is complete and an interrupted sweep can be resumed. Any Parquet
-reader can query them: `SELECT policy, avg(meanWait) FROM 'FOLDER/runs/*.parquet' GROUP BY policy`.
+Files are written atomically, so each existing file is complete and an interrupted sweep can be resumed. `runs/` has the
+files of the plan and no others, so any Parquet reader can query them:
+`SELECT policy, avg(meanWait) FROM 'FOLDER/runs/*.parquet' GROUP BY policy`.
 """
 
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +35,10 @@ from batchsched.simulator.run import Progress
 
 PLAN: Final = "plan.json"
 RUNS: Final = "runs"
+TRIALS: Final = "trials"
+EARLIER: Final = "earlier"
+_LABELS: Final = b"labels"
+"""Key of the schema metadata that lists the columns which are no result: those that a search adds."""
 MAX_FAIRNESS_ROWS: Final = 200_000
 """Maximum rows of fairness in a file; longer series are thinned to every second row, every third row and so on."""
 
@@ -81,7 +90,30 @@ def encode_outcome(outcome: Outcome) -> bytes:
         "use": _nested(_use(series), _USE),
         "fairness": _nested(_rows(outcome.fairness), _FAIRNESS),
     }
-    table = pa.table(row).replace_schema_metadata({"batchsched": __version__})
+    return _parquet(pa.table(row).replace_schema_metadata({"batchsched": __version__}))
+
+
+def relabel_result(
+    source: Path | BytesIO, run: Run, labels: Mapping[str, Any] = MappingProxyType({})
+) -> bytes:
+    """Return a result file with the names of a run, and with one further column for each label of one row.
+
+    Args:
+      source: A result of the same run. Its labels are removed.
+      run: The run.
+      labels: The further columns, by name.
+    """
+    table = pq.read_table(source)
+    metadata = table.schema.metadata or {}
+    table = table.drop_columns(json.loads(metadata.get(_LABELS, b"[]")))
+    for name, value in (("workload", run.workload.name), ("policy", run.policy)):
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array([value]))
+    for name, column in labels.items():
+        table = table.append_column(name, column)
+    return _parquet(table.replace_schema_metadata({**metadata, _LABELS: json.dumps(list(labels)).encode()}))
+
+
+def _parquet(table: Any) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     content: bytes = sink.getvalue().to_pybytes()
@@ -126,6 +158,44 @@ def result_path(folder: Path, key: str) -> Path:
     return folder / RUNS / f"{key}.parquet"
 
 
+def find_result(folder: Path, key: str) -> Path | None:
+    """Return a result file of a run, from the plan, an earlier scenario or search, or a trial; None if none exists."""
+    paths = (result_path(folder, key), folder / EARLIER / f"{key}.parquet")
+    found = next((path for path in paths if path.exists()), None)
+    return found or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)
+
+
+def keep_planned_files(folder: Path, runs: Sequence[Run]) -> None:
+    """Let `runs/` contain the result files of these runs only, with their names, so that queries read no other runs.
+
+    Files of other runs move to `earlier/`; those that a later plan contains return.
+
+    Raises:
+      OSError: A file cannot be moved or written.
+    """
+    first_by_key = {run.key: run for run in reversed(runs)}
+    for path in sorted((folder / RUNS).glob("*.parquet")):
+        if path.stem not in first_by_key:
+            earlier = folder / EARLIER / path.name
+            earlier.parent.mkdir(exist_ok=True)
+            path.replace(earlier)
+    for key, run in first_by_key.items():
+        source, target = find_result(folder, key), result_path(folder, key)
+        if source is None or (source == target and _has_names(source, run)):
+            continue
+        write_atomically(target, relabel_result(source, run))
+        if source.parent.name == EARLIER:
+            source.unlink()
+
+
+def _has_names(path: Path, run: Run) -> bool:
+    try:
+        names = pq.read_table(path, columns=["workload", "policy"]).to_pylist()
+    except (pa.ArrowException, KeyError):
+        return True  # Reading the outcome reports the file.
+    return bool(names == [{"workload": run.workload.name, "policy": run.policy}])
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file atomically: readers see the whole file or none.
 
@@ -145,6 +215,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
     """Write the plan into the result folder: the scenario and the list of its planned runs.
 
+    Result files of other scenarios leave `runs/`, as described for `keep_planned_files`.
+
     Raises:
       OSError: The file cannot be written.
     """
@@ -157,6 +229,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
         ],
     }
     write_atomically(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
+    keep_planned_files(folder, runs)
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
@@ -177,6 +250,15 @@ def read_plan(folder: Path) -> dict[str, Any]:
     if not isinstance(plan, dict) or not isinstance(plan.get("runs"), list):
         raise InvalidInput("is no plan of the lab", file=str(path))
     return plan
+
+
+def planned_seeds(folder: Path) -> frozenset[int]:
+    """Return the seeds of the runs that the plan in a result folder lists, finished or not.
+
+    Raises:
+      InvalidInput: The folder is not a result folder.
+    """
+    return frozenset(run["seed"] for run in read_plan(folder)["runs"])
 
 
 def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
@@ -272,6 +354,12 @@ def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
     )
 
 
+def in_order_of_seeds(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return the runs seed by seed, so that the first comparison of all policies is complete early."""
+    rank_of_seed = {seed: rank for rank, seed in enumerate(dict.fromkeys(run.seed for run in runs))}
+    return tuple(sorted(runs, key=lambda run: rank_of_seed[run.seed]))
+
+
 def execute_missing_runs(
     runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None
 ) -> int:
@@ -284,7 +372,7 @@ def execute_missing_runs(
       InvalidInput: As for `execute_run`, for the first run that fails; finished results stay.
       UnusableInput: A worker process died.
     """
-    missing = missing_runs(runs, folder)
+    missing = in_order_of_seeds(missing_runs(runs, folder))
     done = len(runs) - len(missing)
     if progress is not None:
         progress(done, len(runs))

@@ -357,6 +357,13 @@ def with_value_at(content: Any, place: str, value: Any) -> Any:
     return {**content, head: with_value_at(content.get(head), rest, value) if rest else value}
 
 
+def value_at(content: Any, place: str) -> Any:
+    """Return the value at a dotted path in nested mappings, or None if there is none."""
+    for name in place.split("."):
+        content = content.get(name) if isinstance(content, Mapping) else None
+    return content
+
+
 def _is_named(part: Any, name: str) -> bool:
     if not isinstance(part, Mapping):
         return False

@@ -19,10 +19,17 @@ from typing import Any
 from batchsched.errors import InvalidInput
 from batchsched.lab.measures import Measure, Outcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
-from batchsched.lab.plan import Run, runs_of
-from batchsched.lab.results import execute_missing_runs, read_outcome, result_path
-from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter
+from batchsched.lab.plan import runs_of
+from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter, value_at
 from batchsched.lab.scenario_checks import check_tuned_parameters, with_settings
+from batchsched.lab.trial_results import (
+    HELD_OUT,
+    SEARCH,
+    TrialRun,
+    clear_trials,
+    execute_trial_runs,
+    parameter_column,
+)
 from batchsched.lab.workers import Workers
 
 Settings = Mapping[str, str | float | bool]
@@ -105,7 +112,7 @@ class TuningResult:
 
 @dataclass(frozen=True, slots=True)
 class TuningResources:
-    """What a search by `lab tune` uses: the result folder, the workers, and a progress callback."""
+    """What a search by `lab tune` uses: the result folder, the workers, and a callback for the number of its runs."""
 
     folder: Path
     workers: Workers
@@ -127,12 +134,16 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     stated_policy = next(policy for policy in scenario.policies if policy.name == tuning.policy)
     base = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     maximised = tuning.objective.maximise is not None
-    (before,) = _values(scenario, [base], measure, resources)
-    tried = _search(scenario, tuning, base, resources)
+    clear_trials(resources.folder)
+    search_runs = _SearchRuns(scenario, tuning, resources)
+    (stated_outcomes,) = search_runs.outcomes({0: base}, SEARCH, scenario.seeds)
+    before = _mean(stated_outcomes, measure)
+    tried = _search(scenario, tuning, base, search_runs)
     sign = -1.0 if maximised else 1.0
     best = min(tried, key=lambda setting: sign * setting.value)
     chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
-    outcomes_by_policy = _outcomes(scenario, [base, chosen], seeds, resources)
+    compared = {0: base, tried.index(best) + 1: chosen}
+    outcomes_by_policy = search_runs.outcomes(compared, HELD_OUT, seeds)
     check = compare_pairs(*outcomes_by_policy)
     outcomes = tuple(one for of_policy in outcomes_by_policy for one in of_policy)
     return TuningResult(stated_policy.name, measure, maximised, before, tried, best, seeds, check, outcomes)
@@ -153,8 +164,49 @@ def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
     return tuning.held_out
 
 
+class _SearchRuns:
+    """Executes the runs of a search with their labels, and counts them."""
+
+    def __init__(self, scenario: Scenario, tuning: Tuning, resources: TuningResources) -> None:
+        self._scenario, self._tuning, self._resources = scenario, tuning, resources
+        settings, checks = (
+            len(scenario.seeds) * (1 + tuning.trials),
+            2 * len(held_out_seeds(scenario, tuning)),
+        )
+        self._total = len(scenario.workloads) * (settings + checks)
+        self._done = 0
+
+    def outcomes(
+        self, policies: Mapping[int, PolicyCase], stage: str, seeds: Sequence[int]
+    ) -> list[tuple[Outcome, ...]]:
+        """Execute the missing runs of policies, given by the number of their setting; return the outcomes by policy."""
+        trial_runs = [
+            TrialRun(run, number, stage, self._columns(policy))
+            for number, policy in policies.items()
+            for run in runs_of(self._scenario, [policy], seeds)
+        ]
+        resources = self._resources
+        outcomes = execute_trial_runs(
+            trial_runs,
+            resources.folder,
+            resources.workers,
+            lambda finished: resources.progress(self._done + finished, self._total),
+        )
+        self._done += len(trial_runs)
+        size = len(trial_runs) // len(policies)
+        return [outcomes[first : first + size] for first in range(0, len(outcomes), size)]
+
+    def _columns(self, policy: PolicyCase) -> dict[str, Any]:
+        """Return a column for each tuned parameter, with the value that the policy states."""
+        content = policy.model_dump(mode="json", by_alias=True)
+        return {
+            path: parameter_column(parameter, value_at(content, path))
+            for path, parameter in self._tuning.parameters.items()
+        }
+
+
 def _search(
-    scenario: Scenario, tuning: Tuning, base: PolicyCase, resources: TuningResources
+    scenario: Scenario, tuning: Tuning, base: PolicyCase, search_runs: _SearchRuns
 ) -> tuple[TriedSetting, ...]:
     import optuna
 
@@ -168,12 +220,15 @@ def _search(
     tried: list[TriedSetting] = []
     while len(tried) < tuning.trials:
         proposals = [study.ask(ranges) for _ in range(min(tuning.at_once, tuning.trials - len(tried)))]
-        policies = [with_settings(base, one.params) for one in proposals]
-        values = _values(scenario, policies, measure, resources)
-        for trial, value in zip(proposals, values, strict=True):
-            study.tell(trial, value)
-            tried.append(TriedSetting(dict(trial.params), value))
-        resources.progress(len(tried), tuning.trials)
+        policies = {
+            number: with_settings(base, proposal.params)
+            for number, proposal in enumerate(proposals, start=len(tried) + 1)
+        }
+        by_policy = search_runs.outcomes(policies, SEARCH, scenario.seeds)
+        for proposal, outcomes in zip(proposals, by_policy, strict=True):
+            value = _mean(outcomes, measure)
+            study.tell(proposal, value)
+            tried.append(TriedSetting(dict(proposal.params), value))
     return tuple(tried)
 
 
@@ -186,22 +241,6 @@ def _distribution(optuna: Any, parameter: TuningParameter) -> Any:
     return optuna.distributions.FloatDistribution(low, high, log=parameter.log)
 
 
-def _values(
-    scenario: Scenario, policies: Sequence[PolicyCase], measure: Measure, resources: TuningResources
-) -> list[float]:
-    """Return the mean of a measure over workloads and seeds for each policy."""
-    outcomes_by_policy = _outcomes(scenario, policies, scenario.seeds, resources)
-    return [fmean(outcome.measures[measure.key] for outcome in of_policy) for of_policy in outcomes_by_policy]
-
-
-def _outcomes(
-    scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int], resources: TuningResources
-) -> list[tuple[Outcome, ...]]:
-    """Execute the missing runs, and return the outcomes by policy."""
-    runs: list[list[Run]] = [list(runs_of(scenario, [policy], seeds)) for policy in policies]
-    execute_missing_runs([run for mine in runs for run in mine], resources.folder, resources.workers)
-    return [tuple(_named(run, resources.folder) for run in mine) for mine in runs]
-
-
-def _named(run: Run, folder: Path) -> Outcome:
-    return read_outcome(result_path(folder, run.key)).with_names(run.workload.name, run.policy)
+def _mean(outcomes: Sequence[Outcome], measure: Measure) -> float:
+    """Return the mean of a measure over workloads and seeds."""
+    return fmean(outcome.measures[measure.key] for outcome in outcomes)

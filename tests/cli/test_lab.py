@@ -1,4 +1,6 @@
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from typer.testing import CliRunner
 from batchsched.cli import run_command
 from batchsched.cli.app import app
 from batchsched.cli.session import Stopwatch
+from batchsched.lab.results import execute_run
 from tests.lab.scenarios import written
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lab/teams.yaml"
@@ -32,7 +35,8 @@ def test_policies_are_printed_side_by_side_with_their_differences(results):
     assert ran.exit_code == 0
     assert "small: drawn, means over 2 seeds" in ran.stdout
     assert "Fairness error" in ran.stdout
-    assert "±" in ran.stdout
+    assert re.search(r"(better|worse|unclear): [+-][\d.]+ (\w+) ± [\d.]+ \2\b", ran.stdout)
+    assert "only if the interval excludes 0" in " ".join(ran.stdout.split())
     assert "all 4 runs are finished" in ran.stderr
 
 
@@ -72,6 +76,7 @@ def test_one_seed_has_no_interval(results):
 
 def test_a_changed_scenario_keeps_the_runs_that_it_shares(results):
     folder, scenario = results
+    assert lab("run", scenario, "--to", folder).exit_code == 0
     before = {path.name for path in folder.glob("runs/*.parquet")}
     renamed = lab("run", scenario, "--to", folder, "--set", "policies.sjf.name=short")
     assert "short" in renamed.stdout
@@ -133,6 +138,18 @@ def test_two_policies_of_a_folder_are_compared(results):
     assert "B: sjf" in told.stdout
 
 
+def test_a_comparison_of_a_partial_sweep_uses_common_seeds_and_says_so(results, tmp_path):
+    folder, _ = results
+    shutil.copytree(folder, tmp_path / "partial")
+    plan = json.loads((folder / "plan.json").read_text())
+    (key,) = (run["key"] for run in plan["runs"] if (run["policy"], run["seed"]) == ("sjf", 1))
+    (tmp_path / f"partial/runs/{key}.parquet").unlink()
+    told = lab("compare", f"{tmp_path / 'partial'}:fcfs", ":sjf")
+    assert "drawn: partial, 1 of 2 seeds" in told.stdout
+    (data,) = json.loads(lab("compare", f"{tmp_path / 'partial'}:fcfs", ":sjf", "-o", "json").stdout)
+    assert (data["seeds"], data["plannedSeeds"]) == (1, 2)
+
+
 def test_two_folders_are_compared_policy_by_policy(results, tmp_path):
     folder, scenario = results
     assert lab("run", scenario, "--to", tmp_path, "--set", "profile.backfill=none").exit_code == 0
@@ -166,6 +183,25 @@ TUNE = {
     "trials": 2,
     "heldOut": 2,
 }
+
+
+def test_a_search_outside_a_terminal_prints_its_progress_and_an_interrupted_one_what_it_keeps(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
+    scenario = written(tmp_path / "s.yaml", tune=TUNE)
+    made = execute_run
+
+    def interrupted(run):
+        if run.seed > 1:
+            raise KeyboardInterrupt
+        return made(run)
+
+    monkeypatch.setattr("batchsched.lab.trial_results.execute_run", interrupted)
+    told = lab("tune", scenario, "--to", tmp_path / "out", "--processes", 1)
+    assert told.exit_code == 130
+    assert "runs: 1 of 10" in told.stderr
+    assert "out: 6 of 10 runs are kept; run the command again to continue" in told.stderr
 
 
 def test_tuning_prints_the_best_settings_the_verdict_and_the_number_of_runs(tmp_path):

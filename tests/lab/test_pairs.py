@@ -5,7 +5,14 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import measure_fairness
 from batchsched.lab.measures import MEASURES, Outcome
-from batchsched.lab.pairs import MeanInterval, compare_pairs, difference_text, group_by_policy, t_quantile
+from batchsched.lab.pairs import (
+    MeanInterval,
+    compare_pairs,
+    difference_text,
+    group_by_policy,
+    t_quantile,
+    verdict_text,
+)
 from batchsched.simulator.result import RunResult, Series
 
 
@@ -63,11 +70,31 @@ def test_policies_keep_their_order():
 
 @pytest.mark.parametrize(
     "other, text",
-    [((8, 18), "-2.0 s ± 0 s"), ((10, 20), "same"), ((12, 24), "+3.0 s ± 13 s")],
-    ids=["less", "same", "more"],
+    [
+        ((8, 18), "-2.0 s ± 0.0 s"),
+        ((10, 20), "same"),
+        ((12, 24), "+3.0 s ± 12.7 s"),
+        ((3000, 9000), "+1.7 h ± 10.6 h"),
+        ((10, 3600), "+0.5 h ± 6.3 h"),
+    ],
+    ids=["less", "same", "more", "hours", "one unit"],
 )
 def test_differences_are_written_with_their_interval(other, text):
     assert difference_text(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
+
+
+def test_differences_of_percentages_are_percentage_points():
+    found = one(compare_pairs(of("a", 1, 2, used=0.5), of("b", 1, 2, used=0.6)), "utilisation")
+    assert difference_text(found) == "+10.0 pp ± 0.0 pp"
+
+
+@pytest.mark.parametrize(
+    "other, text",
+    [((8, 18), "better: -2.0 s ± 0.0 s"), ((10, 20), "same"), ((12, 24), "unclear: +3.0 s ± 12.7 s")],
+    ids=["better", "same", "unclear"],
+)
+def test_a_verdict_is_written_before_the_difference(other, text):
+    assert verdict_text(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,18 @@ def test_a_sweep_makes_only_missing_runs(tmp_path, alone):
     assert numbers(tmp_path) == alone
 
 
+def test_runs_are_made_seed_by_seed_so_that_comparisons_complete_early(tmp_path):
+    submitted = []
+
+    class Recording(InProcessWorkers):
+        def submit(self, function, argument, /):
+            submitted.append((argument.seed, argument.policy))
+            return super().submit(function, argument)
+
+    swept(tmp_path, Recording())
+    assert submitted == [(0, "fcfs"), (0, "sjf"), (1, "fcfs"), (1, "sjf")]
+
+
 def test_equal_runs_are_made_once(tmp_path):
     policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
     made, found = swept(tmp_path, InProcessWorkers(), policies=policies, seeds=1)
