@@ -161,8 +161,8 @@ def result_path(folder: Path, key: str) -> Path:
 def find_result(folder: Path, key: str) -> Path | None:
     """Return a result file of a run, from the plan, an earlier scenario or search, or a trial; None if none exists."""
     paths = (result_path(folder, key), folder / EARLIER / f"{key}.parquet")
-    found = next((path for path in paths if path.exists()), None)
-    return found or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)
+    result = next((path for path in paths if path.exists()), None)
+    return result or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)
 
 
 def keep_planned_files(folder: Path, runs: Sequence[Run]) -> None:

@@ -121,15 +121,16 @@ def execute_trial_runs(
         finished += len(by_key[key])
         progress(finished)
 
-    missing = []
-    for key, same in by_key.items():
-        known = find_result(folder, key)
-        if known is None:
-            missing.append(same[0].run)
+    missing_runs = []
+    for key, equal_runs in by_key.items():
+        result = find_result(folder, key)
+        if result is None:
+            missing_runs.append(equal_runs[0].run)
         else:
-            write_all(key, known)
-    for index, content in map_runs(execute_run, missing, workers):
-        write_all(missing[index].key, BytesIO(content))
+            write_all(key, result)
+    for index, content in map_runs(execute_run, missing_runs, workers):
+        write_all(missing_runs[index].key, BytesIO(content))
     return tuple(
-        read_outcome(one.path(folder)).with_names(one.run.workload.name, one.run.policy) for one in trial_runs
+        read_outcome(trial_run.path(folder)).with_names(trial_run.run.workload.name, trial_run.run.policy)
+        for trial_run in trial_runs
     )
