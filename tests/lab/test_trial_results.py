@@ -14,13 +14,14 @@ from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
 PAGE = Path(__file__).parents[2] / "docs/lab.md"
+PARAMETERS = {
+    "profile.policy.name": {"choices": ["fcfs", "saf"]},
+    "profile.sessionWindow": {"low": 400, "high": 600, "whole": True},
+}
 TUNE = {
     "policy": "fcfs",
     "objective": {"minimise": "meanWait"},
-    "parameters": {
-        "profile.policy.name": {"choices": ["fcfs", "saf"]},
-        "profile.sessionWindow": {"low": 400, "high": 600, "whole": True},
-    },
+    "parameters": PARAMETERS,
     "trials": 3,
     "heldOut": 2,
 }
@@ -28,9 +29,9 @@ TUNE = {
 
 def query(folder, sql):
     """Run a documented query: SELECT KEYS, avg(MEASURE)… FROM 'results/…' GROUP BY KEYS."""
-    columns, source, keys = re.fullmatch(
-        r"SELECT (.+) FROM 'results/(\w+)/\*.parquet' GROUP BY (.+)", sql
-    ).groups()
+    documented = re.fullmatch(r"SELECT (.+) FROM 'results/(\w+)/\*.parquet' GROUP BY (.+)", sql)
+    assert documented
+    columns, source, keys = documented.groups()
     table = ds.dataset(folder / source).to_table()
     means = re.findall(r"avg\((\w+)\)", columns)
     names = [key.strip().strip('"') for key in keys.split(",")]
@@ -84,9 +85,7 @@ def test_parameters_are_columns_of_trials(searched):
     rows = ds.dataset(folder / "trials").to_table().to_pylist()
     for row in rows:
         if row["trial"]:
-            assert {path: row[path] for path in TUNE["parameters"]} == dict(
-                result.tried[row["trial"] - 1].settings
-            )
+            assert {path: row[path] for path in PARAMETERS} == dict(result.tried[row["trial"] - 1].settings)
     (stated,) = (row for row in rows if (row["trial"], row["seed"]) == (0, 0))
     assert (stated["profile.policy.name"], stated["profile.sessionWindow"]) == ("fcfs", None)
 
