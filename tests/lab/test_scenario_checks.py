@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
+from batchsched.lab.scenario import load_scenario, unknown_queue_warnings
 from batchsched.lab.scenario_checks import (
     ComparedProfile,
     check_tuned_parameters,
@@ -10,6 +13,8 @@ from batchsched.lab.scenario_checks import (
     with_settings,
 )
 from tests.lab.scenarios import scenario
+
+EXAMPLES = Path(__file__).parents[2] / "examples/lab"
 
 ORDERS = [{"name": name, "profile": {"policy": {"name": name}}} for name in ("fcfs", "sjf")]
 
@@ -95,3 +100,10 @@ def test_settings_replace_only_their_own_fields():
     assert made.profile == {"policy": {"name": "fcfs", "args": {"x": 3}}}
     assert made.queues == {"a": {"weight": 2.0}}
     assert policy == scenario().policies[0]
+
+
+@pytest.mark.parametrize("name", ["backfill.yaml", "teams.yaml"])
+def test_scenarios_that_need_no_trace_are_shipped_without_a_warning(name):
+    made = load_scenario(EXAMPLES / name)
+    check_tuned_parameters(made)
+    assert (unknown_queue_warnings(made), scenario_warnings(made)) == ((), ())
