@@ -169,6 +169,35 @@ def test_reclaim_between_random_queues_comes_to_an_end(seed):
     raise AssertionError(f"session {last} still evicts")
 
 
+@pytest.mark.properties
+@given(st.integers(0, 2**32 - 1))
+def test_only_a_reclaim_for_a_guarantee_leaves_a_queue_below_its_guarantee_and_takes_no_gang_in_vain(seed):
+    """Such a queue was above its guarantee, and would be so with each of the gangs that it loses."""
+    snapshot = _random(random.Random(seed))
+    queue_of = {group.name: group.spec.queue or "" for group in snapshot.pod_groups}
+    guarantee = {one.name: int((one.spec.guarantee or {}).get(GPU, 0)) for one in snapshot.queues}
+    used = dict.fromkeys(guarantee, 0)
+    size: dict[str, int] = {}
+    for one in snapshot.pods:
+        resources = one.spec.containers[0].resources
+        amount = int(resources.requests[GPU]) if resources is not None and resources.requests else 0
+        gang = one.name.rpartition("-")[0]
+        size[gang] = size.get(gang, 0) + amount
+        used[queue_of[gang]] += amount if one.node else 0
+    decision = schedule(snapshot)
+    reclaimed = {entry.pod_group: entry.for_ for entry in decision.evictions if entry.reason == "Reclaimed"}
+    evicted_gangs = {entry.pod_group for entry in decision.evictions}
+    for name in {queue_of[gang] for gang in reclaimed}:
+        victims = [gang for gang in evicted_gangs if queue_of[gang] == name]
+        left = used[name] - sum(size[gang] for gang in victims)
+        if left >= guarantee[name] or used[name] < guarantee[name]:
+            continue
+        assert all(left + size[gang] > guarantee[name] for gang in victims)
+        for preemptor in {reclaimed[gang].partition("/")[2] for gang in victims if gang in reclaimed}:
+            own = queue_of[preemptor]
+            assert used[own] + size[preemptor] <= guarantee[own]
+
+
 def _random(dice: random.Random) -> Snapshot:
     count = dice.randint(1, 4)
     specs: list[dict[str, Any]] = [
