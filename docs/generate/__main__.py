@@ -17,6 +17,8 @@ PAGES: dict[str, str] = {
     "crds/podgroups.yaml": "batchsched.manifests.schemas:pod_group_crd",
     "crds/queues.yaml": "batchsched.manifests.schemas:queue_crd",
     "crds/topologies.yaml": "batchsched.manifests.schemas:topology_crd",
+    "docs/assets/queue-tree.svg": "docs.generate.diagrams:queue_tree",
+    "docs/assets/session.svg": "docs.generate.diagrams:session",
     "docs/reference/cli.md": "docs.generate.commands:commands",
     "docs/reference/configuration.md": "docs.generate.configuration:configuration",
     "docs/reference/events.md": "docs.generate.events:events",
