@@ -107,6 +107,7 @@ def run(
     Each finished run is a Parquet file in the folder. If the command is interrupted, start it again: it runs only
     what is missing.
     """
+    check_lab_installed()
     from batchsched.cli.outcomes import print_outcomes
     from batchsched.lab.results import read_outcomes
 
@@ -245,7 +246,6 @@ def check_lab_installed() -> None:
 
 def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
     """Execute the runs of a scenario that have no result in the folder yet."""
-    check_lab_installed()
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.plan import plan_runs
     from batchsched.lab.results import execute_missing_runs, missing_runs, write_plan

@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,18 @@ def test_without_pyarrow_the_extra_is_named(results, monkeypatch, capfd):
     monkeypatch.setattr("batchsched.cli.lab.find_spec", lambda _: None)
     assert run_command(["lab", "run", str(results[1])]) == 1
     assert "'.[lab]'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", ["run SCENARIO", "tune SCENARIO", "compare . .", "serve ."])
+def test_every_command_of_the_lab_names_what_to_install_where_pyarrow_is_missing(
+    results, arguments, monkeypatch, capfd
+):
+    """In an environment without the package: a command that imports it before the check fails as a defect."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "batchsched.lab.results", raising=False)
+    monkeypatch.delitem(sys.modules, "batchsched.lab.exhibit", raising=False)
+    assert run_command(["lab", *arguments.replace("SCENARIO", str(results[1])).split()]) == 1
+    assert "pip install pyarrow optuna" in capfd.readouterr().err
 
 
 def test_the_example_runs_with_nothing_but_the_repository(tmp_path):

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("draw", [queue_tree, session])
 def test_picture_is_well_formed_and_refers_to_nothing_outside(draw):
     picture = draw()
-    assert ElementTree.fromstring(picture).tag.endswith("svg")
+    assert ET.fromstring(picture).tag.endswith("svg")
     assert re.findall(r"(?:href|src)=|url\((?!#)|<script", picture) == []
 
 
