@@ -1,6 +1,6 @@
 """The status page: queues, gangs with the reasons why they are pending, and nodes by topology.
 
-It is one HTML file without scripts and external resources that reloads every 15 seconds.
+It is one HTML file without external resources that reloads every 15 seconds, unless the reader stops that.
 """
 
 import asyncio
@@ -24,6 +24,12 @@ from batchsched.api.decision import Refusal, refusal_text
 from batchsched.api.gang import gang_key, gang_namespace
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
+from batchsched.observability.http.html_page import (
+    content_security_policy,
+    page_headers,
+    page_parts,
+    reload_script,
+)
 from batchsched.observability.observer import Observer
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.app import SchedulerApp
@@ -334,13 +340,6 @@ def _shares(
     )
 
 
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-}
-
-
 class StatusPage:
     """The HTTP handler that renders the status page.
 
@@ -355,7 +354,7 @@ class StatusPage:
 
     async def handle_request(self, request: web.Request) -> web.Response:
         """Return the status page as the response to an HTTP request."""
-        return web.Response(text=await self.render(), content_type="text/html", headers=_HEADERS)
+        return web.Response(text=await self.render(), content_type="text/html", headers=_headers())
 
     async def render(self) -> str:
         """Return the status page as HTML for the present state of the cluster."""
@@ -375,7 +374,13 @@ class StatusPage:
             cluster=view_of_cluster,
             refusal_text=refusal_text,
             sessions=observation.sessions.summaries(),
+            **page_parts(),
         )
+
+
+@cache
+def _headers() -> dict[str, str]:
+    return page_headers(content_security_policy([reload_script()], in_file=False))
 
 
 @cache

@@ -54,7 +54,19 @@ async def test_pages_are_html_that_is_neither_cached_nor_framed(shown, path, tex
         assert (answer.status, await answer.text()) == (200, text)
         assert answer.content_type == "text/html"
         assert answer.headers["Cache-Control"] == "no-store"
-        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        policy = answer.headers["Content-Security-Policy"].split("; ")
+        assert {
+            "default-src 'none'",
+            "connect-src 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        } <= {*policy}
+
+
+async def test_a_page_is_compressed_if_the_browser_accepts_it(shown):
+    async with served(shown) as client, client.get("/", headers={"Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert await answer.text() == "<p>the report"
 
 
 async def test_a_file_is_saved_under_its_name(shown):
