@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from batchsched.cli.options import check_writable
+from batchsched.cli.terminal import command_line
 from batchsched.config.plugins import ALL, DisabledPlugin, Plugins, PluginSet
 from batchsched.config.schema import PolicySettings, Profile
 
@@ -208,6 +209,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     """Print the figures of all policies in one table, state the trade-off, and write the report."""
     from batchsched.cli.outcomes import print_side_by_side
     from batchsched.cli.printing import console
+    from batchsched.lab.definitions import ReportSettings
     from batchsched.lab.report import render_simulation
     from batchsched.lab.simulation import build_outcome
 
@@ -228,10 +230,15 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     facts = (
         ("Load", describe_load(workload)),
         ("Estimates", f"exceed run times by {OVERESTIMATE:.0%} on average"),
-        *((item.name, item.description) for item in DEMO_POLICIES),
-        ("Trade-off", " ".join(sentences)),
     )
-    html = render_simulation("a generated day of machine-learning jobs", outcomes, cluster.nodes, facts)
+    settings = ReportSettings(
+        command=command_line(),
+        facts=facts,
+        profiles={item.name: item.profile for item in DEMO_POLICIES},
+        queues=cluster.queues,
+        descriptions={item.name: item.description for item in DEMO_POLICIES},
+    )
+    html = render_simulation("a generated day of machine-learning jobs", outcomes, cluster.nodes, settings)
     report.write_text(html, encoding="utf-8")
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 

@@ -14,6 +14,7 @@ import yaml
 from batchsched.cli.options import Format, OutputFormat, check_writable
 from batchsched.cli.session_input import print_warnings
 from batchsched.cli.simulation_options import Processes
+from batchsched.cli.terminal import command_line
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def run(
     folder = to or Path(f"{chosen.name}-results")
     run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
     results = read_outcomes(folder)
-    write_report(report or folder / "report.html", chosen.name, results)
+    write_report(report or folder / "report.html", chosen, results)
     print_outcomes(chosen.name, results, output)
 
 
@@ -252,7 +253,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     from batchsched.lab.workers import open_workers
 
     runs = plan_runs(scenario)
-    write_plan(folder, scenario, runs)
+    write_plan(folder, scenario, runs, command_line())
     missing_count = len(missing_runs(runs, folder))
     if not missing_count:
         print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
@@ -281,8 +282,12 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
 def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
     """Search for the best policy parameters of a scenario, write the report, and return the result of the search."""
     check_lab_installed()
+    from batchsched.cli.outcomes import tuning_verdict
     from batchsched.cli.session import Stopwatch
+    from batchsched.lab.definitions import settings_of_scenario
+    from batchsched.lab.results import write_atomically
     from batchsched.lab.tuning import TuningResources, tune
+    from batchsched.lab.tuning_report import render_tuning
     from batchsched.lab.workers import open_workers
 
     finished = planned = 0
@@ -299,7 +304,10 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
         except KeyboardInterrupt:
             _print_kept(stopwatch, f"{folder}: {finished} of {planned} runs are kept")
             raise
-    write_report(folder / "tuning.html", f"{scenario.name}, {result.policy} tuned", result.outcomes)
+    settings = settings_of_scenario(scenario, command_line())
+    html = render_tuning(scenario, result, tuning_verdict(result), settings)
+    write_atomically(folder / "tuning.html", html.encode())
+    print(f"report: {folder / 'tuning.html'}", file=sys.stderr)
     return result
 
 
@@ -309,16 +317,18 @@ def _print_kept(stopwatch: "Stopwatch", kept: str) -> None:
     print(f"{kept}; run the command again to continue", file=sys.stderr)
 
 
-def write_report(path: Path, name: str, outcomes: Sequence["Outcome"]) -> None:
+def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["Outcome"]) -> None:
     """Write the HTML report about the outcomes of runs, and print its path on standard error.
 
     Raises:
       OSError: the file cannot be written.
     """
+    from batchsched.lab.definitions import settings_of_scenario
     from batchsched.lab.report import render_sweep
     from batchsched.lab.results import write_atomically
 
-    write_atomically(path, render_sweep(name, outcomes).encode())
+    settings = settings_of_scenario(scenario, command_line())
+    write_atomically(path, render_sweep(scenario.name, outcomes, settings).encode())
     print(f"report: {path}", file=sys.stderr)
 
 

@@ -19,11 +19,13 @@ from batchsched.cli.printing import (
     print_aligned,
     print_data,
 )
+from batchsched.cli.terminal import command_line
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
     from batchsched.lab.measures import Outcome
     from batchsched.lab.pairs import MeanInterval, PairedComparison
+    from batchsched.lab.plan import Run
     from batchsched.lab.tuning import TuningResult
 
 _GAP = 3
@@ -90,6 +92,35 @@ def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Ou
             f"{policy} against {base[0].policy}, mean slowdown, paired: {difference.value:+.2f} "
             f"± {difference.half_width:.2f} ({relative:+.1%}), lower in {slowdown.lower:.0%} of the sequences"
         )
+
+
+def write_simulation_report(
+    path: Path, runs: Sequence["Run"], outcomes: Sequence["Outcome"], sequences: int
+) -> None:
+    """Write the HTML report of a simulation.
+
+    Args:
+      path: the path of the report.
+      runs: a run of the same workload under each policy.
+      outcomes: the outcomes of these runs.
+      sequences: the number of simulated sequences of a trace, of which the report draws the first.
+    """
+    from batchsched.lab.definitions import ReportSettings, describe_load
+    from batchsched.lab.report import render_simulation
+    from batchsched.lab.simulation import workload_of
+
+    facts = [("Load", describe_load(runs[0].workload))]
+    if sequences > 1:
+        facts.append(("Sequences", f"the first of {sequences}"))
+    workload = workload_of(runs[0])
+    settings = ReportSettings(
+        command=command_line(),
+        facts=tuple(facts),
+        profiles={run.policy: run.profile for run in runs},
+        queues=workload.cluster.queues,
+    )
+    html = render_simulation(workload.name, outcomes, workload.cluster.nodes, settings)
+    path.write_text(html, encoding="utf-8")
 
 
 def _slowdown_difference(base: Sequence["Outcome"], other: Sequence["Outcome"]) -> "PairedComparison":
@@ -417,7 +448,7 @@ def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
     )
     title = f"On {len(tuned.held_out)} seeds that the search did not see"
     _print_measures(title, PolicyComparison("", "As stated", "Tuned", tuned.check, len(tuned.held_out)))
-    out.print(_verdict(tuned), soft_wrap=True)
+    out.print(tuning_verdict(tuned), soft_wrap=True)
 
 
 def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
@@ -436,7 +467,8 @@ def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
     }
 
 
-def _verdict(tuned: "TuningResult") -> str:
+def tuning_verdict(tuned: "TuningResult") -> str:
+    """Return the sentences that state whether a search improved its objective, and what became worse."""
     from batchsched.lab.pairs import difference_text
 
     name, difference = tuned.measure.title.lower(), difference_text(tuned.objective_comparison)

@@ -304,7 +304,7 @@ class SimulationPlan:
 
         The report draws only the first workload, because workloads share neither time nor nodes.
         """
-        from batchsched.cli.outcomes import print_summary
+        from batchsched.cli.outcomes import print_summary, write_simulation_report
         from batchsched.cli.session_input import print_warnings
         from batchsched.lab.plan import Run
         from batchsched.lab.scenario import ClusterSpec
@@ -333,18 +333,8 @@ class SimulationPlan:
         outcomes = _outcomes(runs, drawn, processes or os.cpu_count() or 1)
         policies = [outcomes[first : first + count] for first in range(0, len(runs), count)]
         if report is not None:
-            self._write_report(report, [runs[0] for runs in policies], runs[0])
+            write_simulation_report(report, runs[::count], [runs[0] for runs in policies], count)
         print_summary(self.name, policies, output)
-
-    def _write_report(self, path: Path, outcomes: Sequence["Outcome"], run: "Run") -> None:
-        from batchsched.lab.report import render_simulation
-        from batchsched.lab.simulation import workload_of
-
-        count = len(self.workloads)
-        facts = [("Sequences", f"the first of {count}")] if count > 1 else []
-        workload = workload_of(run)
-        html = render_simulation(workload.name, outcomes, workload.cluster.nodes, facts)
-        path.write_text(html, encoding="utf-8")
 
 
 def _outcomes(runs: Sequence["Run"], drawn: str | None, processes: int) -> list["Outcome"]:

@@ -6,6 +6,7 @@ another encoding than UTF-8, such as ISO 8859-1, gets similar ASCII characters i
 
 import codecs
 import os
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterable
@@ -23,6 +24,19 @@ _ASCII: Final = {
     "“": '"', "”": '"', "‘": "'", "’": "'",
 }  # fmt: skip
 """ASCII text for the characters that batchsched prints. Letters with accents lose their accents; others become `?`."""
+
+
+_COMMAND_LINE: ContextVar[str] = ContextVar("command_line", default="")
+
+
+def set_command_line(program: str, arguments: Iterable[str]) -> None:
+    """Record the command line, for output that states how to repeat it."""
+    _COMMAND_LINE.set(shlex.join([*program.split(), *arguments]))
+
+
+def command_line() -> str:
+    """Return the command line of the running command, as a reader can paste it into a shell."""
+    return _COMMAND_LINE.get()
 
 
 class ColorChoice(StrEnum):

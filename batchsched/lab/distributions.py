@@ -7,16 +7,24 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.lab.figure import Figure, axis, log_duration_axis, round_significant, series_color
+from batchsched.lab.figure import (
+    Figure,
+    axis,
+    log_duration_axis,
+    log_factor_axis,
+    policy_color,
+    round_significant,
+)
 from batchsched.lab.trial import Floats, Trial
 
 _WAITS: Final = "Time from submission to start; waits below 1 s are drawn at 1 s."
-_WAIT: Final = {"yaxis": log_duration_axis("wait (log scale)")}
 _SLOWDOWNS: Final = (
     "Time from submission to end, divided by the run time or 10 s, whichever is longer; 1 is no wait at all."
 )
-_SLOWDOWN: Final = {"yaxis": axis("bounded slowdown (×, log scale)", type="log", dtick=1)}
-_MARKS: Final = " Box: quartiles and median; whiskers: 5th and 95th percentile; point: the worst gang."
+_MARKS: Final = (
+    " Box: quartiles and median; whiskers: 5th and 95th percentile; point: the worst gang. "
+    "The boxes of a group are in the order of the legend."
+)
 # The whiskers are at these percentiles; a point marks the maximum.
 _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
@@ -51,12 +59,28 @@ def waits_and_slowdowns_by_queue(trials: Sequence[Trial]) -> tuple[Figure, Figur
 
 
 def _figures(trials: Sequence[Trial], classes: "_Classes", key: str, label: str) -> tuple[Figure, Figure]:
-    wait = Figure(f"wait-by-{key}", f"Wait by {label}", _WAITS, (), _WAIT)
-    slowdown = Figure(f"slowdown-by-{key}", f"Bounded slowdown by {label}", _SLOWDOWNS, (), _SLOWDOWN)
+    wait = Figure(f"wait-by-{key}", f"Wait by {label}", _WAITS, (), {})
+    slowdown = Figure(f"slowdown-by-{key}", f"Bounded slowdown by {label}", _SLOWDOWNS, (), {})
     return (
-        _boxes(trials, lambda trial: np.maximum(trial.wait, 1.0), classes, wait),
-        _boxes(trials, lambda trial: trial.slowdown, classes, slowdown),
+        _with_scale(
+            _boxes(trials, lambda trial: np.maximum(trial.wait, 1.0), classes, wait),
+            log_duration_axis,
+            "wait (log scale)",
+        ),
+        _with_scale(
+            _boxes(trials, lambda trial: trial.slowdown, classes, slowdown),
+            log_factor_axis,
+            "bounded slowdown (log scale)",
+        ),
     )
+
+
+def _with_scale(
+    figure: Figure, scale: Callable[[str, Sequence[float]], dict[str, Any]], title: str
+) -> Figure:
+    """Add a logarithmic vertical axis to a figure, from the lowest to the highest value in it."""
+    values = [value for box in figure.data for value in (*box["lowerfence"], *(y for (y,) in box["y"]))]
+    return replace(figure, layout={**figure.layout, "yaxis": scale(title, values)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +161,7 @@ def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[st
         "pointpos": 0,
         "jitter": 0,
         "offsetgroup": str(index),
-        "line": {"color": series_color(index), "width": 1.5},
-        "marker": {"color": series_color(index), "size": 5, "symbol": index % 8},
+        "meta": {"policy": trial.policy},
+        "line": {"color": policy_color(index), "width": 1.5},
+        "marker": {"color": policy_color(index), "size": 5, "symbol": index % 8},
     }

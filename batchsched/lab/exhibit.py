@@ -9,9 +9,12 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from batchsched import __version__
 from batchsched.errors import InvalidInput
+from batchsched.lab.definitions import settings_of_scenario
 from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.report import render_sweep
 from batchsched.lab.results import RUNS, read_finished_runs, read_outcome, read_plan, result_path
+from batchsched.lab.scenario import Scenario
+from batchsched.observability.http.html_page import page_parts
 
 TEMPLATE: Final = "runs.html.j2"
 LINKS: Final = (("All runs and their files", f"/{RUNS}"),)
@@ -41,7 +44,11 @@ class ResultPages:
         plan = read_plan(self._folder)
         outcomes = self._finished(plan)
         if self._report[0] != (plan, outcomes):
-            self._report = ((plan, outcomes), render_sweep(plan["scenario"]["name"], outcomes, LINKS))
+            settings = settings_of_scenario(
+                Scenario.model_validate(plan["scenario"]), plan.get("command", "")
+            )
+            name, planned = plan["scenario"]["name"], len({run["key"] for run in plan["runs"]})
+            self._report = ((plan, outcomes), render_sweep(name, outcomes, settings, LINKS, planned))
         return self._report[1]
 
     def runs_html(self) -> str:
@@ -71,6 +78,7 @@ class ResultPages:
             columns=("Gangs", *(measure.title for measure in shown), "Processor time"),
             rows=rows,
             finished=sum(bool(row["file"]) for row in rows),
+            **page_parts(),
         )
 
     def result_file(self, name: str) -> Path | None:

@@ -1,6 +1,15 @@
-"""A figure of a report: data for plotly.js with a heading and a caption."""
+"""A figure of a report: data for plotly.js with a heading and a caption, and the colors, units and axes of all figures.
 
-from collections.abc import Iterable, Mapping
+Policies and queues have different families of colors. Policies are lines and plain bars; queues are areas and bars with
+patterns. Readers with a color vision deficiency can distinguish all of them.
+
+Source: Okabe and Ito, Color Universal Design, 2008, for the hues of policies; the lightness is changed until each has
+a contrast of 3 with the background and the colors differ under protanopia, deuteranopia and tritanopia. Tol, Colour
+Schemes, SRON/EPS/TN/09-002, scheme "muted", for queues.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +29,8 @@ class Figure:
       data: Plotly traces, with the color names of `LIGHT` and `DARK`.
       layout: Plotly layout in addition to `base_layout`.
       height: The height in pixels.
+      policy: The policy that the figure is about, "" for all policies.
+      whole_range: The range of the time axis that shows the whole run, if the figure at first shows only a part.
     """
 
     key: str
@@ -28,21 +39,46 @@ class Figure:
     data: tuple[dict[str, Any], ...]
     layout: Mapping[str, Any]
     height: int = 380
+    policy: str = ""
+    whole_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TimeUnit:
-    """A unit of time for the axis of a figure, with its length in seconds."""
+    """A unit of time for the axis of a figure, with its symbol and its length in seconds."""
 
     name: str
+    symbol: str
     seconds: float
+
+
+_SECONDS: Final = TimeUnit("seconds", "s", 1.0)
+_MINUTES: Final = TimeUnit("minutes", "min", MINUTE)
+_HOURS: Final = TimeUnit("hours", "h", HOUR)
+_DAYS: Final = TimeUnit("days", "d", DAY)
 
 
 def time_unit(span: float) -> TimeUnit:
     """Return the unit for a time axis of `span` seconds: minutes, hours or days, whichever suits its length."""
     if span <= 2 * HOUR:
-        return TimeUnit("minutes", MINUTE)
-    return TimeUnit("hours", HOUR) if span <= 5 * DAY else TimeUnit("days", DAY)
+        return _MINUTES
+    return _HOURS if span <= 5 * DAY else _DAYS
+
+
+def format_durations(seconds: Sequence[float]) -> tuple[str, ...]:
+    """Format durations that a reader compares as texts in one unit, which suits the longest: 8.6 h, 1.4 h, 0.74 h."""
+    longest = max(map(abs, seconds), default=0.0)
+    unit = next((unit for unit in (_DAYS, _HOURS, _MINUTES) if longest >= 2 * unit.seconds), _SECONDS)
+    return tuple(f"{format_number(value / unit.seconds)} {unit.symbol}" for value in seconds)
+
+
+def format_number(value: float) -> str:
+    """Format a number with three significant digits and without a fraction of zeros: 1,371, 72.3, 4, 0.74."""
+    if not value:
+        return "0"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def format_duration(seconds: float) -> str:
@@ -69,7 +105,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def base_layout() -> dict[str, Any]:
-    """Return the plotly layout that all figures share: fonts, colors, margins, and a legend above the plot."""
+    """Return the plotly layout that all figures share: fonts, colors and margins."""
     return {
         "font": {
             "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
@@ -78,14 +114,15 @@ def base_layout() -> dict[str, Any]:
         },
         "paper_bgcolor": "$paper",
         "plot_bgcolor": "$paper",
-        "margin": {"l": 64, "r": 24, "t": 44, "b": 56},
+        "margin": {"l": 64, "r": 16, "t": 32, "b": 56},
         "hoverlabel": {
             "bgcolor": "$paper",
             "bordercolor": "$muted",
             "font": {"color": "$ink"},
             "align": "left",
         },
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        # One legend for the whole page is in the page itself.
+        "showlegend": False,
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "$muted", "activecolor": "$ink"},
         "autosize": True,
     }
@@ -94,7 +131,8 @@ def base_layout() -> dict[str, Any]:
 def time_axis(span: float, **more: Any) -> dict[str, Any]:
     """Return the settings of a plotly axis for `span` seconds since the start of the run."""
     unit = time_unit(span)
-    return axis(f"time since start ({unit.name})", range=[0, span / unit.seconds], **more)
+    hover = {"hoverformat": ",.4~g", "unifiedhovertitle": {"text": f"%{{x}} {unit.symbol}"}}
+    return axis(f"time since start ({unit.name})", range=[0, span / unit.seconds], **hover, **more)
 
 
 def round_significant(values: Iterable[float], digits: int = 5) -> list[float]:
@@ -102,7 +140,7 @@ def round_significant(values: Iterable[float], digits: int = 5) -> list[float]:
     return [float(f"{value:.{digits}g}") for value in values]
 
 
-# Ticks of a logarithmic time axis, in seconds.
+# Ticks of a logarithmic time axis, in seconds: the common ones, and all.
 _CLOCK = (
     (1.0, "1 s"),
     (10.0, "10 s"),
@@ -115,16 +153,50 @@ _CLOCK = (
     (30 * DAY, "30 d"),
     (300 * DAY, "300 d"),
 )
+_FINE_CLOCK = (
+    *((float(value), f"{value} s") for value in (1, 2, 5, 10, 20, 30)),
+    *((value * MINUTE, f"{value} min") for value in (1, 2, 5, 10, 20, 30)),
+    *((value * HOUR, f"{value} h") for value in (1, 2, 3, 6, 12)),
+    *((value * DAY, f"{value} d") for value in (1, 2, 4, 7, 14, 30, 60, 120, 300)),
+)
+MIN_TICKS: Final = 3
+"""Minimum number of ticks of a logarithmic axis; fewer do not show the scale."""
+Ticks = Sequence[tuple[float, str]]
 
 
-def log_duration_axis(title: str) -> dict[str, Any]:
-    """Return the settings of a logarithmic plotly axis of durations, with ticks at common durations."""
+def log_duration_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return the settings of a logarithmic plotly axis of durations, with ticks at common durations.
+
+    Args:
+      title: The title.
+      values: What is drawn, in seconds.
+    """
+    return _log_axis(title, values, (_CLOCK, _FINE_CLOCK))
+
+
+def log_factor_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return the settings of a logarithmic plotly axis of factors, with ticks such as 1×, 10×, or 1×, 2×, 5×, 10×."""
+    decades = [10.0**power for power in range(8)]
+    fine = [
+        digit * decade for decade in decades for digit in (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+    ]
+    scales = (decades, [value for value in fine if f"{value:g}"[0] in "125" and value % 1 == 0], fine)
+    return _log_axis(title, values, [[(value, f"{value:,g}×") for value in scale] for scale in scales])
+
+
+def _log_axis(title: str, values: Sequence[float], scales: Sequence[Ticks]) -> dict[str, Any]:
+    """Return a logarithmic axis around the values, with the coarsest of several scales that has enough ticks."""
+    low, high = min(values, default=1.0), max(values, default=10.0)
+    low, high = low / 1.15, max(high, low * 1.2) * 1.15
+    shown = [[tick for tick in scale if low <= tick[0] <= high] for scale in scales]
+    ticks = next((ticks for ticks in shown if len(ticks) >= MIN_TICKS), shown[-1])
     return axis(
         title,
         type="log",
+        range=[round(math.log10(low), 4), round(math.log10(high), 4)],
         tickmode="array",
-        tickvals=[value for value, _ in _CLOCK],
-        ticktext=[text for _, text in _CLOCK],
+        tickvals=[value for value, _ in ticks],
+        ticktext=[text for _, text in ticks],
     )
 
 
@@ -133,14 +205,23 @@ LIGHT: Final = {
     "$ink": "#1b1f24",
     "$muted": "#57606a",
     "$grid": "#d8dee4",
-    "$series0": "#0072b2",
-    "$series1": "#d55e00",
-    "$series2": "#00805f",
-    "$series3": "#b4508c",
-    "$series4": "#a67400",
-    "$series5": "#5b4bb5",
-    "$series6": "#6e7781",
-    "$series7": "#3a9bd6",
+    "$policy0": "#0090e0",
+    "$policy1": "#d55e00",
+    "$policy2": "#00664a",
+    "$policy3": "#cc7aa8",
+    "$policy4": "#3d2a00",
+    "$policy5": "#093248",
+    "$policy6": "#1f1f1f",
+    "$policy7": "#5e5908",
+    "$queue0": "#cc6677",
+    "$queue1": "#332288",
+    "$queue2": "#999933",
+    "$queue3": "#882255",
+    "$queue4": "#117733",
+    "$queue5": "#aa4499",
+    "$queue6": "#44aa99",
+    "$queue7": "#88ccee",
+    "$pattern": "#ffffff",
 }
 
 DARK: Final = {
@@ -148,26 +229,49 @@ DARK: Final = {
     "$ink": "#e6edf3",
     "$muted": "#9da7b3",
     "$grid": "#333b44",
-    "$series0": "#56b4e9",
-    "$series1": "#f2874a",
-    "$series2": "#2fc49a",
-    "$series3": "#e093bf",
-    "$series4": "#f0c541",
-    "$series5": "#a79bf2",
-    "$series6": "#a3adb8",
-    "$series7": "#2f86c4",
+    "$policy0": "#009df5",
+    "$policy1": "#f2874a",
+    "$policy2": "#0affbc",
+    "$policy3": "#cc7aa8",
+    "$policy4": "#ffc033",
+    "$policy5": "#c9e7f8",
+    "$policy6": "#6e6e6e",
+    "$policy7": "#f6ef8e",
+    "$queue0": "#cc6677",
+    "$queue1": "#ddcc77",
+    "$queue2": "#88ccee",
+    "$queue3": "#999933",
+    "$queue4": "#117733",
+    "$queue5": "#dddddd",
+    "$queue6": "#aa4499",
+    "$queue7": "#44aa99",
+    "$pattern": "#14181d",
 }
 
 SERIES: Final = 8
-"""Number of series colors."""
+"""Number of colors of policies, and of queues."""
 
 DASHES: Final = ("solid", "dash", "dot", "dashdot", "16px,4px", "12px,3px,2px,3px", "6px,2px", "3px,3px")
-"""Dashes for the lines, one for each color, so that no two lines look alike."""
+"""Dashes for the lines of policies, one for each color, so that no two lines look alike."""
+
+PATTERNS: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
+"""Patterns for the areas and bars of queues, one for each color, so that no two areas look alike."""
 
 
-def series_color(index: int) -> str:
-    """Return the color name of the line or area with this number; colors repeat after the last one."""
-    return f"$series{index % SERIES}"
+def policy_color(index: int) -> str:
+    """Return the color name of the policy with this number; colors repeat after the last one."""
+    return f"$policy{index % SERIES}"
+
+
+def queue_color(index: int) -> str:
+    """Return the color name of the queue with this number; colors repeat after the last one."""
+    return f"$queue{index % SERIES}"
+
+
+def queue_pattern(index: int) -> dict[str, Any]:
+    """Return the plotly pattern of the queue with this number; patterns repeat after the last one."""
+    shape = PATTERNS[index % SERIES]
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": "$pattern", "size": 7, "solidity": 0.25}
 
 
 def line_dash(index: int) -> str:

@@ -1,10 +1,14 @@
-"""Gantt charts: one row for each node with a lane for each unit, and one bar for each gang."""
+"""Gantt charts: rows of equal height, one for each node, with lanes for its units, and one bar for each gang.
+
+The lanes of a node are its GPUs. Gangs without GPUs have further lanes, one for each pod.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from math import ceil
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,15 +20,26 @@ from batchsched.lab.figure import (
     TimeUnit,
     axis,
     format_duration,
-    series_color,
+    queue_color,
+    queue_pattern,
     time_axis,
     time_unit,
 )
-from batchsched.lab.trial import GPUS, Trial, time_axis_end
+from batchsched.lab.timelines import OTHER_QUEUES, partial_view_text, queues_with_colors
+from batchsched.lab.trial import GPUS, PODS, Trial, time_axis_end
 from batchsched.simulator.result import GangRecord
 
-MAX_NODES = 64
-"""Maximum number of nodes drawn; rows of more nodes are too thin to read."""
+MAX_NODES = 48
+"""Maximum number of nodes drawn; more do not fit on a screen."""
+
+ROW_PIXELS = 19
+"""Height of a node: its label has room, and a bar of one in eight GPUs can be seen."""
+
+MAX_POD_LANES = 16
+"""Maximum number of lanes of a node for pods without GPUs; if it held more, several pods share a lane."""
+
+MAX_LABEL = 20
+"""Maximum length of the label of a node, in characters."""
 
 MAX_BARS_PER_POLICY = 3000
 """Maximum number of bars for each policy: a browser draws them within a second, and the page stays small."""
@@ -42,23 +57,60 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeUnits:
+    """What a node holds in a Gantt chart: its number of GPUs, and the maximum of simultaneous pods without GPUs."""
+
+    devices: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRow:
+    """The lanes of a node in a Gantt chart: one for each GPU, then those of its pods without GPUs.
+
+    Args:
+      devices: The lanes of the GPUs.
+      pods: The lanes of the pods.
+      pod_limit: The number of pods that all lanes of pods hold together.
+    """
+
+    devices: range
+    pods: range
+    pod_limit: int
+
+    def of_gang(self, gang: GangRecord) -> range:
+        """Return the lanes that a gang can use: those of GPUs, or those of pods."""
+        return self.devices if gang.gpus else self.pods
+
+    def lane_count(self, gang: GangRecord, units: int) -> int:
+        """Return the number of lanes for units of a gang."""
+        if gang.gpus:
+            return min(units, len(self.devices))
+        return min(ceil(units * len(self.pods) / max(1, self.pod_limit)), len(self.pods))
+
+
+@dataclass(frozen=True, slots=True)
 class ChartNodes:
-    """The nodes of a Gantt chart, each with one lane for each GPU or pod that it can hold.
+    """The nodes of a Gantt chart with their lanes. All nodes have the same height.
 
     Args:
       names: The drawn nodes, in order.
-      lanes: The lanes of each node, one for each unit.
+      lanes: The lanes of each node; they are numbered through all nodes.
       node_count: The number of nodes, including those that are not drawn.
     """
 
     names: tuple[str, ...]
-    lanes: Mapping[str, range]
+    lanes: Mapping[str, ChartRow]
     node_count: int
 
     @property
-    def lane_count(self) -> int:
-        """The number of lanes of all nodes that the Gantt chart draws."""
-        return self.lanes[self.names[-1]].stop if self.names else 0
+    def lane_tops(self) -> list[float]:
+        """The upper edge of each lane and, at last, the lower edge of the chart; the height of a node is 1."""
+        tops = [0.0]
+        for row, name in enumerate(self.names):
+            count = self.lanes[name].pods.stop - self.lanes[name].devices.start
+            tops += [row + (lane + 1) / count for lane in range(count)]
+        return tops
 
 
 @dataclass(slots=True)
@@ -79,49 +131,47 @@ class _Lanes:
         return chosen
 
 
-def select_chart_nodes(capacities: Mapping[str, int], limit: int = MAX_NODES) -> ChartNodes:
-    """Return the nodes that a Gantt chart draws: the first ones by natural order of names (n2 before n10).
-
-    Each node has a lane for each unit.
-    """
-    names = tuple(sorted(capacities, key=_natural)[:limit])
+def select_chart_nodes(held: Mapping[str, NodeUnits], limit: int = MAX_NODES) -> ChartNodes:
+    """Return the nodes that a Gantt chart draws: the first ones by natural order of names (n2 before n10)."""
+    names = tuple(sorted(held, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
-        lanes[name] = range(first, first + max(capacities[name], 1))
-        first = lanes[name].stop
-    return ChartNodes(names, lanes, len(capacities))
+        # A node that holds nothing has one lane.
+        pods = max(min(held[name].pods, MAX_POD_LANES), 0 if held[name].devices else 1)
+        devices = range(first, first + held[name].devices)
+        lanes[name] = ChartRow(devices, range(devices.stop, devices.stop + pods), held[name].pods)
+        first = lanes[name].pods.stop
+    return ChartNodes(names, lanes, len(held))
 
 
-def node_units(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, int]:
-    """Return how many lanes each node has in a Gantt chart: its GPUs, or its highest number of simultaneous pods.
-
-    Pods are counted if no gang uses GPUs.
-    """
-    if all(trial.unit == GPUS for trial in trials):
-        offered = ((node.name, node.allocatable()) for node in nodes)
-        return {
-            name: sum(amount for resource, amount in held.items() if resource.endswith("/gpu"))
-            for name, held in offered
-        }
-    held = dict.fromkeys((node.name for node in nodes), 1)
+def node_units(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, NodeUnits]:
+    """Return what each node holds in a Gantt chart: its GPUs, if gangs use any, and its pods without GPUs."""
+    pods: Counter[str] = Counter()
     for trial in trials:
-        for name, most in _peaks(trial).items():
-            held[name] = max(most, held.get(name, 1))
-    return held
+        pods |= _pod_peaks(trial)
+    if not any(trial.unit == GPUS for trial in trials):
+        return {node.name: NodeUnits(0, pods[node.name]) for node in nodes}
+    offered = ((node.name, node.allocatable()) for node in nodes)
+    return {
+        name: NodeUnits(
+            sum(amount for resource, amount in held.items() if resource.endswith("/gpu")), pods[name]
+        )
+        for name, held in offered
+    }
 
 
-def _peaks(trial: Trial) -> dict[str, int]:
-    """Return the maximum of units in use on each node."""
+def _pod_peaks(trial: Trial) -> Counter[str]:
+    """Return for each node the maximum number of simultaneous pods of gangs without GPUs."""
     changes = []
     for gang, start, end in zip(trial.gangs, trial.started.tolist(), trial.ended.tolist(), strict=True):
-        if not np.isnan(start):
-            for node, units in occupied_units(gang, trial.unit):
+        if not gang.gpus and not np.isnan(start):
+            for node, units in gang.placements:
                 changes += [(start, units, node), (trial.end if np.isnan(end) else end, -units, node)]
     level: Counter[str] = Counter()
-    peak: dict[str, int] = {}
+    peak: Counter[str] = Counter()
     for _, change, node in sorted(changes):
         level[node] += change
-        peak[node] = max(level[node], peak.get(node, 0))
+        peak[node] = max(level[node], peak[node])
     return peak
 
 
@@ -131,7 +181,7 @@ def lay_out_bars(trial: Trial, drawn: ChartNodes) -> list[_Bar]:
     Returns:
       The bars, ordered by start.
     """
-    lanes = _Lanes([0.0] * drawn.lane_count)
+    lanes = _Lanes([0.0] * (len(drawn.lane_tops) - 1))
     bars = []
     for gang in np.argsort(trial.started, kind="stable").tolist():
         start, end = float(trial.started[gang]), float(trial.ended[gang])
@@ -139,15 +189,18 @@ def lay_out_bars(trial: Trial, drawn: ChartNodes) -> list[_Bar]:
             continue
         end = trial.end if np.isnan(end) else end
         taken: list[int] = []
-        for name, units in occupied_units(trial.gangs[gang], trial.unit):
-            if name in drawn.lanes:
-                node = drawn.lanes[name]
-                taken += lanes.occupy(node, min(units, len(node)), start, end)
+        record = trial.gangs[gang]
+        for name, units in record.placements:
+            node = drawn.lanes.get(name)
+            if node is not None and units:
+                taken += lanes.occupy(node.of_gang(record), node.lane_count(record, units), start, end)
         bars += [_Bar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
     return bars
 
 
-def draw_gantt_charts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[Figure, ...]:
+def draw_gantt_charts(
+    trials: Sequence[Trial], nodes: Sequence[Node], groups: "BarGroups"
+) -> tuple[Figure, ...]:
     """Draw a Gantt chart of gangs on nodes for each policy, all with the same nodes, time span and colors."""
     if not trials or not nodes:
         return ()
@@ -156,10 +209,9 @@ def draw_gantt_charts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[F
     shown = time_axis_end(trials)
     longer = [trial_bars for trial_bars in bars if len(trial_bars) > MAX_BARS_PER_POLICY]
     until = min([shown, *(trial_bars[MAX_BARS_PER_POLICY].start for trial_bars in longer)])
-    colours = _Colours.of_trials(trials)
     return tuple(
         replace(
-            _gantt(trial, drawn, [bar for bar in trial_bars if bar.start < until], colours, until),
+            _gantt(trial, drawn, [bar for bar in trial_bars if bar.start < until], groups, until),
             key=f"gantt-{number}",
         )
         for number, (trial, trial_bars) in enumerate(zip(trials, bars, strict=True))
@@ -167,109 +219,139 @@ def draw_gantt_charts(trials: Sequence[Trial], nodes: Sequence[Node]) -> tuple[F
 
 
 @dataclass(frozen=True, slots=True)
-class _Colours:
-    """The color of bars: by queue if there are several queues, otherwise by size."""
+class BarGroups:
+    """The groups of gangs that have colors of their own in Gantt charts: queues, or sizes if there is one queue.
+
+    Args:
+      names: The names of the groups, in the order of their colors.
+      by_queue: True if the groups are queues.
+      bounds: The upper bounds of the sizes.
+    """
 
     names: tuple[str, ...]
     by_queue: bool
     bounds: tuple[int, ...]
 
     @staticmethod
-    def of_trials(trials: Sequence[Trial]) -> "_Colours":
+    def of_trials(trials: Sequence[Trial]) -> "BarGroups":
+        """Return the groups of the gangs of some runs."""
         area: Counter[str] = Counter()
         for trial in trials:
-            area.update({gang.queue: 0 for gang in trial.gangs})
+            for gang, units in zip(trial.gangs, trial.units.tolist(), strict=True):
+                area[gang.queue] += units
         if len(area) > 1:
-            for trial in trials:
-                for gang, units in zip(trial.gangs, trial.units.tolist(), strict=True):
-                    area[gang.queue] += units
-            largest = sorted(area, key=lambda queue: (-area[queue], queue))
-            kept = sorted(largest[: SERIES - 1] if len(largest) > SERIES else largest, key=_natural)
-            return _Colours((*kept, "other queues") if len(largest) > SERIES else tuple(kept), True, ())
+            return BarGroups(queues_with_colors(area), True, ())
         bounds = size_bounds(trials)[-SERIES:]
-        return _Colours(tuple(size_class(bound, bounds) for bound in bounds), False, bounds)
+        unit = trials[0].unit if trials else GPUS
+        names = tuple(format_size(size_class(bound, bounds), unit) for bound in bounds)
+        return BarGroups(names, False, bounds)
 
-    def color_index(self, trial: Trial, gang: int) -> int:
-        if self.by_queue:
-            queue = trial.gangs[gang].queue
-            return self.names.index(queue) if queue in self.names else len(self.names) - 1
-        return self.names.index(size_class(int(trial.units[gang]), self.bounds))
+    def group_index(self, trial: Trial, gang: int) -> int:
+        """Return the index of the group of a gang of a run."""
+        if not self.by_queue:
+            units = int(trial.units[gang])
+            return next(index for index, bound in enumerate(self.bounds) if units <= bound)
+        queue = trial.gangs[gang].queue
+        return self.names.index(queue if queue in self.names else OTHER_QUEUES)
 
 
-def _gantt(trial: Trial, drawn: ChartNodes, bars: Sequence[_Bar], colours: _Colours, until: float) -> Figure:
+def _gantt(trial: Trial, drawn: ChartNodes, bars: Sequence[_Bar], groups: BarGroups, until: float) -> Figure:
     unit = time_unit(until)
-    groups: list[list[_Bar]] = [[] for _ in colours.names]
+    tops = drawn.lane_tops
+    members: list[list[_Bar]] = [[] for _ in groups.names]
     for bar in bars:
-        groups[colours.color_index(trial, bar.gang)].append(bar)
+        members[groups.group_index(trial, bar.gang)].append(bar)
     data = [
-        _trace(trial, group, name if colours.by_queue else format_size(name, trial.unit), index, unit)
-        for index, (name, group) in enumerate(zip(colours.names, groups, strict=True))
+        _trace(trial, group, tops, index, unit)
+        | {"name": name, "hovertemplate": f"{_HOVER}<extra>{name}</extra>"}
+        for index, (name, group) in enumerate(zip(groups.names, members, strict=True))
         if group
     ]
-    every = max(1, len(drawn.names) // 22)
-    labelled = drawn.names[::every]
     layout = {
         "barmode": "overlay",
         "bargap": 0,
         "xaxis": time_axis(until),
         "yaxis": axis(
-            "node",
-            range=[drawn.lane_count, 0],
-            tickvals=[(drawn.lanes[name].start + drawn.lanes[name].stop) / 2 for name in labelled],
-            ticktext=list(labelled),
+            "",
+            range=[len(drawn.names), 0],
+            tickvals=[row + 0.5 for row in range(len(drawn.names))],
+            ticktext=[_label(name) for name in drawn.names],
+            tickfont={"size": 11},
             showgrid=False,
         ),
-        "shapes": [_rule(drawn.lanes[name].start) for name in drawn.names[1:]],
-        "legend": {"title": {"text": "queue " if colours.by_queue else "gang size "}},
+        "shapes": [_rule(row) for row in range(1, len(drawn.names))],
+        "hovermode": "closest",
     }
     return Figure(
         "gantt",
         f"Gangs on nodes: {trial.policy}",
-        _caption(trial, drawn, until),
+        _caption(drawn, until, trial.end),
         tuple(data),
         layout,
-        height=int(min(1100, max(280, 120 + 14 * len(drawn.names)))),
+        height=96 + ROW_PIXELS * max(len(drawn.names), 8),
+        policy=trial.policy,
+        whole_range=(0.0, float(f"{trial.end / unit.seconds:.4g}")) if _reaches(bars, until) else None,
     )
 
 
-def _trace(trial: Trial, group: Sequence[_Bar], name: str, index: int, unit: TimeUnit) -> dict[str, Any]:
+_HOVER: Final = (
+    "<b>%{customdata[0]}</b><br>%{customdata[1]}, runs %{customdata[2]}<br>waited %{customdata[3]}"
+)
+
+
+def _reaches(bars: Sequence[_Bar], until: float) -> bool:
+    """Return whether bars that are drawn continue after the part of the run that is shown."""
+    return any(bar.end > until * 1.001 for bar in bars)
+
+
+def _trace(
+    trial: Trial, group: Sequence[_Bar], tops: Sequence[float], index: int, unit: TimeUnit
+) -> dict[str, Any]:
+    heights = [tops[bar.first + bar.lanes] - tops[bar.first] for bar in group]
     return {
         "type": "bar",
         "orientation": "h",
-        "name": name,
         "base": [round(bar.start / unit.seconds, 4) for bar in group],
         "x": [round((bar.end - bar.start) / unit.seconds, 4) for bar in group],
-        "y": [bar.first + bar.lanes / 2 for bar in group],
-        "width": [bar.lanes for bar in group],
+        "y": [round(tops[bar.first] + height / 2, 4) for bar, height in zip(group, heights, strict=True)],
+        "width": [round(height, 4) for height in heights],
         "customdata": [
             [
                 trial.gangs[bar.gang].key,
-                int(trial.units[bar.gang]),
+                _size_of(trial.gangs[bar.gang]),
                 format_duration(bar.end - bar.start),
                 format_duration(float(trial.wait[bar.gang])),
             ]
             for bar in group
         ],
-        "hovertemplate": (
-            f"<b>%{{customdata[0]}}</b><br>%{{customdata[1]}} {trial.unit}, runs %{{customdata[2]}}"
-            f"<br>waited %{{customdata[3]}}<extra>{name}</extra>"
-        ),
         "marker": {
-            "color": series_color(index),
-            "line": {"color": "$paper", "width": 0.5},
+            "color": queue_color(index),
+            "pattern": queue_pattern(index),
+            "line": {"color": "$paper", "width": 0.4},
         },
     }
 
 
-def _caption(trial: Trial, drawn: ChartNodes, until: float) -> str:
-    high = "it has GPUs" if trial.unit == GPUS else "the most pods that it ever held"
-    text = f"A row is a node, as high as {high}; a bar is a gang, gaps are idle."
+def _size_of(gang: GangRecord) -> str:
+    """Return the size of a gang with its unit: its GPUs or, if it has none, its pods."""
+    return format_size(f"{gang.gpus:,}", GPUS) if gang.gpus else format_size(f"{gang.size:,}", PODS)
+
+
+def _label(node: str) -> str:
+    return node if len(node) <= MAX_LABEL else f"…{node[1 - MAX_LABEL :]}"
+
+
+def _caption(drawn: ChartNodes, until: float, end: float) -> str:
+    text = "A row is a node, a bar is a gang, and empty space is idle."
+    lanes = drawn.lanes.values()
+    if any(node.devices for node in lanes):
+        text += " The height of a bar is the gang's share of the node's GPUs"
+        text += ", or of the pods without GPUs." if any(node.pod_limit for node in lanes) else "."
+    else:
+        text += " The height of a bar is the gang's share of the most pods that the node held."
     if len(drawn.names) < drawn.node_count:
-        text += f" The first {len(drawn.names)} of {drawn.node_count} nodes are drawn."
-    if until < trial.end:
-        shown, whole = format_duration(until), format_duration(trial.end)
-        text += f" Shown until {shown} of {whole}: double-click to see what was running on."
-    return text
+        text += f" The first {len(drawn.names)} of {drawn.node_count:,} nodes are drawn."
+    return f"{text} {partial_view_text(until, end)}" if until < end else text
 
 
 def format_size(size: str, unit: str) -> str:
@@ -277,24 +359,17 @@ def format_size(size: str, unit: str) -> str:
     return f"{size} {unit.removesuffix('s') if size == '1' else unit}"
 
 
-def _rule(lane: int) -> dict[str, Any]:
+def _rule(row: int) -> dict[str, Any]:
     """Return a thin line between two nodes."""
     return {
         "type": "line",
         "xref": "paper",
         "x0": 0,
         "x1": 1,
-        "y0": lane,
-        "y1": lane,
+        "y0": row,
+        "y1": row,
         "line": {"color": "$grid", "width": 0.5},
     }
-
-
-def occupied_units(gang: GangRecord, unit: str) -> tuple[tuple[str, int], ...]:
-    """Return the nodes of a gang, each with the number of GPUs or pods that the gang has on it."""
-    if unit == GPUS and not gang.gpus:
-        return ()
-    return tuple((node, units) for node, units in gang.placements if units)
 
 
 def _stretches(lanes: Sequence[int]) -> Iterator[list[int]]:

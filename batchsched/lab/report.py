@@ -7,11 +7,33 @@ from typing import Final
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_quantity
+from batchsched.lab.conclusion import (
+    conclude_simulation,
+    conclude_sweep,
+    format_values,
+    is_percentage,
+)
+from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportSettings
 from batchsched.lab.distributions import waits_and_slowdowns_by_queue, waits_and_slowdowns_by_size
-from batchsched.lab.document import Document, Section, Table, TableCell, TableRow, nonempty_sections
-from batchsched.lab.figure import SERIES, Figure, axis, format_duration, series_color
-from batchsched.lab.gantt import draw_gantt_charts
-from batchsched.lab.measures import FOOTNOTE, Measure, Outcome, best_of, summarize
+from batchsched.lab.document import (
+    Document,
+    LegendSection,
+    Section,
+    Table,
+    TableCell,
+    TableRow,
+    nonempty_sections,
+)
+from batchsched.lab.figure import Figure, axis, format_duration, policy_color
+from batchsched.lab.gantt import BarGroups, draw_gantt_charts
+from batchsched.lab.measures import (
+    Measure,
+    Outcome,
+    SummaryRow,
+    list_unfinished_gangs,
+    summarize,
+    utilisation_footnote,
+)
 from batchsched.lab.pairs import (
     MeanInterval,
     PairedComparison,
@@ -27,20 +49,23 @@ from batchsched.lab.timelines import (
     draw_queue_length,
     draw_shares,
     draw_utilisation,
+    queues_with_colors,
 )
 from batchsched.lab.trial import Trial, build_trials, resource_label, resources_in_use
 
 _SIMULATION_NOTE: Final = (
-    "The best of a column is bold. Waits, slowdowns and makespan are of gangs that ended; the makespan ends with the "
-    f"last of them. {FOOTNOTE}"
+    "Below each figure: the difference from {base}. Waits, slowdowns and makespan are of gangs that ended; the "
+    "makespan ends with the last of them. {footnote}"
 )
 _SWEEP_NOTE: Final = (
-    "The best mean of a column is bold. Below each figure stands how it differs from {base}, seed by seed, with "
-    "Student's 95 % interval; below those of {base} their own interval. Fairness error, Jain's index and use are means "
-    "from the first to the last arrival."
+    "Means over the seeds. Below each figure: how it differs from {base}, seed by seed, with Student's 95 % interval; "
+    "below those of {base}: their own interval. Only differences that the interval confirms are marked better or "
+    "worse. Fairness error, Jain's index and use are means from the first to the last arrival."
 )
 _BARS: Final = "Policies side by side"
 _MOST_RESOURCES: Final = 2
+MAX_UNFINISHED: Final = 30
+"""Maximum number of unfinished gangs in a report."""
 Policies = Mapping[str, Sequence[Outcome]]
 
 
@@ -48,7 +73,10 @@ Policies = Mapping[str, Sequence[Outcome]]
 
 
 def render_simulation(
-    name: str, outcomes: Sequence[Outcome], nodes: Sequence[Node], facts: Sequence[tuple[str, str]] = ()
+    name: str,
+    outcomes: Sequence[Outcome],
+    nodes: Sequence[Node],
+    settings: ReportSettings = NO_SETTINGS,
 ) -> str:
     """Return the HTML report of a simulation: several policies on one workload.
 
@@ -58,94 +86,206 @@ def render_simulation(
       name: The name of the workload.
       outcomes: A run of the workload under each policy, with placements.
       nodes: The nodes of the cluster.
-      facts: Other facts about the runs, as (label, text).
+      settings: The input of the runs.
     """
     policies = [outcome.policy for outcome in outcomes]
     runs = build_trials([outcome.result for outcome in outcomes])
     rows = summarize([(outcome,) for outcome in outcomes])
-    best = [best_of(row.measure, row.means) for row in rows]
-    lines = [
-        TableRow(
-            policy,
-            tuple(
-                TableCell(row.formatted_means[index], "", row.means[index] == top)
-                for row, top in zip(rows, best, strict=True)
-            ),
-        )
-        for index, policy in enumerate(policies)
-    ]
     gangs = max((len(trial.gangs) for trial in runs), default=0)
     arrivals = max((float(trial.submitted.max()) for trial in runs if len(trial.gangs)), default=0.0)
+    groups = BarGroups.of_trials(runs)
+    has_footnote = any(row.measure.title.endswith("*") for row in rows)
+    footnote = utilisation_footnote([outcome.result for outcome in outcomes]) if has_footnote else ""
     return Document(
         title=f"batchsched: {name}",
+        conclusion=conclude_simulation(policies, rows),
+        tables=(_summary_table(policies, rows, footnote), *_unfinished_tables(outcomes)),
         facts=(
             ("Workload", f"{name}: {gangs:,} gangs arriving over {format_duration(arrivals)}"),
             ("Cluster", describe_cluster(nodes)),
-            ("Policies", ", ".join(policies)),
-            ("Sessions", ", ".join(f"{outcome.result.sessions:,}" for outcome in outcomes)),
-            *facts,
+            *settings.facts,
+            *settings.queue_facts(),
+            ("Sessions", _by_policy({outcome.policy: outcome.result.sessions for outcome in outcomes})),
             ("Seed", str(outcomes[0].seed)),
+            *_command_facts(settings),
         ),
-        tables=(
-            Table("", "Policy", tuple(row.measure.title for row in rows), tuple(lines), _SIMULATION_NOTE),
+        definitions=settings.tables(),
+        legends=(
+            LegendSection("Policies", tuple(policies), "policy"),
+            LegendSection("Queues" if groups.by_queue else "Gang size", groups.names, "queue"),
         ),
-        bars=Section(
-            _BARS,
-            tuple(
-                _bar_chart(
-                    f"bars-{row.measure.key.lower()}", row.measure.title, row.measure, policies, row.means
-                )
-                for row in rows
-            ),
+        bars=_bars(
+            [_bar_chart(f"bars-{row.measure.key.lower()}", row.measure, policies, row.means) for row in rows]
         ),
         sections=nonempty_sections(
             (
                 Section("Over time", _over_time(runs)),
                 Section("By gang size", waits_and_slowdowns_by_size(runs)),
-                Section("Gangs on nodes", draw_gantt_charts(runs, nodes)),
+                Section("Gangs on nodes", draw_gantt_charts(runs, nodes, groups), one_at_a_time=True),
             )
         ),
     ).render()
 
 
+def _summary_table(policies: Sequence[str], rows: Sequence[SummaryRow], footnote: str) -> Table:
+    lines = []
+    for row in rows:
+        texts = format_values(row.measure, row.means)
+        notes = [_change_text(row.measure, row.means[0], value) for value in row.means]
+        lines.append(TableRow(row.measure.title, tuple(map(TableCell, texts, notes))))
+    note = _SIMULATION_NOTE.format(base=policies[0], footnote=footnote)
+    return Table("", "Measure", tuple(policies), tuple(lines), note)
+
+
+def _change_text(measure: Measure, base: float, value: float) -> str:
+    """Return how a value differs from that of the baseline, such as -91 % or +4.8 pp; "" if it does not."""
+    if value == base:
+        return ""
+    if is_percentage(measure):
+        return f"{100 * (value - base):+.1f} pp"
+    return f"{(value - base) / base:+.0%}" if base else ""
+
+
+def _unfinished_tables(outcomes: Sequence[Outcome]) -> Iterator[Table]:
+    gangs = list_unfinished_gangs([outcome.result for outcome in outcomes])
+    if not gangs:
+        return
+    lines = tuple(
+        TableRow(
+            gang.key,
+            (
+                TableCell(gang.reason or NO_VALUE),
+                TableCell(", ".join(gang.policies) if len(gang.policies) < len(outcomes) else "all"),
+                TableCell(gang.message or "It is pending, and the last session did not refuse it."),
+            ),
+        )
+        for gang in gangs[:MAX_UNFINISHED]
+    )
+    note = f"and {len(gangs) - len(lines):,} more" if len(gangs) > len(lines) else ""
+    columns = ("Reason", "Policies", "Message")
+    yield Table("Gangs that did not finish", "Gang", columns, lines, note, is_text=True)
+
+
+def _by_policy(counts: Mapping[str, int]) -> str:
+    return "; ".join(f"{policy}: {count:,}" for policy, count in counts.items())
+
+
+def _command_facts(settings: ReportSettings) -> tuple[tuple[str, str], ...]:
+    return (("Command", settings.command),) if settings.command else ()
+
+
 def describe_cluster(nodes: Sequence[Node]) -> str:
-    """Describe a cluster in one line, such as: 64 nodes, 512 GPUs, 6144 CPUs, 64Ti memory."""
+    """Describe a cluster in one line, such as: 64 nodes, 512 GPUs, 6,144 CPUs, 64 TiB memory."""
     totals: dict[str, int] = {}
     for node in nodes:
         for resource, amount in node.allocatable().items():
             totals[resource] = totals.get(resource, 0) + amount
     named = sorted(totals, key=lambda name: (not name.endswith("/gpu"), name))
     parts = [
-        f"{format_quantity(name, totals[name])} {resource_label(name, plural=True)}"
+        f"{_amount(name, totals[name])} {resource_label(name, plural=True)}"
         for name in named
         if totals[name] and (name in ("cpu", "memory") or name.endswith("/gpu"))
     ]
     return ", ".join([f"{len(nodes):,} {'node' if len(nodes) == 1 else 'nodes'}", *parts])
 
 
+def _amount(resource: str, amount: int) -> str:
+    if resource == "memory":
+        tebibytes = amount / 2**40
+        return f"{tebibytes:,.4g} TiB" if tebibytes >= 1 else f"{amount / 2**30:,.4g} GiB"
+    text = format_quantity(resource, amount)
+    return f"{int(text):,}" if text.isdigit() else text
+
+
 # A sweep
 
 
-def render_sweep(name: str, outcomes: Sequence[Outcome], links: tuple[tuple[str, str], ...] = ()) -> str:
-    """Return the HTML report of a sweep: several policies over workloads and seeds, with links to other pages.
+def render_sweep(
+    name: str,
+    outcomes: Sequence[Outcome],
+    settings: ReportSettings = NO_SETTINGS,
+    links: tuple[tuple[str, str], ...] = (),
+    planned: int | None = None,
+) -> str:
+    """Return the HTML report of a sweep: several policies over workloads and seeds.
 
     Equal outcomes give equal bytes.
+
+    Args:
+      name: The name of the scenario.
+      outcomes: The finished runs.
+      settings: The input of the runs.
+      links: Links to other pages, as (text, address).
+      planned: The number of planned runs; None if all have finished.
     """
-    parts = group_by_workload(outcomes)
+    document = sweep_document(f"batchsched lab: {name}", outcomes, settings)
+    if planned is not None and planned > len(outcomes):
+        document = replace(document, conclusion=(_partial_text(len(outcomes), planned), *document.conclusion))
+    return replace(document, links=links).render()
+
+
+def _partial_text(finished: int, planned: int) -> str:
+    return (
+        f"This report is partial: {finished} of {planned} runs have finished. Policies are compared only by the "
+        "workloads and seeds that all shown policies have finished."
+    )
+
+
+def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSettings) -> Document:
+    """Return the report of a sweep as a document."""
+    parts = {
+        workload: runs_of_common_seeds(policies) for workload, policies in group_by_workload(outcomes).items()
+    }
     several = len(parts) > 1
+    queues = _largest_queues(outcomes)
     bars: list[Figure] = []
     sections: list[Section] = []
     for number, (workload, policies) in enumerate(parts.items()):
         bars.extend(_mean_bars(number, workload if several else "", policies))
-        sections.extend(_sections(number, workload if several else "", policies))
+        sections.extend(_sections(number, workload if several else "", policies, queues))
+    policy_names = tuple(dict.fromkeys(outcome.policy for outcome in outcomes))
     return Document(
-        title=f"batchsched lab: {name}",
-        facts=tuple(_facts(outcomes, parts)),
+        title=title,
+        conclusion=tuple(
+            f"{workload}: {sentence}" if several else sentence
+            for workload, policies in parts.items()
+            for sentence in conclude_sweep(policies)
+        ),
         tables=tuple(_table(workload if several else "", policies) for workload, policies in parts.items()),
-        bars=Section(_BARS, tuple(bars)),
+        facts=(*_facts(outcomes, parts), *settings.facts, *settings.queue_facts(), *_command_facts(settings)),
+        definitions=settings.tables(),
+        legends=(
+            LegendSection("Policies", policy_names, "policy"),
+            *([LegendSection("Queues", queues, "queue")] if queues else []),
+        ),
+        bars=_bars(bars),
         sections=tuple(sections),
-        links=links,
-    ).render()
+    )
+
+
+def runs_of_common_seeds(policies: Policies) -> dict[str, tuple[Outcome, ...]]:
+    """Return the runs of each policy with the seeds that all policies have finished.
+
+    A mean over other seeds is no comparison. If no seed is common, only the first policy is left.
+    """
+    seeds = [{outcome.seed for outcome in runs} for runs in policies.values()]
+    common = set.intersection(*seeds) or seeds[0]
+    kept = {
+        policy: tuple(outcome for outcome in runs if outcome.seed in common)
+        for policy, runs in policies.items()
+    }
+    return {policy: runs for policy, runs in kept.items() if runs}
+
+
+def _largest_queues(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return the queues that have colors in a sweep: those that held most."""
+    sizes: dict[str, float] = {}
+    for outcome in outcomes:
+        held = outcome.fairness.held
+        for column, queue in enumerate(outcome.fairness.queues):
+            mean = float(held[:, column].mean()) if len(held) else 0.0
+            sizes[queue] = sizes.get(queue, 0.0) + mean
+    return queues_with_colors(sizes)
 
 
 def _facts(outcomes: Sequence[Outcome], parts: Mapping[str, Policies]) -> Iterator[tuple[str, str]]:
@@ -154,39 +294,39 @@ def _facts(outcomes: Sequence[Outcome], parts: Mapping[str, Policies]) -> Iterat
         gangs = sorted({len(outcome.result.gangs) for outcome in runs})
         span = format_duration(sum(map(arrival_span_seconds, runs)) / max(1, len(runs)))
         count = f"{gangs[0]:,}" if len(gangs) == 1 else f"{gangs[0]:,} to {gangs[-1]:,}"
-        yield "Workload", f"{workload}: {count} gangs arriving over {span} in the mean"
-    yield "Policies", ", ".join(dict.fromkeys(outcome.policy for outcome in outcomes))
+        yield "Workload", f"{workload}: {count} gangs arriving over {span} on average"
     yield "Seeds", ", ".join(str(seed) for seed in sorted({outcome.seed for outcome in outcomes}))
     yield "Fairness", f"measured in {', '.join(sorted({outcome.fairness.resource for outcome in outcomes}))}"
     guards = sum(outcome.result.guards for outcome in outcomes)
     if guards:
-        yield "Wall-clock guard", f"fired in {guards} sessions: these runs may not repeat"
+        yield "Wall-clock guard", f"fired in {guards:,} sessions: these runs may not repeat"
 
 
 def _table(title: str, policies: Policies) -> Table:
     base = next(iter(policies))
     comparisons = {policy: compare_pairs(policies[base], runs) for policy, runs in policies.items()}
-    shown = nonzero_measures(comparisons.values())
-    columns = [[_comparison_by(runs, measure) for runs in comparisons.values()] for measure in shown]
-    best = [
-        best_of(measure, [comparison.other.value for comparison in column])
-        for measure, column in zip(shown, columns, strict=True)
-    ]
-    lines = [
-        TableRow(
-            policy,
-            tuple(_cell(column[row], row == 0, top) for column, top in zip(columns, best, strict=True)),
-        )
-        for row, policy in enumerate(comparisons)
-    ]
-    titles = tuple(measure.title for measure in shown)
-    return Table(title, "Policy", titles, tuple(lines), _SWEEP_NOTE.format(base=base))
+    lines = []
+    for measure in nonzero_measures(comparisons.values()):
+        row = [_comparison_by(runs, measure) for runs in comparisons.values() if runs]
+        texts = format_values(measure, [comparison.other.value for comparison in row])
+        cells = [
+            _cell(text, comparison, index == 0)
+            for index, (text, comparison) in enumerate(zip(texts, row, strict=True))
+        ]
+        lines.append(TableRow(measure.title, tuple(cells)))
+    columns = tuple(policy for policy, runs in comparisons.items() if runs)
+    return Table(title, "Measure", columns, tuple(lines), _SWEEP_NOTE.format(base=base))
 
 
-def _cell(comparison: PairedComparison, is_base: bool, best: float | None) -> TableCell:
-    measure = comparison.measure
-    note = _interval(measure, comparison.other) if is_base else difference_text(comparison)
-    return TableCell(measure.show(comparison.other.value), note, comparison.other.value == best)
+def _cell(text: str, comparison: PairedComparison, is_base: bool) -> TableCell:
+    if is_base:
+        return TableCell(text, _interval(comparison.measure, comparison.other))
+    verdict = comparison.verdict
+    return TableCell(
+        text,
+        difference_text(comparison),
+        "better" if verdict == "better" else "worse" if verdict == "worse" else "",
+    )
 
 
 def _comparison_by(comparisons: Sequence[PairedComparison], measure: Measure) -> PairedComparison:
@@ -202,25 +342,26 @@ def _mean_bars(number: int, workload: str, policies: Policies) -> Iterator[Figur
     for measure in nonzero_measures(comparisons.values()):
         means = [_comparison_by(comparison, measure).other for comparison in comparisons.values()]
         widths = [0.0 if isnan(mean.half_width) else mean.half_width for mean in means]
-        title = f"{measure.title}, {workload}" if workload else measure.title
         key = f"bars-{measure.key.lower()}-{number}"
-        yield _bar_chart(key, title, measure, list(comparisons), [mean.value for mean in means], widths)
+        figure = _bar_chart(key, measure, list(comparisons), [mean.value for mean in means], widths)
+        yield replace(figure, title=f"{figure.title}, {workload}") if workload else figure
 
 
-def _sections(number: int, workload: str, policies: Policies) -> tuple[Section, ...]:
+def _sections(number: int, workload: str, policies: Policies, queues: Sequence[str]) -> tuple[Section, ...]:
     firsts = [runs[0] for runs in policies.values()]
     drawn = build_trials([outcome.result for outcome in firsts])
     pooled = [_pool(policy, runs) for policy, runs in policies.items()]
     span = max((arrival_span_seconds(outcome) for outcome in firsts), default=0.0) or 1.0
     stacks = tuple(
-        draw_shares(policy, runs[0], span, f"shares-{index}")
-        for index, (policy, runs) in enumerate(list(policies.items())[:SERIES])
+        draw_shares(policy, runs[0], span, queues, f"shares-{index}")
+        for index, (policy, runs) in enumerate(policies.items())
     )
     prefix = f"{workload}: " if workload else ""
     of_seed = f" (seed {firsts[0].seed})" if any(len(runs) > 1 for runs in policies.values()) else ""
+    fairness = (draw_fairness_error(policies), draw_jain_index(policies))
     sections = (
-        Section(f"{prefix}Fairness over time", (draw_fairness_error(policies), draw_jain_index(policies))),
-        Section(f"{prefix}Share against entitlement{of_seed}", stacks),
+        Section(f"{prefix}Fairness over time", fairness if len(queues) > 1 else ()),
+        Section(f"{prefix}Share against entitlement{of_seed}", stacks, one_at_a_time=True),
         Section(f"{prefix}Waits and slowdowns by queue", waits_and_slowdowns_by_queue(pooled)),
         Section(f"{prefix}Waits and slowdowns by size", waits_and_slowdowns_by_size(pooled)),
         Section(f"{prefix}Use over time{of_seed}", _over_time(drawn)),
@@ -249,40 +390,27 @@ def _over_time(drawn: Sequence[Trial]) -> tuple[Figure, ...]:
     return (*(draw_utilisation(drawn, resource) for resource in used), draw_queue_length(drawn))
 
 
+def _bars(figures: Sequence[Figure]) -> Section:
+    """Return the bar charts that show a difference: a chart with one bar or with equal bars shows nothing."""
+    lengths = {
+        figure.key: [trace["x"][0] for trace in figure.data if trace["type"] == "bar"] for figure in figures
+    }
+    return Section(_BARS, tuple(figure for figure in figures if len(set(lengths[figure.key])) > 1))
+
+
 def _bar_chart(
-    key: str,
-    title: str,
-    measure: Measure,
-    policies: Sequence[str],
-    values: Sequence[float],
-    widths: Sequence[float] = (),
+    key: str, measure: Measure, policies: Sequence[str], values: Sequence[float], widths: Sequence[float] = ()
 ) -> Figure:
     """Draw a measure with a bar for each policy, and half widths of intervals around the values."""
-    texts = [measure.show(value) for value in values]
-    errors = list(widths) if any(widths) else []
-    top = max(values, default=0.0)
-    bar = {
-        "type": "bar",
-        "orientation": "h",
-        "y": list(policies),
-        "x": list(values),
-        "text": texts,
-        "textposition": "outside",
-        "cliponaxis": False,
-        "marker": {"color": [series_color(index) for index in range(len(policies))]},
-        "hovertemplate": "%{y}: %{text}<extra></extra>",
-    }
-    if errors:
-        bar["error_x"] = {
-            "type": "data",
-            "array": errors,
-            "color": "$muted",
-            "thickness": 1,
-            "width": 3,
-        }
-        # A label next to the bar would overlap the interval.
-        bar |= {"textposition": "none"}
-        top = max(value + error for value, error in zip(values, errors, strict=True))
+    errors = list(widths) if any(widths) else [0.0] * len(policies)
+    top = max((value + error for value, error in zip(values, errors, strict=True)), default=0.0)
+    data = [
+        trace
+        for index, (policy, value, error, text) in enumerate(
+            zip(policies, values, errors, format_values(measure, values), strict=True)
+        )
+        for trace in _bar(policy, index, value, error, text)
+    ]
     layout = {
         "xaxis": axis(
             "", showticklabels=False, showgrid=False, range=[0, top * 1.6 or 1], ticks="", fixedrange=True
@@ -298,21 +426,41 @@ def _bar_chart(
             showgrid=False,
             ticks="",
         ),
-        "showlegend": False,
+        "barmode": "overlay",
         "bargap": 0.35,
         "margin": {"l": 8, "r": 8, "t": 6, "b": 6},
     }
-    if errors:
-        layout["annotations"] = [
-            {
-                "x": value + error,
-                "y": name,
-                "text": f" {text}",
-                "xanchor": "left",
-                "showarrow": False,
-                "font": {"color": "$ink"},
-            }
-            for name, value, error, text in zip(policies, values, errors, texts, strict=True)
-        ]
     caption = f"{measure.better} is better"
-    return Figure(key, title, caption, (bar,), layout, height=30 + 34 * len(policies))
+    return Figure(key, measure.title, caption, tuple(data), layout, height=30 + 34 * len(policies))
+
+
+def _bar(policy: str, index: int, value: float, error: float, text: str) -> Iterator[dict[str, object]]:
+    """Yield the bar of a policy, and its text to the right of the bar and of its interval."""
+    yield {
+        "type": "bar",
+        "orientation": "h",
+        "meta": {"policy": policy},
+        "y": [policy],
+        "x": [value],
+        "error_x": {
+            "type": "data",
+            "array": [error],
+            "visible": bool(error),
+            "color": "$ink",
+            "thickness": 1.2,
+            "width": 4,
+        },
+        "marker": {"color": policy_color(index)},
+        "hovertemplate": f"%{{y}}: {text}<extra></extra>",
+    }
+    yield {
+        "type": "scatter",
+        "mode": "text",
+        "meta": {"policy": policy},
+        "y": [policy],
+        "x": [value + error],
+        "text": [f" {text}"],
+        "textposition": "middle right",
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+    }

@@ -212,8 +212,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
-    """Write the plan into the result folder: the scenario and the list of its planned runs.
+def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run], command: str = "") -> None:
+    """Write the plan into the result folder: the scenario, its planned runs, and the command that repeats it.
 
     Result files of other scenarios leave `runs/`, as described for `keep_planned_files`.
 
@@ -222,6 +222,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run]) -> None:
     """
     plan = {
         "batchsched": __version__,
+        "command": command,
         "scenario": scenario.model_dump(mode="json", by_alias=True, exclude_unset=True),
         "runs": [
             {"workload": run.workload.name, "policy": run.policy, "seed": run.seed, "key": run.key}

@@ -12,10 +12,11 @@ from batchsched.lab.figure import (
     SERIES,
     Figure,
     axis,
-    format_duration,
     line_dash,
+    policy_color,
+    queue_color,
+    queue_pattern,
     round_significant,
-    series_color,
     time_axis,
     time_unit,
 )
@@ -26,7 +27,8 @@ MAX_POINTS: Final = 600
 """Number of points of a line: more cannot be distinguished on a screen."""
 MAX_FAIRNESS_POINTS: Final = 300
 """Number of points of a line of fairness, of which a report has two for each queue and policy."""
-OTHERS: Final = "other queues"
+OTHER_QUEUES: Final = "other queues"
+"""The name of all queues together that have no color of their own."""
 
 
 def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
@@ -54,6 +56,7 @@ def draw_utilisation(trials: Sequence[Trial], resource: str) -> Figure:
     return _lines(
         trials,
         [trial.used.get(resource, np.zeros(len(trial.times))) * 100 for trial in trials],
+        "%{y:.1f}%",
         Figure(
             key=f"utilisation-{slug(resource)}",
             title=f"{label} utilisation over time",
@@ -69,12 +72,13 @@ def draw_queue_length(trials: Sequence[Trial]) -> Figure:
     return _lines(
         trials,
         [trial.waiting for trial in trials],
+        "%{y:,.0f} gangs",
         Figure(
             key="queue-length",
             title="Queue length over time",
-            caption="Gangs that have been submitted and have not started.",
+            caption="Number of gangs that have been submitted and have not started.",
             data=(),
-            layout={"yaxis": axis("gangs waiting", rangemode="tozero")},
+            layout={"yaxis": axis("pending gangs", rangemode="tozero")},
         ),
     )
 
@@ -84,8 +88,15 @@ def slug(text: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
 
 
-def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) -> Figure:
-    """Add a line for each policy to a figure."""
+def _lines(trials: Sequence[Trial], values: Sequence[Floats], hover: str, figure: Figure) -> Figure:
+    """Add a line for each policy to a figure.
+
+    Args:
+      trials: The runs.
+      values: For each run, a value at each of its times.
+      hover: The plotly template of a value with its unit.
+      figure: The figure without lines.
+    """
     end = max((trial.end for trial in trials), default=0.0)
     shown = time_axis_end(trials)
     unit = time_unit(shown)
@@ -97,25 +108,34 @@ def _lines(trials: Sequence[Trial], values: Sequence[Floats], figure: Figure) ->
         covered = edges[edges <= trial.end] if trial.end > edges[1] else edges[:2]
         means = bin_means(trial.times, amounts, covered)
         times = round_significant(covered[:-1] / unit.seconds)
-        data.append(_line(trial.policy, index, times, round_significant(means), "%{y:.1f}"))
+        data.append(_line(trial.policy, index, times, round_significant(means), hover))
     layout = {**figure.layout, "xaxis": time_axis(shown), "hovermode": "x unified"}
-    caption = figure.caption
-    if shown < end:
-        caption += f" The last gangs run until {format_duration(end)}: double-click to see all."
-    return replace(figure, caption=caption, data=tuple(data), layout=layout)
+    if shown >= end:
+        return replace(figure, data=tuple(data), layout=layout)
+    whole = (0.0, float(f"{end / unit.seconds:.4g}"))
+    caption = f"{figure.caption} {partial_view_text(shown, end)}"
+    return replace(figure, caption=caption, data=tuple(data), layout=layout, whole_range=whole)
 
 
-def _line(
-    policy: str, index: int, times: list[float], values: list[float], value_format: str
-) -> dict[str, Any]:
+def partial_view_text(shown: float, end: float) -> str:
+    """Return the sentence that a figure shows its run only in part; both times in seconds."""
+    unit = time_unit(shown)
+    return (
+        f"The first {shown / unit.seconds:,.0f} of {end / unit.seconds:,.0f} {unit.name} are shown; "
+        "the last gangs run until the end."
+    )
+
+
+def _line(policy: str, index: int, times: list[float], values: list[float], hover: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
         "name": policy,
         "x": times,
         "y": values,
-        "line": {"color": series_color(index), "width": 2, "shape": "hv", "dash": line_dash(index)},
-        "hovertemplate": f"{value_format}<extra>{policy}</extra>",
+        "meta": {"policy": policy},
+        "line": {"color": policy_color(index), "width": 2, "shape": "hv", "dash": line_dash(index)},
+        "hovertemplate": f"{hover}<extra>{policy}</extra>",
     }
 
 
@@ -128,7 +148,7 @@ def draw_fairness_error(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
         (),
         {"yaxis": axis("fairness error (%)", rangemode="tozero")},
     )
-    return _over_time(policies, lambda fairness: fairness.error * 100, figure)
+    return _over_time(policies, lambda fairness: fairness.error * 100, "%{y:.3g}%", figure)
 
 
 def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
@@ -140,27 +160,35 @@ def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
         (),
         {},
     )
-    drawn = _over_time(policies, lambda fairness: fairness.jain_index, figure)
+    drawn = _over_time(policies, lambda fairness: fairness.jain_index, "%{y:.3f}", figure)
     # Most values are close to 1; on an axis from 0 the lines would coincide.
     lowest = min((value for line in drawn.data for value in line["y"]), default=0.0)
     scale = axis("Jain's index", range=[max(0.0, math.floor(lowest * 10 - 0.1) / 10), 1.02])
     return replace(drawn, layout={**drawn.layout, "yaxis": scale})
 
 
-def draw_shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
+def draw_shares(policy: str, outcome: Outcome, span: float, queues: Sequence[str], key: str) -> Figure:
     """Draw two plots of stacked areas over time: the resources that queues used, and below them their fair shares.
 
     Args:
       policy: The name of the policy.
       outcome: The run.
       span: The length of the time axis, in seconds.
+      queues: The queues with colors, as `queues_with_colors` returns them.
       key: The key of the figure.
     """
     fairness = outcome.fairness
     unit = time_unit(span)
     edges = np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)
     data: list[dict[str, Any]] = []
-    for index, (name, columns) in enumerate(_largest_queues(fairness)):
+    for index, name in enumerate(queues):
+        columns = [
+            column
+            for column, queue in enumerate(fairness.queues)
+            if queue == name or (name == OTHER_QUEUES and queue not in queues)
+        ]
+        if not columns:
+            continue
         for row, values in enumerate((fairness.held, fairness.fair)):
             means = bin_means(_since_start(outcome), values[:, columns].sum(axis=1), edges) * 100
             data.append(_area(name, index, row, edges[:-1] / unit.seconds, means))
@@ -174,12 +202,27 @@ def draw_shares(policy: str, outcome: Outcome, span: float, key: str) -> Figure:
     return Figure(
         key,
         policy,
-        "Above what each queue held, below its demand-capped fair share at that moment; under a perfectly fair policy "
-        "the two look alike.",
+        "The upper plot shows what each queue held, the lower plot its demand-capped fair share at that time. Under a "
+        "perfectly fair policy both are equal. A queue can hold less than its share for some time, also less than its "
+        "guarantee: a gang starts only as a whole, running gangs keep their resources unless the profile lets queues "
+        "reclaim them, and a policy may hold gangs back.",
         tuple(data),
         layout,
         460,
+        policy,
     )
+
+
+def queues_with_colors(sizes: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the queues that have colors of their own on a page: the largest ones, and one name for all others.
+
+    Args:
+      sizes: For each queue, its size in any unit.
+    """
+    largest = sorted(sizes, key=lambda queue: (-sizes[queue], queue))
+    if len(largest) <= SERIES:
+        return tuple(sorted(largest))
+    return (*sorted(largest[: SERIES - 1]), OTHER_QUEUES)
 
 
 def arrival_span_seconds(outcome: Outcome) -> float:
@@ -192,14 +235,17 @@ def arrival_span_seconds(outcome: Outcome) -> float:
 
 
 def _over_time(
-    policies: Mapping[str, Sequence[Outcome]], values: Callable[[Fairness], Floats], figure: Figure
+    policies: Mapping[str, Sequence[Outcome]],
+    values: Callable[[Fairness], Floats],
+    hover: str,
+    figure: Figure,
 ) -> Figure:
     span = max((arrival_span_seconds(run) for runs in policies.values() for run in runs), default=0.0) or 1.0
     times = round_significant(
         np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)[:-1] / time_unit(span).seconds, 4
     )
     data = [
-        _line(policy, index, times, round_significant(_means(runs, values, span), 4), "%{y:.3g}")
+        _line(policy, index, times, round_significant(_means(runs, values, span), 4), hover)
         for index, (policy, runs) in enumerate(policies.items())
     ]
     count = max((len(runs) for runs in policies.values()), default=0)
@@ -226,29 +272,18 @@ def _since_start(outcome: Outcome) -> Floats:
     return outcome.fairness.times - origin
 
 
-def _largest_queues(fairness: Fairness) -> list[tuple[str, list[int]]]:
-    """Return the names and columns of the largest queues, and the sum of all other queues as one more."""
-    columns = list(range(len(fairness.queues)))
-    if len(columns) > SERIES:
-        size = fairness.held.mean(axis=0) if len(fairness.held) else np.zeros(len(columns))
-        columns = sorted(np.argsort(-size, kind="stable")[: SERIES - 1].tolist())
-    kept = [(fairness.queues[column], [column]) for column in columns]
-    rest = [column for column in range(len(fairness.queues)) if column not in columns]
-    return [*kept, (OTHERS, rest)] if rest else kept
-
-
 def _area(name: str, index: int, row: int, times: Floats, values: Floats) -> dict[str, Any]:
     kind = ("held", "fair share")[row]
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
-        "legendgroup": slug(name),
-        "showlegend": row == 0,
         "stackgroup": kind,
         "yaxis": ("y", "y2")[row],
         "x": round_significant(times, 4),
         "y": round_significant(values, 4),
-        "line": {"color": series_color(index), "width": 1, "shape": "hv"},
-        "hovertemplate": f"%{{y:.1f}}<extra>{name}, {kind}</extra>",
+        "line": {"color": queue_color(index), "width": 1, "shape": "hv"},
+        "fillcolor": queue_color(index),
+        "fillpattern": queue_pattern(index),
+        "hovertemplate": f"%{{y:.1f}}%<extra>{name}, {kind}</extra>",
     }

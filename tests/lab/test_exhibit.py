@@ -1,5 +1,6 @@
 """A folder of results as pages, which follow what the folder holds."""
 
+import html
 import json
 import shutil
 
@@ -49,7 +50,24 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
         assert f'href="/runs/{run.key}.parquet"' in page
     assert "Mean wait" in page
     assert "Gangs not finished" not in page
-    assert "http-equiv" not in page
+    assert 'id="reload"' not in page
+
+
+def test_a_narrow_list_of_runs_states_the_column_of_each_cell(folder):
+    page = ResultPages(folder).runs_html()
+    assert "@media (max-width: 720px)" in page
+    assert page.count('data-column="Mean wait"') == 4
+
+
+def test_the_list_of_runs_allows_only_its_own_script(folder):
+    page = ResultPages(folder).runs_html()
+    assert "default-src 'none'" in html.unescape(page).replace("&#39;", "'")
+    assert 'http-equiv="Content-Security-Policy"' in page
+
+
+def test_the_report_states_the_command_that_the_plan_records(folder):
+    write_plan(folder, scenario(), plan_runs(scenario()), "batchsched lab run small.yaml")
+    assert "<code>batchsched lab run small.yaml</code>" in ResultPages(folder).report_html()
 
 
 def test_the_report_and_the_list_of_runs_link_to_each_other(folder):
@@ -65,7 +83,9 @@ def test_a_finished_run_is_in_the_next_response(folder, made, read):
     page = shown.runs_html()
     assert "3 of 4 runs finished" in page
     assert "not finished" in page
-    assert 'http-equiv="refresh"' in page
+    assert 'id="reload"' in page  # a check box that stops the reload
+    assert 'http-equiv="refresh"' not in page
+    assert "This report is partial: 3 of 4 runs have finished" in before
     assert len(read) == 3
     shutil.copy(result_path(made, plan_runs(scenario())[3].key), last)
     assert "4 of 4 runs finished" in shown.runs_html()

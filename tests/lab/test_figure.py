@@ -1,6 +1,6 @@
-from colorsys import rgb_to_hls
-from itertools import pairwise
+from itertools import combinations
 
+import numpy as np
 import pytest
 
 from batchsched.lab.figure import (
@@ -8,12 +8,19 @@ from batchsched.lab.figure import (
     DAY,
     HOUR,
     LIGHT,
+    MIN_TICKS,
+    PATTERNS,
     SERIES,
     format_duration,
+    format_durations,
+    format_number,
     line_dash,
     log_duration_axis,
+    log_factor_axis,
+    policy_color,
+    queue_color,
+    queue_pattern,
     round_significant,
-    series_color,
     time_unit,
 )
 
@@ -33,10 +40,30 @@ def test_an_axis_of_time_has_a_unit_that_fits_its_span(span, name):
     assert time_unit(span).name == name
 
 
-def test_a_clock_axis_labels_every_tick_in_ascending_order():
-    drawn = log_duration_axis("wait")
-    assert drawn["tickvals"] == sorted(drawn["tickvals"])
-    assert len(drawn["tickvals"]) == len(drawn["ticktext"])
+def test_durations_that_are_compared_have_one_unit():
+    assert format_durations([30960, 5040, 2670]) == ("8.6 h", "1.4 h", "0.742 h")
+    assert format_durations([12 * DAY, 0]) == ("12 d", "0 d")
+
+
+@pytest.mark.parametrize(
+    "value, text", [(1371, "1,371"), (5590.4, "5,590"), (492.9, "493"), (72.34, "72.3"), (4.0, "4"), (0, "0")]
+)
+def test_numbers_have_three_digits_and_one_kind_of_separator(value, text):
+    assert format_number(value) == text
+
+
+@pytest.mark.parametrize("values", [[1.0, 1e6], [1.0, 4.0], [3600.0, 7200.0], [1.0, 1.0], []])
+def test_a_logarithmic_axis_has_enough_ticks_to_show_its_scale(values):
+    for drawn in (log_duration_axis("wait", values), log_factor_axis("slowdown", values)):
+        low, high = (10**bound for bound in drawn["range"])
+        visible = [tick for tick in drawn["tickvals"] if low * 0.999 <= tick <= high * 1.001]
+        assert len(visible) >= (2 if max(values, default=10) > min(values, default=1) else 1)
+        assert drawn["tickvals"] == sorted(drawn["tickvals"])
+        assert len(drawn["tickvals"]) == len(drawn["ticktext"])
+
+
+def test_a_logarithmic_axis_of_small_slowdowns_has_more_than_the_tick_1():
+    assert len(log_factor_axis("slowdown", [1.0, 4.0])["ticktext"]) >= MIN_TICKS
 
 
 def luminance(colour):
@@ -47,10 +74,37 @@ def luminance(colour):
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def hue(colour):
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    hue_part, _, saturation = rgb_to_hls(*parts)
-    return 360 * hue_part if saturation > 0.2 else None
+# Source: Machado, Oliveira and Fernandes, A Physiologically-based Model for Simulation of Color Vision Deficiency,
+# IEEE Transactions on Visualization and Computer Graphics 15(6), 2009; severity 1.0.
+VISION = {
+    "normal": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def seen(colour, vision):
+    """The colour as CIELAB, as a reader with this vision sees it."""
+    parts = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    white = TO_XYZ @ np.clip(VISION[vision] @ linear, 0, 1) / np.array([0.95047, 1, 1.08883])
+    x, y, z = np.where(white > 0.008856, np.cbrt(white), 7.787 * white + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def smallest_difference(colours, vision):
+    pairs = combinations([seen(colour, vision) for colour in colours], 2)
+    return min(np.linalg.norm(one - other) for one, other in pairs)
 
 
 def contrast(one, other):
@@ -65,8 +119,8 @@ def test_text_has_enough_contrast_with_the_background(theme):
 
 
 @THEMES
-def test_every_series_has_enough_contrast_with_the_background(theme):
-    assert all(contrast(theme[series_color(index)], theme["$paper"]) >= 3 for index in range(SERIES))
+def test_every_policy_has_enough_contrast_with_the_background(theme):
+    assert all(contrast(theme[policy_color(index)], theme["$paper"]) >= 3 for index in range(SERIES))
 
 
 def test_both_themes_define_the_same_colours():
@@ -74,21 +128,31 @@ def test_both_themes_define_the_same_colours():
 
 
 def test_series_beyond_the_palette_repeat_its_colours():
-    assert series_color(SERIES) == series_color(0)
+    assert policy_color(SERIES) == policy_color(0)
+    assert queue_color(SERIES) == queue_color(0)
     assert line_dash(0) == "solid"
 
 
-def test_no_two_lines_have_the_same_dash():
+def test_no_two_lines_have_the_same_dash_and_no_two_areas_the_same_pattern():
     assert len({line_dash(index) for index in range(SERIES)}) == SERIES
+    assert len({queue_pattern(index)["shape"] for index in range(SERIES)}) == len(set(PATTERNS)) == SERIES
 
 
 @THEMES
-def test_no_two_of_seven_policies_have_the_same_hue(theme):
-    # The eighth is a second blue; greys have no hue.
-    hues_by_index = [hue(theme[series_color(index)]) for index in range(SERIES - 1)]
-    hues = sorted(hue_angle for hue_angle in hues_by_index if hue_angle is not None)
-    assert len(hues) >= SERIES - 2
-    assert min(after - before for before, after in pairwise(hues)) >= 15
+@pytest.mark.parametrize("vision", VISION)
+def test_readers_with_a_colour_vision_deficiency_can_distinguish_policies_and_queues(theme, vision):
+    # A difference of 2.3 between two colours side by side is just noticeable.
+    for color_of in (policy_color, queue_color):
+        colours = [theme[color_of(index)] for index in range(SERIES)]
+        assert smallest_difference(colours[:3], vision) >= 20
+        assert smallest_difference(colours, vision) >= 13
+
+
+@THEMES
+def test_policies_and_queues_have_no_colour_in_common(theme):
+    assert {theme[policy_color(index)] for index in range(SERIES)}.isdisjoint(
+        theme[queue_color(index)] for index in range(SERIES)
+    )
 
 
 def test_rounded_values_have_five_significant_digits():

@@ -5,9 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.lab import gantt
 from batchsched.lab.gantt import (
     MAX_NODES,
+    ROW_PIXELS,
+    BarGroups,
+    NodeUnits,
     draw_gantt_charts,
     format_size,
     lay_out_bars,
@@ -16,6 +20,15 @@ from batchsched.lab.gantt import (
 )
 from batchsched.lab.trial import build_trials
 from tests.lab.runs import cluster, played
+
+
+def gpus(*counts):
+    return {f"node-{number}": NodeUnits(count, 0) for number, count in enumerate(counts)}
+
+
+def draw(results, nodes):
+    trials = build_trials(results)
+    return draw_gantt_charts(trials, nodes, BarGroups.of_trials(trials))
 
 
 @pytest.mark.properties
@@ -46,13 +59,13 @@ def test_a_gang_on_whole_neighbouring_nodes_is_one_bar():
     run = played("a", gangs=1)
     gang = replace(run.gangs[0], gpus=16, placements=(("node-0", 8), ("node-1", 8)))
     trial = build_trials([replace(run, gangs=(gang,))])[0]
-    assert [
-        (bar.first, bar.lanes) for bar in lay_out_bars(trial, select_chart_nodes({"node-0": 8, "node-1": 8}))
-    ] == [(0, 16)]
+    assert [(bar.first, bar.lanes) for bar in lay_out_bars(trial, select_chart_nodes(gpus(8, 8)))] == [
+        (0, 16)
+    ]
 
 
 def test_nodes_are_in_natural_order_and_limited_in_number():
-    drawn = select_chart_nodes({f"n{number}": 8 for number in range(MAX_NODES + 40)})
+    drawn = select_chart_nodes({f"n{number}": NodeUnits(8, 0) for number in range(MAX_NODES + 40)})
     assert drawn.names[:3] == ("n0", "n1", "n2")
     assert (len(drawn.names), drawn.node_count) == (MAX_NODES, MAX_NODES + 40)
 
@@ -64,7 +77,7 @@ def test_gangs_on_nodes_that_are_not_drawn_are_left_out():
         for at, gang in enumerate(run.gangs)
     )
     bars = lay_out_bars(
-        build_trials([replace(run, gangs=gangs)])[0], select_chart_nodes({"node-0": 8, "node-1": 10}, limit=1)
+        build_trials([replace(run, gangs=gangs)])[0], select_chart_nodes(gpus(8, 10), limit=1)
     )
     assert [(bar.gang, bar.first, bar.lanes) for bar in bars if bar.gang == 1] == [(1, 0, 4)]
     assert {bar.gang for bar in bars} == {1, 2}
@@ -77,32 +90,69 @@ def test_the_height_of_a_node_without_gpus_is_its_maximum_number_of_pods():
         for number in (1, 2)
     )
     trial = build_trials([replace(run, gangs=gangs)])[0]
-    assert node_units([trial], cluster(2, gpus=0)) == {"node-0": 4, "node-1": 1}
+    assert node_units([trial], cluster(2, gpus=0)) == {
+        "node-0": NodeUnits(0, 4),
+        "node-1": NodeUnits(0, 0),
+    }
 
 
 def test_a_long_run_is_cut_at_the_same_moment_for_every_policy(monkeypatch):
     monkeypatch.setattr(gantt, "MAX_BARS_PER_POLICY", 100)
     results = [played("a", nodes=4), played("b", nodes=4, shortest_first=True)]
-    figures = draw_gantt_charts(build_trials(results), cluster(4))
+    figures = draw(results, cluster(4))
     drawn = [sum(len(trace["x"]) for trace in figure.data) for figure in figures]
     assert max(drawn) <= 100
     assert len({tuple(figure.layout["xaxis"]["range"]) for figure in figures}) == 1
-    assert all("Shown until" in figure.caption for figure in figures)
+    assert all("are shown" in figure.caption for figure in figures)
+    assert all("click" not in figure.caption for figure in figures)
 
 
 def test_a_single_queue_is_coloured_by_size_and_many_queues_by_the_largest():
-    single = draw_gantt_charts(build_trials([played("a", queues=1)]), cluster(16))[0]
+    single = draw([played("a", queues=1)], cluster(16))[0]
     assert single.data[0]["name"] == "1 GPU"
     run = played("a", gangs=60)
     many = replace(run, gangs=tuple(replace(gang, queue=f"q{at % 12}") for at, gang in enumerate(run.gangs)))
-    names = [trace["name"] for trace in draw_gantt_charts(build_trials([many]), cluster(16))[0].data]
+    names = [trace["name"] for trace in draw([many], cluster(16))[0].data]
     assert "other queues" in names
     assert len(names) <= 8
 
 
 def test_nothing_is_drawn_without_nodes():
-    assert draw_gantt_charts(build_trials([played("a")]), ()) == ()
+    assert draw([played("a")], ()) == ()
 
 
 def test_one_pod_is_written_in_the_singular():
     assert [format_size(size, "pods") for size in ("1", "3–4")] == ["1 pod", "3–4 pods"]
+
+
+def test_gangs_without_gpus_are_drawn_among_gangs_with_gpus():
+    run = played("a", gangs=3)
+    machine, processor = cluster(2)[0], named(cluster(1, gpus=0)[0], "cpu-0")
+    gangs = (
+        run.gangs[0],
+        replace(run.gangs[1], key="ml/etl", queue="etl", gpus=0, size=3, placements=(("cpu-0", 3),)),
+        replace(run.gangs[2], key="ml/log", queue="etl", gpus=0, size=1, placements=(("node-0", 1),)),
+    )
+    (figure,) = draw([replace(run, gangs=gangs)], (machine, processor))
+    hovers = [row for trace in figure.data for row in trace["customdata"]]
+    assert {tuple(row[:2]) for row in hovers} >= {("ml/etl", "3 pods"), ("ml/log", "1 pod")}
+    drawn = next(trace for trace in figure.data if trace["name"] == "etl")
+    assert min(drawn["width"]) * ROW_PIXELS >= 1.9
+
+
+def named(node, name):
+    return type(node)(metadata=ObjectMeta(name=name), status=node.status)
+
+
+def test_each_node_has_a_row_of_the_same_height_with_its_label():
+    (figure,) = draw([played("a", gangs=40)], (*cluster(16), named(cluster(1, gpus=0)[0], "cpu-0")))
+    scale = figure.layout["yaxis"]
+    assert scale["tickvals"] == [row + 0.5 for row in range(17)]
+    assert len(scale["ticktext"]) == 17
+    assert figure.height >= 17 * ROW_PIXELS >= 17 * 16
+
+
+def test_bars_of_queues_have_patterns():
+    (figure,) = draw([played("a", gangs=60)], cluster(16))
+    shapes = [trace["marker"]["pattern"]["shape"] for trace in figure.data]
+    assert len(set(shapes)) == len(shapes) == 3

@@ -1,3 +1,6 @@
+import base64
+import hashlib
+import html
 import json
 import re
 from dataclasses import replace
@@ -5,6 +8,7 @@ from dataclasses import replace
 import pytest
 from plotly import graph_objects as go
 
+from batchsched.lab.definitions import ReportSettings, settings_of_scenario
 from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.report import describe_cluster, render_simulation, render_sweep
@@ -23,6 +27,8 @@ OPTIONS = (
     "--disable-sync",
 )
 NODES = runs.cluster(16)
+COMMAND = "batchsched simulate generate --report day.html"
+SETTINGS = ReportSettings(COMMAND, (("Seasons", "one"),))
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +43,18 @@ def swept():
 
 
 def simulation_page(outcomes):
-    return render_simulation("a made-up day", outcomes, NODES, [("Seasons", "one")])
+    return render_simulation("a made-up day", outcomes, NODES, SETTINGS)
+
+
+def sweep_page(outcomes, **more):
+    settings = settings_of_scenario(scenario(), "batchsched lab run small.yaml")
+    return render_sweep("small", outcomes, settings, **more)
 
 
 @pytest.fixture(scope="module")
 def pages(simulated, swept):
     """The reports of both kinds."""
-    return {"simulation": simulation_page(simulated), "sweep": render_sweep("small", swept)}
+    return {"simulation": simulation_page(simulated), "sweep": sweep_page(swept)}
 
 
 @pytest.fixture(scope="module", params=["simulation", "sweep"])
@@ -77,7 +88,7 @@ def painted(value, colours):
             (
                 "batchsched lab: small",
                 "20 gangs",
-                "fcfs, sjf",
+                "sjf",
                 "0, 1",
                 "Fairness error",
                 "±",
@@ -108,7 +119,7 @@ def test_the_page_itself_has_no_external_address(page):
 
 def test_equal_outcomes_give_equal_pages(pages, simulated, swept):
     assert simulation_page(simulated) == pages["simulation"]
-    assert render_sweep("small", swept) == pages["sweep"]
+    assert sweep_page(swept) == pages["sweep"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -128,22 +139,166 @@ def test_every_figure_is_in_the_page(page):
     assert len(places) == len(set(places)) >= 12
 
 
-def test_the_best_of_a_column_is_bold_and_equal_values_are_not(simulated):
-    rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", simulation_page(simulated))
-    cells = [re.findall(r"<td( class=\"best\")?>([^<]*)", row) for row in rows]
-    best = ["".join("*" if mark else "." for mark, _ in row) for row in cells]
-    assert len(best) == 2
-    assert all({first, second} != {"*"} for first, second in zip(*best, strict=True))
-    assert (best[0][-1], best[1][-1]) == (".", ".")  # all gangs are done under both
-    assert best[1][2] == "*"  # the mean slowdown is lower if the smallest gang is first
-    assert cells[0][-1][1] == str(len(simulated[0].result.gangs))
-    assert 'class="best"' not in simulation_page(simulated[:1])
+def text_of(page):
+    """The text of a page without scripts and markup, in one line."""
+    body = page.partition("<body>")[2]
+    return " ".join(
+        re.sub(r"<[^>]*>", " ", re.sub(r"<script.*?</script>", "", body, flags=re.DOTALL)).split()
+    )
 
 
-def test_bars_have_a_colour_and_a_text_each(pages):
-    figures = data(pages["simulation"])["figures"]
-    (bars,) = figures["bars-meanwait"]["data"]
-    assert len(set(bars["marker"]["color"])) == len(bars["text"]) == 2
+def conclusion(page):
+    return text_of("<body>" + page.partition('aria-label="Conclusion">')[2].partition("</section>")[0])
+
+
+def test_a_simulation_starts_with_what_was_gained_and_what_it_cost(pages):
+    text = conclusion(pages["simulation"])
+    assert "Compared with FIFO-greedy, batchsched gains: mean wait 4.7 times shorter" in text
+    assert "It costs nothing clear." in text
+    assert "Each policy ran once" in text
+
+
+def test_a_sweep_without_significant_differences_states_no_clear_difference(swept):
+    same = [swept[0], swept[1], *(outcome.with_names("drawn", "copy") for outcome in swept[:2])]
+    assert "no clear difference between fcfs and copy" in conclusion(render_sweep("small", same))
+
+
+def test_a_gain_of_a_sweep_is_stated_only_if_its_interval_confirms_it(swept):
+    def with_wait(outcome, policy, wait):
+        measures = {**outcome.measures, "meanWait": wait}
+        return replace(outcome, measures=measures).with_names("drawn", policy)
+
+    base = [with_wait(swept[0], "fcfs", 7200.0), with_wait(swept[1], "fcfs", 7300.0)]
+    better = [with_wait(swept[0], "fast", 3600.0), with_wait(swept[1], "fast", 3701.0)]
+    text = conclusion(render_sweep("small", [*base, *better]))
+    assert "fast gains: mean wait" in text
+    assert "It costs nothing clear." in text
+    unclear = [with_wait(swept[0], "maybe", 3600.0), with_wait(swept[1], "maybe", 7200.0)]
+    assert "no clear difference between fcfs and maybe" in conclusion(
+        render_sweep("small", [*base, *unclear])
+    )
+
+
+def test_a_single_policy_has_no_conclusion_and_no_bars(simulated):
+    page = simulation_page(simulated[:1])
+    assert 'aria-label="Conclusion"' not in page
+    assert [key for key in data(page)["figures"] if key.startswith("bars-")] == []
+
+
+def test_no_mean_is_marked_as_the_best(page):
+    assert 'class="best"' not in page
+
+
+def test_differences_of_a_sweep_have_a_verdict_only_if_confirmed(swept):
+    marked = re.findall(r'<td class="(better|worse)">', sweep_page(swept))
+    assert marked == []  # with two seeds no interval of these runs excludes 0
+
+
+def test_durations_in_one_row_have_one_unit(pages):
+    row = re.search(r'<tr><th scope="row">Mean wait</th>.*?</tr>', pages["simulation"]).group(0)
+    units = re.findall(r"<td[^>]*>[\d.,]+ (\w+)<", row)
+    assert len(units) == 2
+    assert len(set(units)) == 1
+
+
+def test_a_chart_with_equal_bars_is_left_out(pages):
+    assert "bars-done" not in data(pages["simulation"])["figures"]  # all gangs are done under both
+
+
+@pytest.mark.parametrize(
+    "kind, command", [("simulation", COMMAND), ("sweep", "batchsched lab run small.yaml")]
+)
+def test_the_page_states_the_command_that_repeats_it(pages, kind, command):
+    assert f"<code>{command}</code>" in pages[kind]
+
+
+def test_a_sweep_defines_its_policies_its_cluster_its_load_and_its_queues(pages):
+    text = text_of(pages["sweep"])
+    assert "First come, first served" in text
+    assert "policy.name=sjf" in text
+    assert "4 nodes with 8 GPUs each" in text
+    assert "4 times the GPU time of the cluster" in text
+    assert "nvidia.com/gpu 16" in text  # the guarantee of a queue
+
+
+def test_gangs_that_did_not_finish_are_named(simulated):
+    result = simulated[0].result
+    gangs = (
+        replace(
+            result.gangs[0],
+            started=None,
+            ended=None,
+            placements=(),
+            reason="QueueLimit",
+            message="asks for 18",
+        ),
+        *result.gangs[1:],
+    )
+    page = render_simulation(
+        "d", [replace(simulated[0], result=replace(result, gangs=gangs)), simulated[1]], NODES
+    )
+    section = text_of("<body>" + page.partition("Gangs that did not finish")[2])
+    assert "ml/job-0 QueueLimit FIFO-greedy asks for 18" in section
+    assert "Gangs that did not finish" not in simulation_page(simulated)
+
+
+def test_a_partial_sweep_compares_common_seeds_only_and_states_it(swept):
+    partial = [swept[0], swept[1], swept[2]]  # fcfs with the seeds 0 and 1, sjf with the seed 0
+    page = sweep_page(partial, planned=4)
+    assert "This report is partial: 3 of 4 runs have finished" in conclusion(page)
+    wait = next(key for key in data(page)["figures"] if key.startswith("bars-meanwait"))
+    drawn = [trace["x"][0] for trace in data(page)["figures"][wait]["data"] if trace["type"] == "bar"]
+    assert drawn == [swept[0].measures["meanWait"], swept[2].measures["meanWait"]]
+    assert "partial" not in conclusion(sweep_page(swept, planned=4))
+
+
+def test_no_control_of_a_figure_can_send_it_to_a_server(page):
+    script = page.rpartition("<script>")[2]
+    assert "modeBarButtons:" in script
+    assert "Cloud" not in re.sub(r"showSendToCloud: false", "", script)
+    assert 'plotlyServerURL: ""' in script
+    assert "displaylogo: false" in script
+
+
+def test_the_page_allows_only_its_own_scripts_and_no_connection(page):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page).group(1)
+    directives = dict(part.partition(" ")[::2] for part in html.unescape(policy).split("; "))
+    assert directives["default-src"] == directives["connect-src"] == directives["form-action"] == "'none'"
+    scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    assert directives["script-src"] == " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+def test_one_legend_names_all_policies_and_queues(pages):
+    for page in pages.values():
+        assert page.count('id="legends"') == 1
+        drawn = data(page)
+        assert not drawn["frame"]["showlegend"]
+        assert not any(trace.get("showlegend") for one in drawn["figures"].values() for trace in one["data"])
+    assert 'data-policy="fcfs"' in pages["sweep"]
+    assert "<title>" in pages["sweep"]
+
+
+def test_policies_are_never_drawn_in_colours_of_queues(page):
+    for figure in data(page)["figures"].values():
+        for trace in figure["data"]:
+            colours = json.dumps([trace.get("line"), trace.get("marker"), trace.get("fillcolor")])
+            assert ("$policy" in colours) != ("$queue" in colours) or trace.get("mode") == "text"
+            assert ("policy" in trace.get("meta", {})) == ("$queue" not in colours)
+
+
+def test_areas_and_bars_of_queues_have_patterns(pages):
+    (gantt, *_) = [figure for key, figure in data(pages["simulation"])["figures"].items() if "gantt" in key]
+    assert len({trace["marker"]["pattern"]["shape"] for trace in gantt["data"]}) == len(gantt["data"]) > 1
+    shares = data(pages["sweep"])["figures"]["shares-0-0"]["data"]
+    assert len({trace["fillpattern"]["shape"] for trace in shares}) == 2
+
+
+def test_every_policy_has_a_bar_with_its_own_colour_and_text(pages):
+    figure = data(pages["simulation"])["figures"]["bars-meanwait"]
+    bars = [trace for trace in figure["data"] if trace["type"] == "bar"]
+    texts = [trace["text"][0] for trace in figure["data"] if trace["type"] == "scatter"]
+    assert len({bar["marker"]["color"] for bar in bars}) == len(texts) == 2
 
 
 def test_a_name_with_markup_is_escaped(simulated):
@@ -162,7 +317,7 @@ def test_a_run_without_gangs_makes_a_page():
 
 
 def test_a_cluster_is_described_in_a_line():
-    assert describe_cluster(runs.cluster(1)) == "1 node, 8 GPUs, 96 CPUs, 768Gi memory"
+    assert describe_cluster(runs.cluster(1)) == "1 node, 8 GPUs, 96 CPUs, 768 GiB memory"
 
 
 def test_several_workloads_have_tables_and_figures_of_their_own(swept):

@@ -9,7 +9,7 @@ from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import Outcome
 from batchsched.lab.timelines import (
     MAX_POINTS,
-    OTHERS,
+    OTHER_QUEUES,
     arrival_span_seconds,
     bin_means,
     draw_fairness_error,
@@ -17,6 +17,7 @@ from batchsched.lab.timelines import (
     draw_queue_length,
     draw_shares,
     draw_utilisation,
+    queues_with_colors,
 )
 from batchsched.lab.trial import build_trials, resource_label
 from batchsched.simulator.result import GangRecord, RunResult, Series
@@ -54,7 +55,18 @@ def test_a_long_tail_is_outside_the_initial_view():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
     figure = draw_queue_length(build_trials([replace(run, gangs=(*run.gangs[:-1], last))]))
-    assert "double-click" in figure.caption
+    assert "are shown" in figure.caption
+    assert "click" not in figure.caption  # a touch screen has no double-click
+    assert figure.whole_range is not None
+    assert figure.whole_range[1] > figure.layout["xaxis"]["range"][1]
+
+
+def test_values_have_their_units_when_the_reader_points_at_them():
+    runs = build_trials([played("a")])
+    utilisation, queue = draw_utilisation(runs, GPU), draw_queue_length(runs)
+    assert "%<extra>" in utilisation.data[0]["hovertemplate"]
+    assert "gangs<extra>" in queue.data[0]["hovertemplate"]
+    assert queue.layout["xaxis"]["unifiedhovertitle"]["text"].startswith("%{x} ")
 
 
 def test_resources_have_the_names_that_people_use():
@@ -96,7 +108,7 @@ def test_jains_index_is_drawn_on_an_axis_from_below_its_minimum_to_one():
 
 
 def test_held_and_fair_shares_are_drawn_above_each_other_in_equal_colours():
-    figure = draw_shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, "shares-0")
+    figure = draw_shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, ("q0", "q1"), "shares-0")
     assert [(one["name"], one["yaxis"], one["y"][0]) for one in figure.data] == [
         ("q0", "y", 20.0),
         ("q0", "y2", 50.0),
@@ -104,14 +116,27 @@ def test_held_and_fair_shares_are_drawn_above_each_other_in_equal_colours():
         ("q1", "y2", 50.0),
     ]
     assert figure.data[0]["line"] == figure.data[1]["line"] != figure.data[2]["line"]
+    assert figure.data[0]["fillpattern"] == figure.data[1]["fillpattern"] != figure.data[2]["fillpattern"]
+
+
+def test_a_queue_below_its_share_is_explained():
+    figure = draw_shares("p", outcome([[0.2]] * 2, [[0.5]] * 2), 100.0, ("q0",), "shares-0")
+    assert "can hold less than its share" in figure.caption
 
 
 def test_many_queues_are_drawn_as_the_largest_and_one_sum_of_the_others():
     held = [[at / 100 for at in range(10)]] * 2
-    figure = draw_shares("p", outcome(held, held), 100.0, "shares-0")
+    queues = queues_with_colors({f"q{at}": at for at in range(10)})
+    figure = draw_shares("p", outcome(held, held), 100.0, queues, "shares-0")
     names = [one["name"] for one in figure.data[::2]]
-    assert names == [f"q{at}" for at in range(3, 10)] + [OTHERS]
+    assert names == [f"q{at}" for at in range(3, 10)] + [OTHER_QUEUES]
     assert figure.data[-1]["y"][0] == pytest.approx(3.0)
+
+
+def test_a_queue_has_the_same_colour_in_the_figure_of_every_policy():
+    first = draw_shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, ("q0", "q1"), "shares-0")
+    second = draw_shares("r", outcome([[0.2]] * 2, [[0.5]] * 2), 100.0, ("q0", "q1"), "shares-1")
+    assert first.data[0]["fillcolor"] == second.data[0]["fillcolor"]
 
 
 def test_arrivals_of_a_run_without_gangs_end_at_zero():

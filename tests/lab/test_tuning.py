@@ -4,9 +4,11 @@ from math import nan
 import pytest
 
 from batchsched.errors import InvalidInput
+from batchsched.lab.definitions import settings_of_scenario
 from batchsched.lab.pairs import MeanInterval
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.tuning import TuningResources, held_out_seeds, tune
+from batchsched.lab.tuning_report import render_tuning
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
@@ -124,3 +126,16 @@ def test_held_out_seeds_may_be_stated():
     assert made.tune is not None
     assert held_out_seeds(made, made.tune) == (8, 9)
     assert len(plan_runs(made)) == 4
+
+
+def test_the_report_of_a_search_states_the_values_the_verdict_and_the_history(found):
+    made, _ = found
+    settings = settings_of_scenario(scenario(), "batchsched lab tune small.yaml")
+    page = render_tuning(scenario(), made, "Improved: mean wait differs.", settings)
+    assert page.index("Improved: mean wait differs.") < page.index("Best values of the search")
+    for path in made.best.settings:
+        assert f'<th scope="row">{path}</th>' in page
+    assert "The search tried 4 settings on 2 seeds and checked the best one on 3 other seeds." in page
+    for key in ("search-history", "search-parameter-0", "search-parameter-1"):
+        assert f'id="{key}"' in page
+    assert "<code>batchsched lab tune small.yaml</code>" in page

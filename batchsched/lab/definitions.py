@@ -1,0 +1,188 @@
+"""What the runs of a report were: the definitions of policies, the cluster, the load, the queues, and the command.
+
+A report states them, so that a reader who has nothing else can tell what the names in it mean, and repeat it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from batchsched.api.crd.queue import Queue
+from batchsched.config.schema import Profile
+from batchsched.lab.document import Table, TableCell, TableRow
+from batchsched.lab.figure import format_duration, format_number
+from batchsched.lab.plan import policy_profile
+from batchsched.lab.scenario import ClusterSpec, Scenario, WorkloadSpec
+from batchsched.queues.gang_order import find_gang_order
+
+NO_VALUE: Final = "—"
+_QUEUE_FIELDS: Final = {"guarantee": "Guarantee", "limit": "Limit", "weight": "Weight", "parent": "Parent"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSettings:
+    """The input of the runs of a report, from which the report states what was run.
+
+    Args:
+      command: The command that repeats the report, "" if unknown.
+      facts: Facts about the cluster and the workloads, as (label, text).
+      profiles: The profile of each policy, by the name of the policy.
+      queues: The queues of the cluster.
+      queue_changes: For each policy, the fields of queues that it changes.
+      descriptions: Descriptions of policies that replace those of their order, by the name of the policy.
+    """
+
+    command: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    profiles: Mapping[str, Profile] | None = None
+    queues: tuple[Queue, ...] = ()
+    queue_changes: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None
+    descriptions: Mapping[str, str] | None = None
+
+    def queue_facts(self) -> tuple[tuple[str, str], ...]:
+        """Return the names of the queues as a fact, if there is nothing else to state about them."""
+        if not self.queues or any(_queue_tables(self.queues)):
+            return ()
+        names = ", ".join(queue.name for queue in self.queues)
+        return (("Queues", f"{names}; none has a guarantee, a limit, a weight or a parent"),)
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return the tables that define the policies and the queues."""
+        return tuple(_policy_tables(self)) + tuple(_queue_tables(self.queues))
+
+
+NO_SETTINGS: Final = ReportSettings()
+"""The settings of a report about runs with unknown input."""
+
+
+def settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
+    """Return the input of the runs of a scenario.
+
+    Raises:
+      InvalidInput: A policy sets an unknown field of the profile.
+    """
+    return ReportSettings(
+        command=command,
+        facts=(
+            *(("Load", f"{workload.name}: {describe_load(workload)}") for workload in scenario.workloads),
+            *(("Cluster", describe_nodes(scenario.cluster)) for _ in range(_uses_cluster(scenario))),
+        ),
+        profiles={policy.name: policy_profile(scenario.profile, policy) for policy in scenario.policies},
+        queues=scenario.queues,
+        queue_changes={policy.name: policy.queues for policy in scenario.policies if policy.queues},
+    )
+
+
+def _uses_cluster(scenario: Scenario) -> bool:
+    return any(workload.generate or workload.philly for workload in scenario.workloads)
+
+
+def describe_nodes(cluster: ClusterSpec) -> str:
+    """Describe the simulated nodes in one line, such as: 8 nodes with 8 GPUs each."""
+    text = f"{cluster.nodes:,} {_plural(cluster.nodes, 'node')} with {cluster.gpus_per_node} GPUs each"
+    failures = cluster.failures
+    if failures is None:
+        return text
+    return (
+        f"{text}; a node fails after {format_number(failures.hours_between)} h and is repaired after "
+        f"{format_number(failures.hours_to_repair)} h, on average"
+    )
+
+
+def describe_load(workload: WorkloadSpec) -> str:
+    """Describe in one line what arrives in a workload."""
+    if workload.generate is not None:
+        made = workload.generate
+        shares = ", ".join(f"{queue} {share:.0%}" for queue, share in made.shares.items())
+        return (
+            f"{made.gangs:,} generated {_plural(made.gangs, 'gang')} that request {format_number(made.load)} times "
+            f"the GPU time of the cluster while they arrive; estimates exceed run times by {made.overestimate:.0%} "
+            f"on average; shares of the gangs: {shares}"
+        )
+    if workload.swf is not None:
+        return (
+            f"the trace {workload.swf.trace.name} in the Standard Workload Format{_window(workload.swf.jobs)}"
+        )
+    if workload.philly is not None:
+        return f"Microsoft's Philly trace, {workload.philly.trace.name}"
+    if workload.manifests is not None:
+        source = workload.manifests
+        names = ", ".join(path.name for path in source.files)
+        return f"the cluster of {names}; gangs without a run time run for {format_duration(source.runtime)}"
+    if workload.session is not None:
+        source_file = workload.session
+        runtime = format_duration(source_file.runtime)
+        return f"the recorded session {source_file.file.name}; gangs without a run time run for {runtime}"
+    return "the cluster of the given files"
+
+
+def _window(jobs: int | None) -> str:
+    return "" if jobs is None else f", {jobs:,} {_plural(jobs, 'job')}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return noun if count == 1 else f"{noun}s"
+
+
+def _policy_tables(settings: ReportSettings) -> Iterator[Table]:
+    if not settings.profiles:
+        return
+    rows = []
+    for name, profile in settings.profiles.items():
+        changes = (settings.queue_changes or {}).get(name, {})
+        parts = [*_profile_settings(profile), *_flat("queues", changes)]
+        description = (settings.descriptions or {}).get(name) or _order_description(profile)
+        rows.append(TableRow(name, (TableCell(description), TableCell(", ".join(parts) or "defaults"))))
+    note = (
+        "The first policy is the baseline. Settings are fields of the profile that differ from the defaults."
+    )
+    yield Table("Policies", "Policy", ("Order of gangs", "Settings"), tuple(rows), note, is_text=True)
+
+
+def _order_description(profile: Profile) -> str:
+    """Return the first sentence about the order of gangs of a profile."""
+    if profile.selection == "weight":
+        return "The solver maximises the total weight of the placed gangs; the order breaks ties only."
+    chosen = find_gang_order(profile.policy.name)
+    text = ((chosen.__doc__ if chosen is not None else "") or profile.policy.name).strip()
+    return text.partition("\n")[0]
+
+
+def _profile_settings(profile: Profile) -> list[str]:
+    content = profile.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return [text for field, value in content.items() for text in _flat(field, value)]
+
+
+def _flat(path: str, value: Any) -> list[str]:
+    """Return the leaves of nested settings as texts such as `policy.name=fcfs`."""
+    if isinstance(value, Mapping):
+        return [text for key, inner in value.items() for text in _flat(f"{path}.{key}", inner)]
+    return [f"{path}={str(value).lower() if isinstance(value, bool) else value}"]
+
+
+def _queue_tables(queues: Sequence[Queue]) -> Iterator[Table]:
+    specs = [queue.spec.model_dump(mode="json", by_alias=True, exclude_none=True) for queue in queues]
+    if not any(_states(spec, field) for spec in specs for field in _QUEUE_FIELDS):
+        return
+    fields = [
+        field
+        for field in _QUEUE_FIELDS
+        if field == "guarantee" or any(_states(spec, field) for spec in specs)
+    ]
+    rows = tuple(
+        TableRow(queue.name, tuple(TableCell(_amounts(spec.get(field))) for field in fields))
+        for queue, spec in zip(queues, specs, strict=True)
+    )
+    columns = tuple(_QUEUE_FIELDS[field] for field in fields)
+    note = "A queue is always entitled to its guarantee. It may borrow beyond that, up to its limit."
+    yield Table("Queues", "Queue", columns, rows, note, is_text=True)
+
+
+def _states(spec: Mapping[str, Any], field: str) -> bool:
+    return spec.get(field) is not None and (field != "weight" or spec[field] != 1)
+
+
+def _amounts(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {amount}" for name, amount in value.items()) or NO_VALUE
+    return NO_VALUE if value is None else format_number(value) if isinstance(value, float) else str(value)
