@@ -141,7 +141,7 @@ def test_every_figure_is_in_the_page(page):
 
 def text_of(page):
     """The text of a page without scripts and markup, in one line."""
-    body = page.partition("<body>")[2]
+    body = page.partition("<body>")[2].replace("\u200b", "")
     return " ".join(
         re.sub(r"<[^>]*>", " ", re.sub(r"<script.*?</script>", "", body, flags=re.DOTALL)).split()
     )
