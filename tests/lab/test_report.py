@@ -361,8 +361,20 @@ def test_the_report_opens_offline_in_light_and_dark(chromium, tmp_path, pages, k
         page.goto(report.as_uri())
         page.wait_for_selector("html[data-drawn=dark]", timeout=120_000)
         assert background(page, key) == "rgb(20, 24, 29)"
-        assert plots(page) == len(data(report.read_text("utf-8"))["figures"])
+        assert plots(page) == page.locator("figure:not([hidden])").count()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+        before = visible_traces(page, key)
+        page.click("[data-policy] >> nth=0")
+        page.wait_for_selector("html[data-drawn=dark]", timeout=120_000)
+        assert visible_traces(page, key) == before - 1
+        page.click("[data-show] >> nth=1")
+        page.wait_for_selector("html[data-drawn=dark]", timeout=120_000)
+        assert plots(page) > page.locator("figure:not([hidden])").count() - 1
+        titles = page.locator(".modebar-btn").evaluate_all(
+            "all => all.map(one => one.dataset.title ?? one.title)"
+        )
+        assert [title for title in titles if "hare" in title or "loud" in title] == []
 
         page.click("#toggle")
         page.wait_for_selector("html[data-drawn=light]", timeout=120_000)
@@ -383,6 +395,11 @@ def test_the_report_opens_offline_in_light_and_dark(chromium, tmp_path, pages, k
 def background(page, key):
     """The colour behind a plot, as drawn."""
     return page.evaluate(f"getComputedStyle(document.querySelector('#{key} .main-svg')).backgroundColor")
+
+
+def visible_traces(page, key):
+    """How many lines or bars of a plot are not hidden."""
+    return page.evaluate(f"document.getElementById('{key}').data.filter(one => one.visible !== false).length")
 
 
 def plots(page):
