@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from plotly import graph_objects as go
 
+from batchsched.api.decision import Refusal
 from batchsched.lab.definitions import ReportSettings, settings_of_scenario
 from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
@@ -229,8 +230,7 @@ def test_gangs_that_did_not_finish_are_named(simulated):
             started=None,
             ended=None,
             placements=(),
-            reason="QueueLimit",
-            message="asks for 18",
+            refusal=Refusal("ml/job-0", "QueueLimit", "asks for 18"),
         ),
         *result.gangs[1:],
     )
