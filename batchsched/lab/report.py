@@ -35,7 +35,6 @@ from batchsched.lab.measures import (
     utilisation_footnote,
 )
 from batchsched.lab.pairs import (
-    MeanInterval,
     PairedComparison,
     compare_pairs,
     difference_text,
@@ -308,19 +307,19 @@ def _table(title: str, policies: Policies) -> Table:
     lines = []
     for measure in nonzero_measures(comparisons.values()):
         row = [_comparison_by(runs, measure) for runs in comparisons.values() if runs]
-        texts = format_values(measure, [comparison.other.value for comparison in row])
-        cells = [
-            _cell(text, comparison, index == 0)
-            for index, (text, comparison) in enumerate(zip(texts, row, strict=True))
-        ]
+        # The interval of the baseline has the unit of the means.
+        half_width = row[0].other.half_width
+        has_interval = not isnan(half_width)
+        values = [comparison.other.value for comparison in row]
+        *texts, interval = format_values(measure, [*values, half_width if has_interval else 0.0])
+        first = TableCell(texts[0], f"± {interval}" if has_interval else "")
+        cells = [first, *map(_cell, texts[1:], row[1:])]
         lines.append(TableRow(measure.title, tuple(cells)))
     columns = tuple(policy for policy, runs in comparisons.items() if runs)
     return Table(title, "Measure", columns, tuple(lines), _SWEEP_NOTE.format(base=base))
 
 
-def _cell(text: str, comparison: PairedComparison, is_base: bool) -> TableCell:
-    if is_base:
-        return TableCell(text, _interval(comparison.measure, comparison.other))
+def _cell(text: str, comparison: PairedComparison) -> TableCell:
     verdict = comparison.verdict
     return TableCell(
         text,
@@ -331,10 +330,6 @@ def _cell(text: str, comparison: PairedComparison, is_base: bool) -> TableCell:
 
 def _comparison_by(comparisons: Sequence[PairedComparison], measure: Measure) -> PairedComparison:
     return next(comparison for comparison in comparisons if comparison.measure is measure)
-
-
-def _interval(measure: Measure, mean: MeanInterval) -> str:
-    return "" if isnan(mean.half_width) else f"± {measure.show(mean.half_width)}"
 
 
 def _mean_bars(number: int, workload: str, policies: Policies) -> Iterator[Figure]:
