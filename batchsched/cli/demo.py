@@ -237,6 +237,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
         profiles={item.name: item.profile for item in DEMO_POLICIES},
         queues=cluster.queues,
         descriptions={item.name: item.description for item in DEMO_POLICIES},
+        conclusion=tuple(sentences),
     )
     html = render_simulation("a generated day of machine-learning jobs", outcomes, cluster.nodes, settings)
     report.write_text(html, encoding="utf-8")

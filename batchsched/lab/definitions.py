@@ -30,6 +30,7 @@ class ReportSettings:
       queues: The queues of the cluster.
       queue_changes: For each policy, the fields of queues that it changes.
       descriptions: Descriptions of policies that replace those of their order, by the name of the policy.
+      conclusion: Sentences that replace the conclusion against the first policy, () for none.
     """
 
     command: str = ""
@@ -38,6 +39,7 @@ class ReportSettings:
     queues: tuple[Queue, ...] = ()
     queue_changes: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None
     descriptions: Mapping[str, str] | None = None
+    conclusion: tuple[str, ...] = ()
 
     def queue_facts(self) -> tuple[tuple[str, str], ...]:
         """Return the names of the queues as a fact, if there is nothing else to state about them."""

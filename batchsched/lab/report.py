@@ -97,7 +97,7 @@ def render_simulation(
     footnote = utilisation_footnote([outcome.result for outcome in outcomes]) if has_footnote else ""
     return Document(
         title=f"batchsched: {name}",
-        conclusion=conclude_simulation(policies, rows),
+        conclusion=settings.conclusion or conclude_simulation(policies, rows),
         tables=(_summary_table(policies, rows, footnote), *_unfinished_tables(outcomes)),
         facts=(
             ("Workload", f"{name}: {gangs:,} gangs arriving over {format_duration(arrivals)}"),
