@@ -196,7 +196,7 @@ def test_differences_of_a_sweep_have_a_verdict_only_if_confirmed(swept):
 
 
 def test_durations_in_one_row_have_one_unit(pages):
-    row = re.search(r'<tr><th scope="row">Mean wait</th>.*?</tr>', pages["simulation"]).group(0)
+    (row,) = re.findall(r'<tr><th scope="row">Mean wait</th>.*?</tr>', pages["simulation"])
     units = re.findall(r"<td[^>]*>[\d.,]+ (\w+)<", row)
     assert len(units) == 2
     assert len(set(units)) == 1
@@ -261,7 +261,7 @@ def test_no_control_of_a_figure_can_send_it_to_a_server(page):
 
 
 def test_the_page_allows_only_its_own_scripts_and_no_connection(page):
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page).group(1)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     directives = dict(part.partition(" ")[::2] for part in html.unescape(policy).split("; "))
     assert directives["default-src"] == directives["connect-src"] == directives["form-action"] == "'none'"
     scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
