@@ -64,6 +64,19 @@ def test_status_of_a_refused_gang_has_reason_shortage_and_relaxation(namespace):
     assert "queuePosition" not in status(namespace, "bert")
 
 
+def test_conditions_and_events_of_a_refused_gang_get_the_verified_text_without_another_session(namespace):
+    namespace.nodes(2, cpu=4)
+    namespace.gang("bert", 3, cpu=4)
+
+    def shown() -> str:
+        return str(scheduled(status(namespace, "bert")).get("message", ""))
+
+    eventually(lambda: "would help: 1 more node like " in shown(), SOON)
+    text = shown()
+    eventually(lambda: text in condition(namespace, "bert-0")["message"], SOON)
+    eventually(lambda: events(namespace, "bert")["GangRefused"]["note"].endswith(text), SOON)
+
+
 def test_pods_that_wait_for_a_queue_limit_do_not_make_autoscalers_add_nodes(namespace):
     namespace.nodes(1, cpu=4)
     namespace.queue(f"{namespace.name}-capped", limit={"cpu": "1"})
