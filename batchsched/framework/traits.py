@@ -63,6 +63,7 @@ class PluginTraits:
         first is passed to it.
       permit_is_per_gang: Permit gives the same answer for every pod of a gang once all of them are assumed. Of equal
         pods that are assumed together only the first is passed to it.
+      postfilter_nominates: PostFilter may nominate a node. If no plugin of the profile does, the session evicts no pod.
 
     Raises:
       TypeError: a value has the wrong type.
@@ -73,6 +74,7 @@ class PluginTraits:
     reads_priority: bool = True
     preenqueue_reads_spec_only: bool = False
     permit_is_per_gang: bool = False
+    postfilter_nominates: bool = True
 
     def __post_init__(self) -> None:
         # A string such as "none" would compare unequal to every member, and a promise would silently be lost.

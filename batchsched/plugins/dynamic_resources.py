@@ -52,7 +52,9 @@ class DynamicResources(
     """
 
     name: ClassVar[str] = "DynamicResources"
-    traits: ClassVar[PluginTraits] = PluginTraits(result_scope=ResultScope.NODE_OBJECT, reads_priority=False)
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        result_scope=ResultScope.NODE_OBJECT, reads_priority=False, postfilter_nominates=False
+    )
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:

@@ -77,6 +77,7 @@ def test_a_plugin_without_traits_promises_nothing():
     assert SAFE_TRAITS.reads_priority
     assert not SAFE_TRAITS.preenqueue_reads_spec_only
     assert not SAFE_TRAITS.permit_is_per_gang
+    assert SAFE_TRAITS.postfilter_nominates
 
 
 def test_traits_are_an_attribute_or_a_property():
@@ -119,3 +120,26 @@ def test_a_plugin_behind_a_deadline_keeps_its_promises_and_optional_methods():
     plugin = with_deadline(foreign, PluginCallCounter())
     assert plugin is not foreign
     assert promises(plugin) == promises(Declared())
+
+
+class Nominating:
+    """A PostFilter plugin without traits."""
+
+    name = "Nominating"
+
+    def postfilter(self, pod, scan, handle):
+        raise AssertionError
+
+
+class Freeing(Nominating):
+    """A PostFilter plugin that declares that it nominates no node."""
+
+    name = "Freeing"
+    traits: ClassVar[PluginTraits] = PluginTraits(postfilter_nominates=False)
+
+
+@pytest.mark.parametrize(
+    "plugins, nominates", [([], False), ([Freeing()], False), ([Freeing(), Nominating()], True)]
+)
+def test_pipeline_nominates_nodes_if_the_postfilter_of_one_plugin_may(plugins, nominates):
+    assert Pipeline(plugins).nominates_nodes is nominates

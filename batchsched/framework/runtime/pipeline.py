@@ -119,6 +119,8 @@ class Pipeline:
             traits_of(plugin).preenqueue_reads_spec_only for plugin in self.preenqueues
         )
         """PreEnqueue gives one answer for all pods with the same spec."""
+        self.nominates_nodes = any(traits_of(plugin).postfilter_nominates for plugin in self.postfilters)
+        """A PostFilter plugin may nominate a node; otherwise the session evicts no pod."""
         self.permit_is_per_gang = all(traits_of(plugin).permit_is_per_gang for plugin in self.permits)
         """Permit gives one answer for all pods of a gang that are assumed together."""
         self._selective = tuple(isinstance(plugin, points.SelectiveReservePlugin) for plugin in self.reserves)

@@ -106,7 +106,7 @@ class SelectionRun:
         The search for victims is skipped if all gangs have one priority and no queue has an entitlement.
         """
         tables = self.tables
-        if not tables.pipeline.postfilters:
+        if not tables.pipeline.nominates_nodes:
             return False
         # Reclaim goes by entitlement instead of priority, and moved gangs may have any priority up to the gang's own.
         if tables.nominated or self.profile.consolidate or self.order.policies is not None:

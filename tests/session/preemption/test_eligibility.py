@@ -64,6 +64,17 @@ def test_queue_reclaims_its_guarantee_in_one_session_and_no_more():
     assert set(kept(decision)) == {"a0-0", "a1-0"}
 
 
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+@pytest.mark.parametrize("disabled, evictions", [([], 2), (["DefaultPreemption"], 0)])
+def test_no_pod_is_evicted_if_default_preemption_is_disabled(selection, disabled, evictions):
+    wants = [wanting(f"a{at}", 1, priority=0, queue="a", **WHOLE) for at in range(4)]
+    decision = schedule(
+        teams(4, *of_b(4), *wants, a={"guarantee": {GPU: "16"}}, b={"guarantee": {GPU: "16"}}),
+        profile(selection=selection, plugins={"disabled": disabled}),
+    )
+    assert len(decision.evictions) == evictions
+
+
 def test_queue_without_a_guarantee_reclaims_its_fair_share():
     wants = [wanting(f"a{at}", 1, priority=0, queue="a", **WHOLE) for at in range(4)]
     decision = schedule(teams(4, *of_b(4), *wants, a={"weight": 1}, b={"weight": 1}))
