@@ -3,7 +3,7 @@
 An explanation decides a session again, up to a hundred times. It runs in a thread of its own while the scheduler is
 quiet: no session is being decided, and none ended and no pod was bound a moment ago. As soon as a session begins, the
 decision of an explanation stops at the next stage and is repeated later, since both share the lock of the Python
-interpreter. So sessions and the event loop hardly notice explanations, and a busy scheduler explains nothing.
+interpreter. So explanations delay sessions and the event loop little, and a busy scheduler explains nothing.
 
 The worker reads frozen inputs only, and changes no decision and no recorded session.
 """
