@@ -17,6 +17,7 @@ def test_job_of_the_readme_is_refused_with_the_explanation_that_it_shows(tmp_pat
     )[0]
     (tmp_path / "job.yaml").write_text(manifest, "utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # lines are not wrapped for a file
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     assert run_command(command.split()) == 0
     assert capfd.readouterr().out == shown

@@ -32,10 +32,10 @@ def test_an_address_of_an_unknown_kind_is_refused(address):
 
 
 @pytest.mark.parametrize("module, address", [("distributed", "tcp://h:1"), ("ray", "ray://h:1")])
-def test_a_missing_package_is_reported_with_its_extra(monkeypatch, module, address):
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch, module, address):
     monkeypatch.setitem(sys.modules, module, None)
-    extra = "dask" if module == "distributed" else "ray"
-    with pytest.raises(InvalidInput, match=rf"batchsched\[{extra}\]"), open_workers(address, 1):
+    package = "distributed" if module == "distributed" else r"ray\[client\]"
+    with pytest.raises(InvalidInput, match=f"run: pip install '{package}'"), open_workers(address, 1):
         pass
 
 
