@@ -84,7 +84,7 @@ class Writer:
             {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         )
         path = POD_RESOURCE.path(binding.namespace, binding.pod, "binding")
-        failed = f"binding {binding.namespace}/{binding.pod} to {binding.node}"
+        failed = f"binding {binding.pod_key} to {binding.node}"
         backoff = Backoff(self._clock, first=0.1, longest=5.0)
         in_doubt, unanswered = False, 0
         while True:

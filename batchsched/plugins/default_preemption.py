@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import StrictModel
 from batchsched.errors import PluginError
@@ -336,7 +335,7 @@ def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]
 
     Source: `MoreImportantPod` of kube-scheduler's util; a pod that has not started counts as starting now.
     """
-    return -handle.priority_of(pod), parse_timestamp(pod.status.start_time, math.inf), pod.key
+    return -handle.priority_of(pod), pod.started(unknown=math.inf), pod.key
 
 
 def split_by_budget(
@@ -380,7 +379,7 @@ def candidate_harm(room: PreemptionCandidate, handle: PostFilterHandle) -> tuple
     priorities = [handle.priority_of(victim) for victim in room.victims]
     highest = max(priorities)
     earliest = min(
-        parse_timestamp(victim.status.start_time, math.inf)
+        victim.started(unknown=math.inf)
         for victim, priority in zip(room.victims, priorities, strict=True)
         if priority == highest
     )

@@ -12,7 +12,7 @@ import msgspec
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.gang import gang_key_of_pod
 from batchsched.podgrouper.rules import (
     LEADER_WORKER_SET,
     OWNER_BY_GROUP_AND_NAME,
@@ -147,7 +147,7 @@ def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "
     for pod in pods:
         if pod.namespace != namespace:
             continue
-        gang = gang_key(gang_identity(pod))
+        gang = gang_key_of_pod(pod)
         controller = controller_reference(pod.metadata)
         is_owned = controller is not None and controller.name == name and controller.kind in kinds
         if is_owned or any(pattern.fullmatch(gang.partition("/")[2]) for pattern in names):

@@ -106,6 +106,11 @@ class Binding:
         labels = tuple((key, pod.labels[key]) for key in _GANG_LABELS if key in pod.labels)
         return cls(pod.namespace, pod.name, pod.metadata.uid, node, labels)
 
+    @property
+    def pod_key(self) -> str:
+        """The `namespace/name` of the pod."""
+        return f"{self.namespace}/{self.pod}"
+
 
 @dataclass(frozen=True, slots=True)
 class VolumeBinding:

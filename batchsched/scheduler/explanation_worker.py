@@ -39,6 +39,7 @@ from batchsched.scheduler.loop import DecisionCallback
 from batchsched.session.explanation.explain import RefusalVerifier
 from batchsched.session.explanation.verification import (
     MAX_WORK_PER_GANG,
+    BriefDecision,
     VerificationBudget,
     decide_briefly,
 )
@@ -52,7 +53,10 @@ QUIET_SECONDS: Final = 0.3
 POLL_SECONDS: Final = 0.02
 """Seconds between two checks of an interrupted explanation whether it may continue."""
 MAX_INTERRUPTIONS: Final = 50
-"""How often one decision of an explanation is repeated because a session began. After that, the refusal waits again."""
+"""How often one decision of an explanation is repeated because a session began.
+
+After that, the refusal keeps its estimate until the gang takes part in another session.
+"""
 MINUTE: Final = 60.0
 STOP_SECONDS: Final = 1.0
 """Maximum seconds to wait for the thread of an explanation when this replica stops."""
@@ -90,7 +94,7 @@ class ExplanationGate(Telemetry):
         self._is_busy = is_busy
         self._is_current = is_current
 
-    def decide_again(self, snapshot: Snapshot, profile: Profile, now: float, seed: int) -> Decision:
+    def decide_again(self, snapshot: Snapshot, profile: Profile, now: float, seed: int) -> BriefDecision:
         """Return the decision over a changed input; it is repeated if a session interrupts it (a `DecideAgain`).
 
         Raises:

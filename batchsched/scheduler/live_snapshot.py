@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -136,7 +136,10 @@ class WhatIf:
                 raise document
             self.add(document)
         if not self.pods and not self.groups:
-            raise UnusableInput("there is no pod, PodGroup or owner of pods in it, such as a Job")
+            names = ", ".join(map(str, files))
+            raise UnusableInput(
+                f"{names}: there is no pod, PodGroup or owner of pods in it, such as a Job; add one"
+            )
 
     def added_gangs(self) -> list[str]:
         """Return the `namespace/name` of each added gang: of its PodGroup or of its single pod."""
@@ -172,7 +175,9 @@ class WhatIf:
         refused = event_handler.set_aside_objects.pop(key, None)
         if refused is not None:
             why = refused.why
-            raise InvalidInput(why.message, file=file, object=why.object, field=why.field)
+            # The message of an object from a cluster starts with its field.
+            message = why.message.removeprefix(f"{why.field}: ")
+            raise InvalidInput(message, file=file, object=why.object, field=why.field)
         if kind.type is Pod:
             self.pods.add(key)
         elif kind.type is PodGroup:
@@ -185,6 +190,7 @@ class WhatIf:
             owner = read_owner(kind, msgspec.json.encode(manifest))
         except msgspec.DecodeError as error:
             raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
+        _check_pod_counts(manifest, file, f"{kind.name} {meta['namespace']}/{meta['name']}")
         shape = kind.rule(manifest)
         if shape is None:
             self.warnings.append(
@@ -264,6 +270,28 @@ def _pods(
             },
             "spec": dict(mapping_or_empty(part.template.get("spec"))),
         }
+
+
+_POD_COUNTS: Final = ("parallelism", "completions", "replicas")
+"""Fields of the specs of owners that are numbers of pods."""
+
+
+def _check_pod_counts(manifest: Mapping[str, Any], file: str, name: str) -> None:
+    """Check the numbers of pods in the spec of an owner, which an API server would check.
+
+    Raises:
+      InvalidInput: A number is not a whole number from 0 on.
+    """
+    spec = spec_of(manifest)
+    for field_name in _POD_COUNTS:
+        value = spec.get(field_name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise InvalidInput(
+                f"expected a whole number, 0 or more; found {str(value)[:40]!r}",
+                file=file,
+                object=name,
+                field=f"spec.{field_name}",
+            )
 
 
 def _is_pod(document: Document | InvalidInput) -> bool:

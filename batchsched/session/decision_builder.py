@@ -48,6 +48,7 @@ class DecisionBuilder:
       tiers: the account of the tiers, set by `compute_tier_accounts`.
       gap: 1 - Σ objective / Σ bound, set by `compute_tier_accounts`.
       guard: True if the wall-clock guard stopped the solver.
+      solver_work: the estimated work of CP-SAT for the placements, in units of about a microsecond.
       head: the gang with a reserved earliest start; None once it is placed.
     """
 
@@ -62,6 +63,7 @@ class DecisionBuilder:
     tiers: tuple[TierAccount, ...] = ()
     gap: float = 0.0
     guard: bool = False
+    solver_work: float = 0.0
     head: ReservedHead | None = None
 
     def add_placements(self, placements: Sequence[GangPlacement]) -> None:

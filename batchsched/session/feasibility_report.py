@@ -86,6 +86,7 @@ class GangFeasibility(FeasibilityItem, frozen=True):
       bound: number of bound pods.
       pending: number of pending pods.
       parts: its classes of pods, the largest request first.
+      queue: the queue of the gang.
     """
 
     pod_group: str
@@ -93,6 +94,7 @@ class GangFeasibility(FeasibilityItem, frozen=True):
     bound: int
     pending: int
     parts: tuple[PartFeasibility, ...] = ()
+    queue: str = ""
 
 
 def report_feasibility(
@@ -123,11 +125,18 @@ def report_feasibility(
         bound=len(members.bound),
         pending=len(members.pending),
         parts=tuple(_part(tables, gang, part) for part in gang.parts),
+        queue=members.queue,
     )
 
 
 def after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
-    """Return the snapshot with assigned pods bound, except those of the gang, and without evicted pods."""
+    """Return the snapshot with assigned pods bound and without evicted pods.
+
+    Args:
+      snapshot: the input of the decision.
+      decision: the decision.
+      key: `namespace/name` of a gang, the pods of which stay pending; "" for none.
+    """
     nodes = {one.pod_key: one.node for one in decision.assignments}
     evicted = {one.pod_key for one in decision.evictions}
     pods = []

@@ -1,9 +1,11 @@
 """Report on queues: usage, entitlement and pending gangs of each.
 
 report_queues(snapshot, profile, now) -> QueueTreeReport    the tree, as the next session finds it
+report_pending_gangs(snapshot, profile, now) -> tuple[PendingGangReport, ...]    only the gangs, in their order
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -20,8 +22,8 @@ from batchsched.queues.usage_history import UsageHistory, usage_from_entries
 from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrders, total_requests
 from batchsched.session.gangs.order import QueuePolicies, measure_queues
 from batchsched.session.gangs.queue_limits import gangs_by_queue, list_counted_pods
-from batchsched.session.tables.gang import PodGroupState
-from batchsched.session.tables.session_tables import SessionTables
+from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
 
 Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
@@ -119,20 +121,43 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTree
     return _Tree(snapshot, profile, now).view()
 
 
+def report_pending_gangs(
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = go_on
+) -> tuple[PendingGangReport, ...]:
+    """Return a report on the pending gangs in the order of their turns, as the next session finds them.
+
+    Args:
+      snapshot: the cluster.
+      profile: the profile of the scheduler.
+      now: seconds since 1970.
+      pause: called between parts of the work.
+
+    Raises:
+      InvalidInput: the profile names a plugin or a policy that does not exist.
+    """
+    tree = _Tree(snapshot, profile, now, pause)
+    pause()
+    return tree.pending_gangs()
+
+
 class _Tree:
     """Computes the report from the tables of a session."""
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, now: float) -> None:
+    def __init__(self, snapshot: Snapshot, profile: Profile, now: float, pause: Pause = go_on) -> None:
         self._now = now
-        self._tables = tables = SessionTables(snapshot, standard_registry().create_pipeline(profile))
+        self._tables = tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
+        pause()
         tables.refresh()
+        pause()
         self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
         chosen = QueuePolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(usage_from_entries(snapshot.usage), profile.usage_half_life_seconds)
+        pause()
         self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = make_gang_order(profile.policy.name, profile.policy.args)
         line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
         gangs = [tables.pending_gang(members) for members in line.members]
+        pause()
         orders = PolicyOrders(line.columns, line.partially_bound, order, now)
         turns = FairShareOrder(self._standing, gangs, orders)
         # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
@@ -156,34 +181,39 @@ class _Tree:
             for row in self._depth_first(0)
             if row and not shares.names[row].endswith(OWN_PODGROUPS_SUFFIX)
         ]
+        waiting: defaultdict[str, list[PendingGang]] = defaultdict(list)
+        for gang in self._gangs:
+            for name in self._tables.queues.queue_and_ancestors(gang.queue):
+                waiting[name].append(gang)
         return QueueTreeReport(
             capacity=self._amounts(shares.capacity),
-            queues=tuple(self._queue(row) for row in rows),
-            waiting=tuple(
-                PendingGangReport(
-                    pod_group=gang.key,
-                    queue=gang.queue,
-                    share=gang.entitled.share_name if self._entitles else "all",
-                    priority=gang.priority,
-                    waited=self._since(gang.created),
-                    requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
-                )
-                for gang in self._turns
-            ),
+            queues=tuple(self._queue(row, waiting[shares.names[row]]) for row in rows),
+            waiting=self.pending_gangs(),
+        )
+
+    def pending_gangs(self) -> tuple[PendingGangReport, ...]:
+        return tuple(
+            PendingGangReport(
+                pod_group=gang.key,
+                queue=gang.queue,
+                share=gang.entitled.share_name if self._entitles else "all",
+                priority=gang.priority,
+                waited=self._since(gang.created),
+                requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
+            )
+            for gang in self._turns
         )
 
     def _depth_first(self, row: int) -> list[int]:
         children = np.flatnonzero(self._standing.shares.parent == row).tolist()
         return [row, *(one for child in children for one in self._depth_first(child))]
 
-    def _queue(self, row: int) -> QueueReport:
+    def _queue(self, row: int, waiting: Sequence[PendingGang]) -> QueueReport:
+        """Return the report on a queue, given the pending gangs of it and of the queues below it."""
         shares, entitled = self._standing.shares, self._standing.entitled
         name, usage = shares.names[row], shares.usage[row]
         chain = shares.row_and_ancestors(row)
         guarantee = entitled.guarantee[row]
-        waiting = [
-            gang for gang in self._gangs if name in self._tables.queues.queue_and_ancestors(gang.queue)
-        ]
         pending = sum((total_requests(gang) for gang in waiting), np.zeros_like(usage))
         return QueueReport(
             name=name,

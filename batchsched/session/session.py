@@ -25,7 +25,7 @@ from batchsched.session.selection.selection import revisit_held_gangs, select_ga
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PodGroupState
-from batchsched.session.tables.session_tables import SessionTables
+from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
 
 
 class Session:
@@ -37,11 +37,11 @@ class Session:
       snapshot: the cluster to start from.
       profile: the scheduling profile.
       pipeline: the profile's plugins, if they exist already; None creates them.
-      outside: calls extenders and limits the time of plugins.
       past: usage of the queues until now; None takes it from the Snapshot. A Session that replaces another one
         receives that one's history.
       brief: leave out what only explains why gangs wait: refusals, and the reservation of a head behind which no gang
         can start. A simulator decides thousands of sessions and reads none of it.
+      pause: called repeatedly while the tables are filled, as in `SessionTables`.
 
     Raises:
       InvalidInput: the profile names a plugin or a policy that does not exist, or its arguments are invalid.
@@ -52,16 +52,16 @@ class Session:
         snapshot: Snapshot,
         profile: Profile,
         pipeline: Pipeline | None = None,
-        outside: ExternalCalls = NO_EXTERNAL_CALLS,
         past: UsageHistory | None = None,
         *,
         brief: bool = False,
+        pause: Pause = go_on,
     ) -> None:
         self.profile = profile
-        self.tables = SessionTables(
-            snapshot, pipeline or standard_registry().create_pipeline(profile, outside)
-        )
+        self.tables = SessionTables(snapshot, pipeline or standard_registry().create_pipeline(profile), pause)
         self._brief = brief
+        self.solver_work = 0.0
+        """The estimated work of CP-SAT for the last decision, in units of about a microsecond."""
         self._held: tuple[HeldGang, ...] = snapshot.held
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
@@ -108,6 +108,8 @@ class Session:
         seed: int,
         taking_part: Set[str] | None = None,
         telemetry: Telemetry | None = None,
+        *,
+        with_evictions: bool = True,
     ) -> Decision:
         """Return the decision of the next session. The tables are unchanged afterwards, because nothing is bound yet.
 
@@ -117,6 +119,8 @@ class Session:
           taking_part: identities of the gangs that take part; the others rest, since nothing that changed can help
             them. None: all pending gangs except those that rest in the Snapshot.
           telemetry: receives stages and timings.
+          with_evictions: evict pods for gangs that find no room. Victims are chosen after all placements, so that the
+            assignments are the same without them. With `solver.enabled: false`, pods are evicted in any case.
         """
         tables = self.tables
         tables.refresh()
@@ -127,6 +131,7 @@ class Session:
         with Statement(tables, now, telemetry) as statement:
             resting = self._resting_gangs(taking_part)
             run = self._new_run(statement, resting, now, seed, telemetry or NoTelemetry())
+            run.with_evictions = with_evictions
             held = revisit_held_gangs(run, self._held)
             pending = tables.pending_gangs.order(self._policy, now, self._participants(taking_part, held))
             select_gangs(run, pending)
@@ -137,9 +142,10 @@ class Session:
         # After the statement's block: placed pods are off the tables again, so they are counted from the placements.
         self._order.record_usage(run.builder.placements)
         self._reservations = decision.reservations
+        self.solver_work = run.builder.solver_work
         return decision
 
-    def explain_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
+    def list_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
         """Return the refusals of one more session, also if this Session is brief. No decision is carried out."""
         brief, self._brief = self._brief, False
         try:
@@ -210,4 +216,5 @@ def decide(
     Raises:
       InvalidInput: the profile names a plugin or a policy that does not exist, or its arguments are invalid.
     """
-    return Session(snapshot, profile, outside=outside).decide(now, seed, telemetry=telemetry)
+    pipeline = standard_registry().create_pipeline(profile, outside)
+    return Session(snapshot, profile, pipeline).decide(now, seed, telemetry=telemetry)

@@ -52,7 +52,10 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
         if int(np.count_nonzero(count_fitting(isolated.problem))) > MAX_PAIRS:
             continue
         exact = solve_exact(isolated.problem, Budget(deterministic=GANG_EFFORT), seed)
-        solution, solved = replace(solution, effort=solution.effort + exact.effort), solved + 1
+        solution = replace(
+            solution, effort=solution.effort + exact.effort, variables=solution.variables + exact.variables
+        )
+        solved += 1
         if exact.taken[0]:
             solution, gang_problems = _add_gang(problem, solution, isolated, exact), None
         if solved == MAX_COMPLETED_GANGS:

@@ -147,12 +147,14 @@ class CpSatBudget:
     Attributes:
       remaining: deterministic units that may still be spent.
       spent: deterministic units that were spent.
+      variables: the variables of the models that were solved, added over all calls.
       guard: whether the wall-clock guard ended a call.
     """
 
     def __init__(self, deterministic: float, guard_seconds: float, seed: int) -> None:
         self.remaining = deterministic
         self.spent = 0.0
+        self.variables = 0
         self.guard = False
         self._guard_seconds, self._seed = guard_seconds, seed
 
@@ -174,6 +176,7 @@ class CpSatBudget:
         )
         self.remaining -= answer.deterministic_used
         self.spent += answer.deterministic_used
+        self.variables += model.variable_count
         self.guard |= answer.guard
         return answer
 

@@ -151,6 +151,7 @@ def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:
         rounds=1,
         guard=climb.budget.guard,
         effort=climb.budget.spent,
+        variables=climb.budget.variables,
     )
 
 

@@ -440,6 +440,7 @@ class Solution:
       rounds: rounds of solving, rounding and cutting.
       guard: whether the wall-clock guard ended a search.
       effort: CP-SAT's deterministic units that were spent.
+      variables: the variables of the models that CP-SAT solved, added over all its calls.
     """
 
     classes: IndexArray
@@ -452,6 +453,7 @@ class Solution:
     rounds: int = 0
     guard: bool = False
     effort: float = 0.0
+    variables: int = 0
 
     @property
     def gap(self) -> float:

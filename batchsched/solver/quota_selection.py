@@ -146,7 +146,13 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     if compare_tier_values(answer.objective, best) or compare_solutions(answer, floor) < 0:
         return None
     # The relaxation has every placement of the session, so that its optimum bounds them all.
-    return replace(answer, bound=np.maximum(best, answer.objective), guard=choice.guard, effort=choice.effort)
+    return replace(
+        answer,
+        bound=np.maximum(best, answer.objective),
+        guard=choice.guard,
+        effort=choice.effort,
+        variables=choice.variables,
+    )
 
 
 def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Packing:

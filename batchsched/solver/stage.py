@@ -56,7 +56,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     if faults:
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
         floor = solve_greedy(without_cut_gangs(admissible))
-        return replace(floor, guard=answer.guard, effort=answer.effort)
+        return replace(floor, guard=answer.guard, effort=answer.effort, variables=answer.variables)
     return answer
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
+from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import ExplanationSettings, Profile
@@ -26,6 +27,7 @@ from batchsched.scheduler.explanation_worker import (
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
 from batchsched.session.explanation.verification import DecidedInput, VerificationBudget, decide_briefly
 from batchsched.session.session import decide
+from batchsched.session.tables.session_tables import PODS_BETWEEN_PAUSES, SessionTables
 from tests.service.town import Town
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, pod, profile
 
@@ -268,6 +270,21 @@ def test_decision_of_an_explanation_stops_when_a_session_begins_and_is_repeated(
     snapshot = one_node_short()
     assert gate.decide_again(snapshot, profile(), NOW, 0).assignments == ()
     assert next(checks, None) is None
+
+
+def test_decision_of_an_explanation_stops_after_a_bounded_number_of_pods(monkeypatch):
+    added: list[str] = []
+    add_pod = SessionTables.add_pod
+
+    def count(tables: SessionTables, added_pod: Pod) -> None:
+        added.append(added_pod.key)
+        add_pod(tables, added_pod)
+
+    monkeypatch.setattr(SessionTables, "add_pod", count)
+    gate = ExplanationGate(lambda: False, lambda: len(added) < 1.5 * PODS_BETWEEN_PAUSES)
+    with pytest.raises(OutdatedExplanation):
+        gate.decide_again(cluster(nodes(1), alone(5 * PODS_BETWEEN_PAUSES)), profile(), NOW, 0)
+    assert len(added) == 2 * PODS_BETWEEN_PAUSES
 
 
 def test_explanation_that_sessions_always_interrupt_is_given_up(monkeypatch):

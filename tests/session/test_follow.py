@@ -31,6 +31,16 @@ def test_session_without_refusals_decides_the_same(way: str, snapshot: Snapshot,
         assert {one.pod_group for one in brief.refusals} <= {one.pod_group for one in full.refusals}
 
 
+@pytest.mark.properties
+@pytest.mark.parametrize("way", SETTINGS)
+@given(snapshot=clusters(), later=st.sampled_from([0.0, 5000.0]))
+def test_session_without_evictions_assigns_the_same(way: str, snapshot: Snapshot, later: float):
+    session = Session(snapshot, SETTINGS[way], brief=True)
+    without = session.decide(NOW + later, 0, with_evictions=False)
+    assert without.assignments == schedule(snapshot, SETTINGS[way], NOW + later).assignments
+    assert way == "pod-by-pod" or not without.evictions
+
+
 def test_session_follows_the_events_of_the_cluster():
     follower = Session(cluster(nodes(2, gpu=1)), profile())
     snapshot = cluster(nodes(2, gpu=1), gang("bert", 2), alone(1, gpu=1))

@@ -41,7 +41,7 @@ def solved(puzzle: Puzzle) -> tuple[set[str], Decision]:
     """The placed gangs; each is placed completely, and each pod passes its filters."""
     snapshot = snapshot_of(puzzle)
     decision = schedule(snapshot, EXACT)
-    places = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    places = {one.pod_key: one.node for one in decision.assignments}
     assert not audit.partial_gangs(snapshot, places)
     return {one.pod.rsplit("-", 2)[0] for one in decision.assignments}, decision
 

@@ -113,7 +113,7 @@ def test_no_valid_placement_has_a_higher_value(cluster: Snapshot):
         return tuple(round(sum(shares[key] for key in places if tier_of[key] == tier), 9) for tier in tiers)
 
     found = schedule(cluster, EXACT)
-    mine = value({f"{one.namespace}/{one.pod}": one.node for one in found.assignments})
+    mine = value({one.pod_key: one.node for one in found.assignments})
     names = ("", *(node.name for node in cluster.nodes))
     for choice in itertools.product(names, repeat=len(waiting)):
         places = {pod.key: name for pod, name in zip(waiting, choice, strict=True) if name}

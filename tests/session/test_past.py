@@ -48,7 +48,7 @@ def test_equal_queues_take_turns_and_replay_repeats_every_decision():
         decision = follower.decide(now, 0)
         assert decide(as_recorded, chosen, now, 0) == decision
         turns += started(decision)
-        ended = [pods.pop(f"{one.namespace}/{one.pod}") for one in decision.assignments]
+        ended = [pods.pop(one.pod_key) for one in decision.assignments]
         follower.apply_changes(ClusterChanges(removed_pods=ended))
     assert len(turns) == 6
     assert abs(turns.count("a") - turns.count("b")) <= 1

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.properties
 
 
 def places(decision: Decision) -> dict[str, str]:
-    return {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    return {one.pod_key: one.node for one in decision.assignments}
 
 
 @every_way

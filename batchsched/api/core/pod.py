@@ -1,11 +1,12 @@
 """Pods: containers, requests, affinity, tolerations, topology spread constraints and status."""
 
+import math
 from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
-from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue, parse_timestamp
 from batchsched.api.core.node import Taint
 from batchsched.api.core.selector import LabelSelector, NodeSelector, NodeSelectorTerm
 from batchsched.api.core.volume import Volume
@@ -243,6 +244,21 @@ class Pod(KubernetesObject, frozen=True, gc=False):
     def finished(self) -> bool:
         """True if the pod has succeeded or failed: it no longer uses resources."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    def started(self, unknown: float = 0.0) -> float:
+        """Return the time at which the pod began to run, in seconds since 1970; infinity before the kubelet accepts it.
+
+        The kubelet sets `status.startTime` before it changes the phase from Pending. A pod without this field and in
+        another phase comes from a manifest without it: the time of its creation counts instead.
+
+        Args:
+          unknown: the result if the creation time is missing too; by default the pod has run for long enough.
+        """
+        if self.status.start_time:
+            return parse_timestamp(self.status.start_time, unknown)
+        if self.status.phase == "Pending":
+            return math.inf
+        return parse_timestamp(self.metadata.creation_timestamp, unknown)
 
     def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
         """Return whether the pod matters for scheduling: an unfinished pod that is bound or has a given scheduler name.

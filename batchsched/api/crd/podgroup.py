@@ -137,6 +137,11 @@ class PodGroupSpec(StrictModel):
         """Whether all pods of the gang must be in one domain of a topology level."""
         return self.topology is not None and self.topology.required is not None
 
+    def topology_of_subgroup(self, subgroup: SubGroup) -> str:
+        """Return the name of the Topology of a subGroup: that of the PodGroup, unless the subGroup names another."""
+        own = subgroup.topology.name if subgroup.topology is not None else None
+        return own or (self.topology or TopologyRequest()).name
+
     @model_validator(mode="after")
     def _subgroups_add_up(self) -> Self:
         names = [sub.name for sub in self.sub_groups]

@@ -45,6 +45,16 @@ class TopologySpec(StrictModel):
             raise ValueError("levels: two of them have one name; each needs a name of its own")
         return self
 
+    def find_level(self, level: str) -> int | None:
+        """Return the index of the level with this name, or else of the widest one with this node label.
+
+        PodGroups name a level by its name. PodGroups of other projects name it by its node label.
+        """
+        for names in ([item.name for item in self.levels], [item.node_label for item in self.levels]):
+            if level in names:
+                return names.index(level)
+        return None
+
 
 class Topology(StrictModel):
     """A topology of the cluster: a named hierarchy of node labels, such as zone, block and rack."""

@@ -1,6 +1,6 @@
 """Explanation of refusals after a session: `explain_refusals(...)` returns a decision with examined refusals."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -12,7 +12,10 @@ from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import apply_changes
 from batchsched.session.explanation.gang_view import GangView, refreshed_tables
 from batchsched.session.explanation.gangs_ahead import TurnPosition, find_preceding_gangs, list_turns
-from batchsched.session.explanation.options import Option, job_options, node_options, queue_options
+from batchsched.session.explanation.job_options import job_options
+from batchsched.session.explanation.node_options import node_options
+from batchsched.session.explanation.options import Option
+from batchsched.session.explanation.queue_options import queue_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
     ExceededLimit,
@@ -28,11 +31,12 @@ from batchsched.session.explanation.verification import (
     PlacementVerifier,
     VerificationBudget,
     decide_briefly,
+    decision_work,
     emptied_cluster,
 )
 from batchsched.session.feasibility_report import after_decision
 from batchsched.session.refusals import OUTBID
-from batchsched.session.tables.session_tables import SessionTables
+from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
 
 EXCEEDING_REASONS: Final = frozenset(
     {
@@ -65,22 +69,22 @@ def explain_refusals(
     decision = decided.decision
     if not decision.refusals:
         return decision
-    examination = RefusalVerifier(decided)
+    verifier = RefusalVerifier(decided)
     budget = budget or VerificationBudget()
     examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
     explained: dict[str, Refusal] = {}
     for done, refusal in enumerate(examined):
         if telemetry is not None:
             telemetry.report_progress(done, len(examined), "refusals explained")
-        explained[refusal.pod_group] = _explain_safely(examination, refusal, budget)
+        explained[refusal.pod_group] = _explain_safely(verifier, refusal, budget)
     refusals = tuple(explained.get(refusal.pod_group, refusal) for refusal in decision.refusals)
     return msgspec.structs.replace(decision, refusals=refusals)
 
 
-def _explain_safely(examination: "RefusalVerifier", refusal: Refusal, budget: VerificationBudget) -> Refusal:
+def _explain_safely(verifier: "RefusalVerifier", refusal: Refusal, budget: VerificationBudget) -> Refusal:
     """Explain a refusal; a defect costs this explanation only, since the decision itself is right."""
     try:
-        return examination.explain_refusal(refusal, budget)
+        return verifier.explain_refusal(refusal, budget)
     except Exception as error:  # noqa: BLE001 - any defect, as the docstring says
         note = f"; the explanation failed, please report it: {type(error).__name__}: {error}"
         return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + note)
@@ -92,14 +96,14 @@ class RefusalVerifier:
     Args:
       decided: the session.
       decide_again: decides the session on changed inputs.
-      pause: called between two long steps other than decisions; it may block.
+      pause: called between the steps other than decisions; it may block.
     """
 
     def __init__(
         self,
         decided: DecidedInput,
         decide_again: DecideAgain = decide_briefly,
-        pause: Callable[[], None] = lambda: None,
+        pause: Pause = go_on,
     ) -> None:
         self._decided = decided
         self._decide_again = decide_again
@@ -107,14 +111,15 @@ class RefusalVerifier:
 
     @cached_property
     def _turns(self) -> dict[str, TurnPosition]:
-        return list_turns(self._decided.snapshot, self._decided.profile, self._decided.now)
+        decided = self._decided
+        return list_turns(decided.snapshot, decided.profile, decided.now, self._pause)
 
     @cached_property
     def _tables_after(self) -> SessionTables:
         """The tables after the decision; refused gangs have no assignments, so all of them share these tables."""
         after = after_decision(self._decided.snapshot, self._decided.decision, "")
         self._pause()
-        return refreshed_tables(after, self._decided.profile)
+        return refreshed_tables(after, self._decided.profile, self._pause)
 
     def explain_refusal(self, refusal: Refusal, budget: VerificationBudget) -> Refusal:
         """Return one refusal with what was found out about it.
@@ -125,8 +130,7 @@ class RefusalVerifier:
         """
         decided, key = self._decided, refusal.pod_group
         snapshot, profile = decided.snapshot, decided.profile
-        # What every gang costs: a decision over the emptied cluster, and tables of it.
-        if not budget.spend_decision(snapshot):
+        if budget.is_spent:
             return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
         verifier = PlacementVerifier(decided, key, budget, self._decide_again)
         self._pause()
@@ -142,7 +146,9 @@ class RefusalVerifier:
                 refusal, startable=verifier.startable, message=departure, relaxation="", verified=True
             )
         self._pause()
-        emptied = GangView.of_snapshot(emptied_cluster(snapshot, verifier.members), profile, key) or view
+        empty_cluster = emptied_cluster(snapshot, verifier.members)
+        budget.spend(decision_work(empty_cluster))  # the tables cost about as much as a decision
+        emptied = GangView.of_snapshot(empty_cluster, profile, key, self._pause) or view
 
         def nodes_after(changes: Sequence[InputChange]) -> Sequence[Option]:
             return self._nodes_after(changes, key, verifier) if changes else node_options(view, emptied)
@@ -184,9 +190,11 @@ class RefusalVerifier:
             return ()
         after = after_decision(changed, decided.decision, "")
         self._pause()
-        full = GangView.of_snapshot(after, decided.profile, key)
+        full = GangView.of_snapshot(after, decided.profile, key, self._pause)
         self._pause()
-        empty = GangView.of_snapshot(emptied_cluster(changed, verifier.members), decided.profile, key)
+        emptied = emptied_cluster(changed, verifier.members)
+        verifier.budget.spend(decision_work(after) + decision_work(emptied))
+        empty = GangView.of_snapshot(emptied, decided.profile, key, self._pause)
         return node_options(full, empty) if full is not None and empty is not None else ()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import format_quantity
+from batchsched.api.crd.topology import TopologyLevel
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
@@ -21,13 +22,14 @@ from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
 from batchsched.session.tables.gang import GangPart, PendingGang
-from batchsched.session.tables.session_tables import SessionTables
+from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
 from batchsched.solver.problem import UNLIMITED
 
 
-def refreshed_tables(snapshot: Snapshot, profile: Profile) -> SessionTables:
+def refreshed_tables(snapshot: Snapshot, profile: Profile, pause: Pause = go_on) -> SessionTables:
     """Return the tables of a session over a Snapshot."""
-    tables = SessionTables(snapshot, standard_registry().create_pipeline(profile))
+    tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
+    pause()
     tables.refresh()
     return tables
 
@@ -56,9 +58,11 @@ class GangView:
         return cls(tables, gang, scheduler_name) if gang.parts else None
 
     @classmethod
-    def of_snapshot(cls, snapshot: Snapshot, profile: Profile, key: str) -> "GangView | None":
+    def of_snapshot(
+        cls, snapshot: Snapshot, profile: Profile, key: str, pause: Pause = go_on
+    ) -> "GangView | None":
         """Return the view of a gang in a Snapshot; None if it has no pending pod."""
-        return cls.of_tables(refreshed_tables(snapshot, profile), profile.scheduler_name, key)
+        return cls.of_tables(refreshed_tables(snapshot, profile, pause), profile.scheduler_name, key)
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -105,6 +109,32 @@ class GangView:
             if result is not None and result.status.ok:
                 rows[row] = result.fits
         return rows
+
+    @cached_property
+    def required_level(self) -> TopologyLevel | None:
+        """The topology level that the gang requires for all its pods; None if it requires none that exists."""
+        group = self.gang.members.group
+        topology = group.spec.topology if group is not None else None
+        return self._find_level(topology.name, topology.required) if topology is not None else None
+
+    @cached_property
+    def required_levels(self) -> tuple[TopologyLevel, ...]:
+        """The existing topology levels that the gang or one of its subGroups requires."""
+        group = self.gang.members.group
+        if group is None:
+            return ()
+        levels = [self.required_level] + [
+            self._find_level(group.spec.topology_of_subgroup(subgroup), subgroup.topology.required)
+            for subgroup in group.spec.sub_groups
+            if subgroup.topology is not None
+        ]
+        return tuple(level for level in levels if level is not None)
+
+    def _find_level(self, topology: str, level: str | None) -> TopologyLevel | None:
+        """Return a level, given the name of its Topology and its own name; None if there is none."""
+        specs = [item.spec for item in self.tables.snapshot.topologies if item.name == topology]
+        index = specs[0].find_level(level) if specs and level is not None else None
+        return None if index is None else specs[0].levels[index]
 
     @cached_property
     def limits(self) -> QueueLimits:

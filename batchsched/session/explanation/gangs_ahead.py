@@ -14,7 +14,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
-from batchsched.session.queue_report import report_queues
+from batchsched.session.queue_report import report_pending_gangs
+from batchsched.session.tables.session_tables import Pause, go_on
 
 MAX_AHEAD: Final = 10
 SHARE_RANKS: Final = {"all": 0, "guarantee": 1, "fair": 2, "borrowing": 3}
@@ -34,10 +35,12 @@ class TurnPosition:
     share: str
 
 
-def list_turns(snapshot: Snapshot, profile: Profile, now: float) -> dict[str, TurnPosition]:
+def list_turns(
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = go_on
+) -> dict[str, TurnPosition]:
     """Return the turns of all pending gangs that may use their queues, by `namespace/name`."""
-    report = report_queues(snapshot, profile, now)
-    return {gang.pod_group: TurnPosition(place, gang.share) for place, gang in enumerate(report.waiting)}
+    gangs = report_pending_gangs(snapshot, profile, now, pause)
+    return {gang.pod_group: TurnPosition(place, gang.share) for place, gang in enumerate(gangs)}
 
 
 def find_preceding_gangs(

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from batchsched.api.decision import InputChange
-from batchsched.session.explanation.options import Option
+from batchsched.session.explanation.options import Choice, Option, changes_of_choice
 from batchsched.session.explanation.verification import OutOfBudget, PlacementVerifier
 
-Choice = dict[Option, int]
-"""The steps of each option in a set of changes."""
 NodeOptions = Callable[[Sequence[InputChange]], Sequence[Option]]
 """Returns the options to add nodes, given the other changes; these decide which nodes accept the gang."""
 
@@ -43,10 +41,10 @@ class ChangeSearch:
     @property
     def changes(self) -> tuple[InputChange, ...]:
         """The changes of the best set; () for none."""
-        return _changes(self.best or {})
+        return changes_of_choice(self.best or {})
 
     def _admits(self, choice: Choice) -> bool:
-        return self.verifier.places(_changes(choice))
+        return self.verifier.places(changes_of_choice(choice))
 
     def _single(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
         """Return one option that admits the gang, with the steps that it probably needs or with all; None for none."""
@@ -77,7 +75,9 @@ class ChangeSearch:
         """Return the choice with the fewest nodes of one type that admit the gang together with it."""
         # If the most nodes of no type help, fewer do not either.
         useful = [
-            option for option in nodes(_changes(choice)) if self._admits({**choice, option: option.most})
+            option
+            for option in nodes(changes_of_choice(choice))
+            if self._admits({**choice, option: option.most})
         ]
         steps = 1
         while useful:
@@ -119,11 +119,6 @@ class ChangeSearch:
                 self.best = {**self.best, option: high}
             else:
                 low = middle
-
-
-def _changes(choice: Choice) -> tuple[InputChange, ...]:
-    """Return what to change in the input for a choice."""
-    return tuple(change for option, steps in choice.items() for change in option.changes(steps))
 
 
 def _at_most(options: Sequence[Option], alternative: int = 0) -> Choice:

@@ -13,7 +13,7 @@ from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
-from batchsched.api.gang import gang_identity, gang_key
+from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.queue_access import stated_queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.filter_result import FilterResult
@@ -159,26 +159,15 @@ def _singular(obstacle: str) -> str:
 
 def _too_small_domains(view: GangView) -> str:
     """Return how many nodes a gang needs in one domain, if it has one class of pods and no domain has as many."""
-    group, gang = view.gang.members.group, view.gang
-    topology = group.spec.topology if group is not None else None
-    if topology is None or topology.required is None or len(gang.parts) != 1:
+    gang, level, table = view.gang, view.required_level, view.tables.node_table
+    if level is None or len(gang.parts) != 1:
         return ""
-    levels = [
-        level
-        for item in view.tables.snapshot.topologies
-        if item.metadata.name == topology.name
-        for level in item.spec.levels
-        if topology.required in (level.name, level.node_label)
-    ]
-    if not levels:
-        return ""
-    table = view.tables.node_table
     each = np.where(view.open_nodes[0], gang.parts[0].count_fitting_pods(table.allocatable), 0)
     domains: dict[str, list[int]] = {}
     for node, room in zip(table.nodes, each.tolist(), strict=True):
-        if room and levels[0].node_label in node.labels:
-            domains.setdefault(node.labels[levels[0].node_label], []).append(room)
-    name = levels[0].name
+        if room and level.node_label in node.labels:
+            domains.setdefault(node.labels[level.node_label], []).append(room)
+    name = level.name
     if not domains:
         return f"no node that accepts its pods is in a {name}"
     most = max(sum(rooms) for rooms in domains.values())
@@ -285,7 +274,7 @@ def _queue_text(change: InputChange, name: str, snapshot: Snapshot) -> str:
 def _queue_choice_text(queue: str, snapshot: Snapshot, key: str) -> str:
     """Return the text of naming another queue; a queue that does not exist may be created instead."""
     groups = {group.key: group for group in snapshot.pod_groups}
-    pod = next(pod for pod in snapshot.pods if gang_key(gang_identity(pod)) == key)
+    pod = next(pod for pod in snapshot.pods if gang_key_of_pod(pod) == key)
     current = stated_queue(groups.get(key), pod)
     exists = current in ("", DEFAULT_QUEUE, *(existing.name for existing in snapshot.queues))
     return f"use queue {queue}" if exists else f"use queue {queue}, or create queue {current}"

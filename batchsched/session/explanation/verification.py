@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.decision import Decision, InputChange
+from batchsched.api.decision import Assignment, Decision, InputChange
 from batchsched.api.gang import gang_identity, gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -16,13 +16,21 @@ from batchsched.session.explanation.changed_input import apply_changes
 from batchsched.session.session import Session
 
 MAX_VERIFICATION_WORK: Final = 20e6
-"""Work of verifying all refusals of one session, in units of about a microsecond at most."""
+"""Work of verifying all refusals of one session, in units of about a microsecond."""
 MAX_WORK_PER_GANG: Final = 100e6
 """Work of verifying the refusal of a single gang, if no other refusals are verified with it."""
-WORK_PER_DECISION: Final = 10_000
-"""Work of one decision, in addition to what nodes and pods cost."""
-WORK_PER_OBJECT: Final = 400
-"""Work of one node or pod in one decision."""
+# The parts of the work of one decision. `python -m bench explanations` compares their sum with CPU time.
+WORK_PER_DECISION: Final = 12_000
+"""Work of one decision, in addition to that of its objects and of CP-SAT."""
+WORK_PER_NODE: Final = 8
+WORK_PER_SPEC: Final = 80
+"""Work of one distinct pod spec; pods of one template usually share it."""
+WORK_PER_BOUND_POD: Final = 20
+WORK_PER_PENDING_POD: Final = 20
+WORK_PER_PENDING_GANG: Final = 1500
+"""Work of one pending gang, in addition to what nodes cost for it."""
+WORK_PER_GANG_AND_NODE: Final = 0.16
+"""Work of one node for each pending gang: filters and packing examine it."""
 MAX_DECISIONS_PER_GANG: Final = 100
 """Maximum number of sessions that are decided again for one gang."""
 
@@ -46,36 +54,74 @@ class DecidedInput:
     decision: Decision
 
 
-DecideAgain = Callable[[Snapshot, Profile, float, int], Decision]
+@dataclass(frozen=True, slots=True)
+class BriefDecision:
+    """What a verification needs of a decision.
+
+    Args:
+      assignments: the pods that get a node.
+      solver_work: the estimated work of CP-SAT, in units of about a microsecond.
+    """
+
+    assignments: tuple[Assignment, ...]
+    solver_work: float = 0.0
+
+
+DecideAgain = Callable[[Snapshot, Profile, float, int], BriefDecision]
 """Returns the decision of a session over a snapshot with a profile, a time (seconds since 1970) and a seed."""
 
 
 def decide_briefly(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, telemetry: Telemetry | None = None
-) -> Decision:
-    """Return the decision of a session without refusals; this is the default `DecideAgain`."""
-    session = Session(snapshot, profile, brief=True)
-    if telemetry is not None:
-        telemetry.report_progress(0, 1, "decisions")  # the tables of a large cluster take a second
-    return session.decide(now, seed, telemetry=telemetry)
+) -> BriefDecision:
+    """Return the assignments of a session, without refusals and evictions; this is the default `DecideAgain`."""
+
+    def pause() -> None:
+        if telemetry is not None:
+            telemetry.report_progress(0, 1, "decisions")
+
+    session = Session(snapshot, profile, brief=True, pause=pause)
+    pause()
+    decision = session.decide(now, seed, telemetry=telemetry, with_evictions=False)
+    return BriefDecision(decision.assignments, session.solver_work)
+
+
+def decision_work(snapshot: Snapshot) -> float:
+    """Return the estimated work of a decision over a Snapshot, without that of CP-SAT."""
+    pending = [pod for pod in snapshot.pods if not pod.node]
+    work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
+    return (
+        WORK_PER_DECISION
+        + WORK_PER_NODE * len(snapshot.nodes)
+        + WORK_PER_SPEC * len({id(pod.spec) for pod in snapshot.pods})
+        + WORK_PER_BOUND_POD * (len(snapshot.pods) - len(pending))
+        + WORK_PER_PENDING_POD * len(pending)
+        + work_per_gang * len({gang_identity(pod) for pod in pending})
+    )
 
 
 class VerificationBudget:
     """The work that the verification of refusals may still cost. It is counted, not timed, so that results repeat.
 
     Args:
-      units: units of about a microsecond at most.
+      units: units of about a microsecond.
     """
 
     def __init__(self, units: float = MAX_VERIFICATION_WORK) -> None:
         self._remaining = units
 
-    def spend_decision(self, snapshot: Snapshot) -> bool:
-        """Subtract the work of a decision over a Snapshot; return False if the budget was spent before."""
-        if self._remaining <= 0:
-            return False
-        self._remaining -= WORK_PER_DECISION + WORK_PER_OBJECT * (len(snapshot.nodes) + len(snapshot.pods))
-        return True
+    @property
+    def is_spent(self) -> bool:
+        """Whether no work remains, so that no further decision may be made."""
+        return self._remaining <= 0
+
+    def spend(self, units: float) -> None:
+        """Subtract work.
+
+        Args:
+          units: units of about a microsecond.
+        """
+        self._remaining -= units
 
 
 class OutOfBudget(Exception):
@@ -90,6 +136,9 @@ class PlacementVerifier:
       key: `namespace/name` of the gang.
       budget: the work that all checks may cost.
       decide_again: decides the session on changed inputs.
+
+    Raises:
+      OutOfBudget: the budget was spent before.
     """
 
     def __init__(
@@ -101,7 +150,7 @@ class PlacementVerifier:
     ) -> None:
         self._decided = decided
         self._decide_again = decide_again
-        self._budget = budget
+        self.budget = budget
         self._decisions = 0
         self._answers: dict[bytes, bool] = {}
         pods = [pod for pod in decided.snapshot.pods if gang_key_of_pod(pod) == key]
@@ -134,14 +183,21 @@ class PlacementVerifier:
         ):
             return False
         self._decisions += 1
-        if self._decisions > MAX_DECISIONS_PER_GANG or not self._budget.spend_decision(changed):
+        if self._decisions > MAX_DECISIONS_PER_GANG:
             raise OutOfBudget
         return self._places(changed)
 
     def _places(self, snapshot: Snapshot) -> bool:
-        """Return whether the session on another input places the gang."""
+        """Return whether the session on another input places the gang.
+
+        Raises:
+          OutOfBudget: the budget was spent before.
+        """
+        if self.budget.is_spent:
+            raise OutOfBudget
         decided = self._decided
         decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)
+        self.budget.spend(decision_work(snapshot) + decision.solver_work)
         return any(entry.pod_key in self.members for entry in decision.assignments)
 
 

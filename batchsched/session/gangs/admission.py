@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from batchsched.api.core.metadata import parse_timestamp
-from batchsched.api.core.pod import USER_LABEL, Pod
+from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import Refusal
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, unsupported_pod_annotation
@@ -92,11 +92,15 @@ class Admission:
     def _queue_not_found(self, members: PodGroupState) -> str:
         aside = " (it was set aside)" if f"Queue {members.queue}" in self.tables.set_aside_names else ""
         pod = next(iter(members.pending.values()), None)
+        # A pod has no field for its queue, only a label.
+        single_pod = members.group is None
         if stated_queue(members.group, pod):
-            return f"no Queue {members.queue} exists{aside}; create it, or name another in spec.queue"
+            naming = f"change the label {QUEUE_LABEL}" if single_pod else "name another in spec.queue"
+            return f"no Queue {members.queue} exists{aside}; create it, or {naming}"
+        naming = f"set the label {QUEUE_LABEL}" if single_pod else "name another in spec.queue"
         return (
             f"no Queue {members.queue} exists{aside}, which is the default queue of namespace {members.namespace}; "
-            f"create it, name another in spec.queue, or correct the label {DEFAULT_QUEUE_LABEL} of the Namespace"
+            f"create it, {naming}, or correct the label {DEFAULT_QUEUE_LABEL} of the Namespace"
         )
 
     def _queued(self, gang: PendingGang) -> PendingGang | Refusal:

@@ -15,6 +15,7 @@ from batchsched.ports.external import Telemetry
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
+from batchsched.solver.relaxation.budget import solving_work
 from batchsched.solver.stage import solve
 
 
@@ -61,6 +62,8 @@ class JointProposer:
         self._rounds = settings.rounds
         self._seed = seed
         self._telemetry = telemetry
+        self.work = 0.0
+        """The estimated work of CP-SAT so far, in units of about a microsecond."""
 
     def place_gangs(self, statement: Statement) -> JointOutcome:
         """Solve and place the gangs in several rounds, and return the best outcome.
@@ -72,6 +75,7 @@ class JointProposer:
         start = statement.checkpoint()
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry)
+            self.work += solving_work(solution)
             with self._telemetry.time_stage("walk"):
                 outcome = self._place_solution(statement, solution, best)
                 if outcome.placements:

@@ -271,7 +271,7 @@ class VictimCandidates:
             if pod.key in preference.evicted:
                 count.change_placed(pod, -1)
         ranked = sorted(
-            (preference.rank(pod, node), -parse_timestamp(pod.status.start_time, math.inf), pod.key, pod)
+            (preference.rank(pod, node), -pod.started(unknown=math.inf), pod.key, pod)
             for pod, node in staying
         )
         for *_, pod in ranked:
@@ -297,7 +297,7 @@ class VictimCandidates:
 
     def _cost(self, members: PodGroupState, pod: Pod) -> int:
         """Return the cost of a pod before priorities: the eviction itself, and the work since the last checkpoint."""
-        started = parse_timestamp(pod.status.start_time, self._now)
+        started = pod.started(unknown=self._now)
         annotations = [pod.metadata.annotations]
         if members.group is not None:
             annotations.append(members.group.metadata.annotations)

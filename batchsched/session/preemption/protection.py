@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.framework.status import IntArray
@@ -24,7 +23,7 @@ from batchsched.state.queue_usage import counts_against_queue
 
 def start_of_first_pod(pods: Iterable[Pod]) -> float:
     """Return the earliest start of the given pods in seconds since 1970; infinity if none has started."""
-    return min((parse_timestamp(pod.status.start_time, math.inf) for pod in pods), default=math.inf)
+    return min((pod.started() for pod in pods), default=math.inf)
 
 
 def is_protected(

@@ -110,7 +110,9 @@ class JointWindowProposer:
             formulation = formulate(context, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
-        outcome = JointProposer(formulation, settings, run.seed, telemetry).place_gangs(run.statement)
+        proposer = JointProposer(formulation, settings, run.seed, telemetry)
+        outcome = proposer.place_gangs(run.statement)
+        builder.solver_work += proposer.work
         with telemetry.time_stage("walk"):
             outcome = self._place_rejected(context, formulation, outcome)
         builder.add_placements(outcome.placements)

@@ -112,7 +112,7 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
 
 def _make_room(run: SelectionRun, unplaced: Sequence[PendingGang]) -> None:
     """Evict for gangs that found no room, if a PostFilter plugin of the profile nominates nodes."""
-    if not unplaced or not run.tables.pipeline.nominates_nodes:
+    if not unplaced or not run.with_evictions or not run.tables.pipeline.nominates_nodes:
         return
     builder = run.builder
     protected = ProtectedGangs(run.tables, run.profile.scheduler_name, run.now)

@@ -56,6 +56,7 @@ class SelectionRun:
       seed: seed of all random draws.
       telemetry: receives stages and timings.
       builder: the decision so far.
+      with_evictions: evict pods for gangs that find no room.
       explanations: the work that explanations of refusals may still cost.
     """
 
@@ -71,6 +72,7 @@ class SelectionRun:
     seed: int
     telemetry: Telemetry
     builder: DecisionBuilder
+    with_evictions: bool = True
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def context(self) -> SessionContext:

@@ -7,9 +7,11 @@ cluster each time.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import count
+from typing import Final
 
 import numpy as np
 
@@ -50,6 +52,16 @@ def dominant_share_mask(resources: Iterable[str]) -> BoolArray:
     return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
 
+PODS_BETWEEN_PAUSES: Final = 500
+
+Pause = Callable[[], None]
+"""Called between parts of long work in a thread that must yield to others; it may block, or end the work by raising."""
+
+
+def go_on() -> None:
+    """Do nothing; this is the default `Pause`."""
+
+
 class SessionTables:
     """The tables of a session: nodes with their pods, gangs with pending and bound pods, and pod classes.
 
@@ -57,9 +69,10 @@ class SessionTables:
       snapshot: the cluster to start from. Queues, priority classes and topologies are kept; pods and PodGroups are not
         referenced after they are gone.
       pipeline: the profile's plugins.
+      pause: called before every 500 distinct specs that are read, and before every 500 pods that are added.
     """
 
-    def __init__(self, snapshot: Snapshot, pipeline: Pipeline) -> None:
+    def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = go_on) -> None:
         self.snapshot = replace(snapshot, pods=(), pod_groups=())
         self.refused_evictions = frozenset(snapshot.refused_evictions)
         """Keys of the pods that the API server refused to evict: they are no victims."""
@@ -72,7 +85,7 @@ class SessionTables:
             QueueTree(snapshot.queues),
             QueueAccess(snapshot.queues, snapshot.namespaces),
         )
-        names = ResourceNames(snapshot, self.specs.requests)
+        names = self._resource_names(snapshot, pause)
         self.lacks_columns = names.has_too_many
         """True if pods may request resources that no node offers and that have no column."""
         self.node_table = NodeTable(self.snapshot, (*LEADING, *sorted(names.with_column - set(LEADING))))
@@ -111,9 +124,25 @@ class SessionTables:
         """Since the last `refresh`, pods were added with selectors that read more labels than the classes show."""
         self._pods_on_unknown_nodes: dict[str, dict[str, Pod]] = {}
         """Bound pods by the name of a node that does not exist."""
+        self._add_objects(snapshot, pause)
+
+    def _resource_names(self, snapshot: Snapshot, pause: Pause) -> ResourceNames:
+        spec_numbers = count()
+
+        def requests_of(pod: Pod) -> dict[str, int]:
+            """Return the requests of a pod; this is called once for each distinct spec, which takes 100 µs or more."""
+            if next(spec_numbers) % PODS_BETWEEN_PAUSES == 0:
+                pause()
+            return self.specs.requests(pod)
+
+        return ResourceNames(snapshot, requests_of)
+
+    def _add_objects(self, snapshot: Snapshot, pause: Pause) -> None:
         for group in snapshot.pod_groups:
             self.add_group(group)
-        for pod in snapshot.pods:
+        for number, pod in enumerate(snapshot.pods):
+            if number % PODS_BETWEEN_PAUSES == 0:
+                pause()
             self.add_pod(pod)
 
     def _snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str] | None:

@@ -1,7 +1,4 @@
-"""Topology levels as numbers: each level and each domain of it has a number, which the solver uses.
-
-A PodGroup names a level by its name. PodGroups of other projects name it by its node label, which works as well.
-"""
+"""Topology levels as numbers: each level and each domain of it has a number, which the solver uses."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -43,21 +40,17 @@ class Levels:
 
     def __init__(self, snapshot: Snapshot, table: NodeTable) -> None:
         self._index: dict[tuple[str, str], int] = {}
-        self._labels: dict[tuple[str, str], int] = {}
-        self._level_names: dict[str, tuple[str, ...]] = {}
+        self._specs = {topology.name: topology.spec for topology in snapshot.topologies}
         self.names: list[tuple[str, str]] = []
         self.values: list[tuple[str, ...]] = []
         self.wider: list[int] = []
         rows: list[IndexArray] = []
         # Sorted, so that level numbers, and with them ties of the solver, do not depend on the order of watch events.
         for topology in sorted(snapshot.topologies, key=lambda topology: topology.name):
-            self._level_names[topology.name] = tuple(level.name for level in topology.spec.levels)
             wider = NONE
             for level in topology.spec.levels:
                 domains, values = table.label_values(level.node_label)
                 self._index[topology.name, level.name] = len(rows)
-                # If two levels use one label, the wider one is meant: both have the same domains.
-                self._labels.setdefault((topology.name, level.node_label), len(rows))
                 self.names.append((topology.name, level.name))
                 self.values.append(values)
                 self.wider.append(wider)
@@ -86,15 +79,13 @@ class Levels:
         """
         if group is None:
             return ()
-        inherited = group.spec.topology.name if group.spec.topology else "default"
-        choices = []
-        for sub in group.spec.sub_groups:
-            if sub.topology is None:
-                choices.append(ANYWHERE)
-            else:
-                name = sub.topology.name or inherited
-                choices.append(self._choice(name, sub.topology.required, sub.topology.preferred))
-        return tuple(choices)
+        spec = group.spec
+        return tuple(
+            ANYWHERE
+            if sub.topology is None
+            else self._choice(spec.topology_of_subgroup(sub), sub.topology.required, sub.topology.preferred)
+            for sub in spec.sub_groups
+        )
 
     def add_label_level(self, key: str, table: NodeTable) -> int:
         """Return the index of the topology level that a node label defines; add the level if it does not exist."""
@@ -113,12 +104,12 @@ class Levels:
     def _level(self, topology: str, level: str | None) -> int:
         if level is None:
             return NONE
-        if topology not in self._level_names:
-            existing = ", ".join(sorted(self._level_names)) or "none"
+        spec = self._specs.get(topology)
+        if spec is None:
+            existing = ", ".join(sorted(self._specs)) or "none"
             raise UnknownLevel(f"no Topology is named {topology!r}; there are: {existing}")
-        # By name first: a level may be named like the label of another one.
-        number = self._index.get((topology, level), self._labels.get((topology, level)))
-        if number is None:
-            existing = ", ".join(self._level_names[topology])
+        index = spec.find_level(level)
+        if index is None:
+            existing = ", ".join(item.name for item in spec.levels)
             raise UnknownLevel(f"Topology {topology!r} has no level {level!r}; its levels are: {existing}")
-        return number
+        return self._index[topology, spec.levels[index].name]

@@ -7,12 +7,16 @@ first, in the order of the session, have full explanations; the others state the
 
 from typing import Final
 
-from batchsched.solver.problem import Problem
+from batchsched.solver.problem import Problem, Solution
 
 MAX_EXPLANATION_WORK: Final = 1e6
 """Work of all explanations of a session, in units of about a microsecond."""
 WORK_PER_EFFORT: Final = 5e6
 """Work of one deterministic unit of CP-SAT."""
+WORK_PER_VARIABLE: Final = 80
+"""Work of building and presolving a model for one call of CP-SAT, by variable."""
+WORK_PER_POOL_VARIABLE: Final = 500
+"""The same for models of the tiered stage, in which a variable stands for a pool of nodes, with placing the plan."""
 PROBE_WORK: Final = 200
 """Work of one question about one gang, in addition to what the nodes cost."""
 NODES_PER_UNIT: Final = 16
@@ -23,6 +27,12 @@ def probe_work(problem: Problem) -> float:
     """Return the estimated work of testing once whether the only gang of a problem fits."""
     nodes = len(problem.nodes.free)
     return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
+
+
+def solving_work(solution: Solution) -> float:
+    """Return the estimated work of CP-SAT for a solution, in units of about a microsecond."""
+    work_per_variable = WORK_PER_POOL_VARIABLE if solution.stage == "aggregated" else WORK_PER_VARIABLE
+    return WORK_PER_EFFORT * solution.effort + work_per_variable * solution.variables
 
 
 class ExplanationBudget:

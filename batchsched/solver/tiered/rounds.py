@@ -302,7 +302,12 @@ class TieredStage:
                 self._tighten_bound()
         spending = self._spending
         return replace(
-            self.best, stage="aggregated", rounds=done, guard=spending.guard, effort=spending.spent
+            self.best,
+            stage="aggregated",
+            rounds=done,
+            guard=spending.guard,
+            effort=spending.spent,
+            variables=spending.variables,
         )
 
     def _bound_best(self) -> None:

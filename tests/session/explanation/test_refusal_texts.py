@@ -275,6 +275,17 @@ def test_pod_larger_than_every_node_is_told_the_largest_size():
     assert fat.relaxation == "ask for at most 8 nvidia.com/gpu in a pod"
 
 
+def test_limit_is_raised_to_what_smaller_pods_use():
+    snapshot = cluster(
+        nodes(1, gpu=8),
+        gang("fat", 5, requests={"gpu": 16}, queue="q"),
+        queues=(queue("q", limit={GPU: "3"}),),
+    )
+    assert explained(snapshot)["team/fat"].relaxation == (
+        "ask for at most 1 nvidia.com/gpu in a pod; and raise the limit of queue q by 2 to 5 nvidia.com/gpu"
+    )
+
+
 def test_gang_too_large_for_every_rack_is_told_the_wider_level():
     snapshot = cluster(
         racks("r0", "r0", "r1", "r1"),

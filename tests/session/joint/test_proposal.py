@@ -108,6 +108,6 @@ def test_one_round_is_enough_if_the_pipeline_refuses_no_pod():
 def test_gang_placed_without_some_of_its_surplus_is_not_placed_twice():
     cluster_of_many_rules = random_cluster(4658)
     decision = schedule(cluster_of_many_rules)
-    there = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    there = {one.pod_key: one.node for one in decision.assignments}
     assert len(there) == len(decision.assignments)
     assert audit.violations(cluster_of_many_rules, there) == []

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.metadata import format_timestamp
+from batchsched.api.core.pod import Pod, PodStatus
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.preemption.eligibility import VictimCandidates
@@ -363,3 +364,33 @@ def of_other_scheduler(one: Pod) -> Pod:
 def in_queue(one: Pod, name: str) -> Pod:
     labels = {**one.labels, "scheduling.batchsched.dev/queue": name}
     return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, labels=labels))
+
+
+@pytest.mark.parametrize(
+    "created, phase, is_evicted",
+    [
+        (None, "Running", True),
+        (format_timestamp(NOW - 3600), "Running", True),
+        (format_timestamp(NOW - 60), "Running", False),
+        (format_timestamp(NOW - 3600), "Pending", False),
+    ],
+    ids=["without any time", "created long ago", "created recently", "not accepted by the kubelet"],
+)
+def test_running_pod_without_a_start_time_runs_since_its_creation(created, phase, is_evicted):
+    one = running("b0", ["n0"], queue="b", **WHOLE)
+    unknown = tuple(
+        msgspec.structs.replace(
+            member,
+            metadata=msgspec.structs.replace(member.metadata, creation_timestamp=created),
+            status=PodStatus(phase=phase),
+        )
+        for member in one.pods
+    )
+    snapshot = teams(
+        1,
+        replace(one, pods=unknown),
+        wanting("a0", 1, queue="a", **WHOLE),
+        a={"guarantee": {GPU: "8"}},
+        b={"reclaimMinRuntimeSeconds": 600},
+    )
+    assert bool(schedule(snapshot).evictions) == is_evicted

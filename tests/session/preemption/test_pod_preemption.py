@@ -343,8 +343,8 @@ snapshots = st.integers(0, 2**32 - 1).map(random_snapshot)
 
 def after(snapshot: Snapshot, decision: Decision) -> Snapshot:
     """The cluster once the decision is carried out and the victims are gone."""
-    gone = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
-    there = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}
+    gone = {one.pod_key for one in decision.evictions}
+    there = {one.pod_key: one.node for one in decision.nominations}
     pods = tuple(
         with_status(one, nominated_node_name=there.get(one.key, "")) if not one.node else one
         for one in bound(snapshot, decision).pods

@@ -1,0 +1,80 @@
+"""Options that add nodes like existing ones."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from batchsched.api.decision import InputChange
+from batchsched.session.explanation.gang_view import GangView
+from batchsched.session.explanation.options import MAX_ALTERNATIVES, Option
+
+MAX_COPIES: Final = 4096
+
+
+def node_options(view: GangView, emptied: GangView) -> list[Option]:
+    """Return options to add nodes like existing ones, the types of which the fewest are probably needed first.
+
+    Args:
+      view: the gang after the decision of its session.
+      emptied: the gang alone in the cluster, so that each node shows which pods it accepts.
+    """
+    table = emptied.tables.node_table
+    passes = emptied.open_nodes
+    domains = _required_domains(emptied)
+    nodes_by_type: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index in np.flatnonzero(passes.any(axis=0)).tolist():
+        node = table.nodes[index]
+        kind = (table.allocatable[index].tobytes(), node.taints, passes[:, index].tobytes(), *domains[index])
+        nodes_by_type[kind].append(index)
+    free = np.maximum(0, view.tables.node_table.allocatable - view.tables.node_table.requested)
+    total = np.maximum(1, table.allocatable.sum(axis=0))
+
+    def rank(nodes: list[int]) -> tuple[int, int, int, float, int, str]:
+        """Return the sort key of a type: nodes for more parts first, then fewer, smaller and more common nodes."""
+        index = nodes[0]
+        return (
+            -int(passes[:, index].sum()),
+            _copies(emptied, index),
+            -_room(emptied, free, domains, index),
+            float((table.allocatable[index] / total).sum()),
+            -len(nodes),
+            table.names[index],
+        )
+
+    pending = sum(len(members.pending) for members in view.tables.gangs.values())
+    return [
+        Option(
+            partial(_added_nodes, table.names[nodes[0]]), most=min(MAX_COPIES, max(1, pending)), field="nodes"
+        )
+        for nodes in sorted(nodes_by_type.values(), key=rank)[:MAX_ALTERNATIVES]
+    ]
+
+
+def _added_nodes(name: str, steps: int) -> tuple[InputChange, ...]:
+    return (InputChange(copy=f"Node/{name}", count=steps),)
+
+
+def _required_domains(view: GangView) -> list[tuple[str, ...]]:
+    """Return for each node its domains at the levels that the gang and its subGroups require."""
+    keys = [level.node_label for level in view.required_levels]
+    return [tuple(node.labels.get(key, "") for key in keys) for node in view.tables.node_table.nodes]
+
+
+def _copies(view: GangView, index: int) -> int:
+    """Return how many empty nodes of a type take the gang's pods that the type accepts, at least."""
+    node, total = view.tables.node_table.allocatable[[index]], 0.0
+    for row, part in enumerate(view.gang.parts):
+        if view.open_nodes[row, index]:
+            total += len(part.pods) / max(1, int(part.count_fitting_pods(node)[0]))
+    return math.ceil(total)
+
+
+def _room(view: GangView, free: np.ndarray, domains: Sequence[tuple[str, ...]], index: int) -> int:
+    """Return how many pods of the gang's first part fit in the domain of a node."""
+    inside = np.array([domain == domains[index] for domain in domains])
+    each = view.gang.parts[0].count_fitting_pods(free)
+    return int(each[inside & view.open_nodes[0]].sum())

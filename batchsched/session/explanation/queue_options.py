@@ -1,0 +1,155 @@
+"""Options that lift a restriction of a queue: a limit, a number of PodGroups, or the guarantee that it keeps.
+
+They do not raise guarantees, weights or priorities, which would take from other queues.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.core.requests import pod_requests
+from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.queue import Queue
+from batchsched.api.decision import InputChange
+from batchsched.api.snapshot import Snapshot
+from batchsched.queues.tree import QueueLimit
+from batchsched.session.explanation.changed_input import pointer, queue_object
+from batchsched.session.explanation.gang_view import GangView
+from batchsched.session.explanation.job_options import size_steps
+from batchsched.session.explanation.options import Option
+
+
+def queue_options(view: GangView, snapshot: Snapshot) -> list[Option]:
+    """Return the options that lift limits of queues, those of the gang's own queue first.
+
+    Args:
+      view: the gang after the decision of its session, when other gangs have their places.
+      snapshot: the input of the session.
+    """
+    queues = {queue.name: queue for queue in snapshot.queues}
+    chain = view.tables.queues.queue_and_ancestors(view.gang.queue)
+    rows = sorted(
+        view.limit_rows,
+        key=lambda row: chain.index(name) if (name := view.limits.limits[row].name) in chain else len(chain),
+    )
+    options: list[Option] = []
+    for row in rows:
+        limit = view.limits.limits[row]
+        if limit.kept:
+            for name in limit.kept:
+                options += _lending_options(view, row, queues[name], snapshot)
+            continue
+        options += _amount_options(view, row, limit, queues[limit.name], snapshot)
+        if limit.pod_groups is not None:
+            options.append(_pod_groups_option(view, row, limit, snapshot))
+    return options
+
+
+def _amount_options(
+    view: GangView, row: int, limit: QueueLimit, queue: Queue, snapshot: Snapshot
+) -> Iterator[Option]:
+    spec = queue.spec
+    guarantee = parse_amounts(spec.guarantee)
+    # Each restricted field with what usage it allows beyond its value: a borrowing limit counts from the guarantee.
+    fields = (
+        [("userLimits", parse_amounts(spec.user_limits), {})]
+        if limit.user
+        else [
+            ("limit", parse_amounts(spec.limit), {}),
+            ("borrowingLimit", parse_amounts(spec.borrowing_limit), guarantee),
+        ]
+    )
+    for resource, needed in view.requested.items():
+        balance = view.balance(row, resource)
+        if balance is None:
+            continue
+        usage = limit.resources[resource] - balance
+        for name, values, extra in fields:
+            if resource in values:
+                allowed = values[resource] + extra.get(resource, 0)
+                yield _raised_amount(
+                    queue_object(queue.name),
+                    pointer("spec", name, resource),
+                    resource,
+                    _Amount(
+                        values[resource], extra.get(resource, 0), usage + needed, usage + needed > allowed
+                    ),
+                    _common_unit(view, snapshot, resource),
+                    _most(view, snapshot, resource),
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    """An amount in the spec of a queue: its value, what is allowed beyond it, and the usage that is to be allowed."""
+
+    value: int
+    beyond: int
+    required: int
+    binding: bool
+
+
+def _raised_amount(target: str, path: str, resource: str, amount: _Amount, unit: int, most: int) -> Option:
+    """Return the option to raise an amount. Only usage in multiples of `unit` can occur."""
+    floor = (amount.value + amount.beyond) // unit * unit
+
+    def changed(steps: int) -> tuple[InputChange, ...]:
+        value = format_quantity(resource, floor + steps * unit - amount.beyond)
+        return (InputChange(set=target, path=path, value=value),)
+
+    steps = max(1, -(-(most - floor) // unit))
+    guess = min(steps, max(1, -(-(amount.required - floor) // unit)))
+    return Option(changed, most=steps, guess=guess, field=target + path, binding=amount.binding)
+
+
+def _common_unit(view: GangView, snapshot: Snapshot, resource: str) -> int:
+    """Return an amount of which every usage of a resource is a multiple, also if the gang's pods become smaller."""
+    requests = {id(pod.spec): pod_requests(pod).get(resource, 0) for pod in snapshot.pods}
+    return math.gcd(*requests.values(), size_steps(view).get(resource, 0)) or 1
+
+
+def _most(view: GangView, snapshot: Snapshot, resource: str) -> int:
+    """Return an amount that no usage of a resource exceeds."""
+    capacity = int(view.tables.node_table.allocatable[:, view.tables.node_table.column[resource]].sum())
+    return max(capacity, sum(pod_requests(pod).get(resource, 0) for pod in snapshot.pods))
+
+
+def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Snapshot) -> Option:
+    target, path = queue_object(limit.name), "/spec/maxRunningPodGroups"
+    allowed = limit.pod_groups or 0
+
+    def changed(steps: int) -> tuple[InputChange, ...]:
+        return (InputChange(set=target, path=path, value=allowed + steps),)
+
+    most = len(snapshot.pod_groups) + len(snapshot.pods)
+    guess = max(1, 1 - int(view.limits.gang_balance[row]))
+    binding = view.gang.has_no_bound_pod and int(view.limits.gang_balance[row]) < 1
+    return Option(changed, most=most, guess=min(guess, most), field=target + path, binding=binding)
+
+
+def _lending_options(view: GangView, row: int, queue: Queue, snapshot: Snapshot) -> Iterator[Option]:
+    """Yield options to lend more of a guarantee that a queue keeps for itself."""
+    guarantee = parse_amounts(queue.spec.guarantee)
+    for resource, lent in parse_amounts(queue.spec.lending_limit).items():
+        balance = view.balance(row, resource)
+        needed = view.requested.get(resource, 0)
+        if balance is None or not needed or lent >= guarantee.get(resource, 0):
+            continue
+        unit = math.gcd(
+            _common_unit(view, snapshot, resource),
+            lent,
+            guarantee[resource],
+            *(
+                parse_amount(resource, (node.status.allocatable or {}).get(resource, 0))
+                for node in snapshot.nodes
+            ),
+        )
+        yield _raised_amount(
+            queue_object(queue.name),
+            pointer("spec", "lendingLimit", resource),
+            resource,
+            _Amount(lent, 0, lent + needed - balance, needed > balance),
+            unit or 1,
+            guarantee[resource],
+        )

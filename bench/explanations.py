@@ -1,0 +1,140 @@
+"""The estimated work of the decisions that explanations repeat, compared with their CPU time."""
+
+import argparse
+import gc
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from typing_extensions import override
+
+from batchsched.api.gang import gang_identity
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.manifests.reader import read_manifests
+from batchsched.ports.external import Telemetry
+from batchsched.session.explanation.verification import (
+    BriefDecision,
+    decide_briefly,
+    decision_work,
+    emptied_cluster,
+)
+from bench.solver.instances import Instance, generate, uncontended
+from bench.solver.manifests import items
+
+NOW = 1767225600.0
+
+
+class LongestStep(Telemetry):
+    """Measures the longest CPU time between two points at which an explanation can be stopped.
+
+    Attributes:
+      seconds: the longest CPU time.
+      name: the point that ended it.
+    """
+
+    def __init__(self) -> None:
+        self.seconds, self.name = 0.0, ""
+        self._last = time.thread_time()
+
+    def _record(self, name: str) -> None:
+        now = time.thread_time()
+        if now - self._last > self.seconds:
+            self.seconds, self.name = now - self._last, name
+        self._last = now
+
+    @override
+    @contextmanager
+    def time_stage(self, name: str) -> Iterator[None]:
+        """Record the beginning and the end of a stage."""
+        self._record(f"before {name}")
+        yield
+        self._record(f"in {name}")
+
+    @override
+    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        """Record a step for a gang."""
+        self._record("before a gang")
+        return nullcontext()
+
+    @override
+    @contextmanager
+    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+        """Record a call of a plugin."""
+        self._record("before a plugin")
+        yield
+
+    @override
+    def report_progress(self, done: int, total: int, unit: str) -> None:
+        """Record progress."""
+        self._record(f"in {unit}")
+
+    def end(self) -> None:
+        """Record the end of the decision."""
+        self._record("at the end")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDecision:
+    """A repeated decision: its CPU seconds, what it decided, and its longest step."""
+
+    seconds: float
+    decision: BriefDecision
+    longest: LongestStep
+
+
+def main(arguments: list[str]) -> int:
+    """Decide clusters of several sizes as explanations do, and print estimates and CPU seconds."""
+    parser = argparse.ArgumentParser(prog="explanations", description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[200, 1000, 5000])
+    parser.add_argument("--gangs", type=int, default=200)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    chosen = parser.parse_args(arguments)
+    print("nodes  bound pending gangs  cluster       solver  estimate  CPU seconds  ratio  longest step")
+    for nodes in chosen.nodes:
+        for seed in chosen.seeds:
+            for name, cluster in _clusters(nodes, chosen.gangs, seed):
+                print(_line(name, cluster, _measure(cluster, seed)), flush=True)
+    return 0
+
+
+def _clusters(nodes: int, gangs: int, seed: int) -> Iterator[tuple[str, Snapshot]]:
+    """Yield clusters with their names: with too little room, with enough room, and one gang on the empty nodes."""
+    contended = _snapshot(generate(nodes, gangs, seed))
+    yield "contended", contended
+    yield "uncontended", _snapshot(uncontended(nodes, gangs, seed, pods=4 * gangs))
+    pod = next(pod for pod in contended.pods if not pod.node)
+    gang = gang_identity(pod)
+    members = frozenset(pod.key for pod in contended.pods if gang_identity(pod) == gang)
+    yield "emptied", emptied_cluster(contended, members)
+
+
+def _snapshot(instance: Instance) -> Snapshot:
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "cluster.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items(instance))}))
+        return read_manifests([str(path)]).snapshot
+
+
+def _measure(cluster: Snapshot, seed: int) -> MeasuredDecision:
+    gc.collect()
+    longest, begun = LongestStep(), time.process_time()
+    decision = decide_briefly(cluster, Profile(), NOW, seed, longest)
+    longest.end()
+    return MeasuredDecision(time.process_time() - begun, decision, longest)
+
+
+def _line(name: str, cluster: Snapshot, measured: MeasuredDecision) -> str:
+    pending = [pod for pod in cluster.pods if not pod.node]
+    gangs, bound = len({gang_identity(pod) for pod in pending}), len(cluster.pods) - len(pending)
+    solver = measured.decision.solver_work / 1e6
+    estimate = decision_work(cluster) / 1e6 + solver
+    longest = measured.longest
+    return (
+        f"{len(cluster.nodes):5} {bound:6} {len(pending):7} {gangs:5}  {name:12} {solver:7.3f} {estimate:9.3f} "
+        f"{measured.seconds:12.3f} {estimate / measured.seconds:6.2f}  {longest.seconds:.3f} s {longest.name}"
+    )

@@ -1,0 +1,48 @@
+"""The work of verifying refusals is counted: objects of the input, and the work of the solver."""
+
+import pytest
+
+from batchsched.api.decision import InputChange
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.explanation.verification import (
+    BriefDecision,
+    DecidedInput,
+    OutOfBudget,
+    PlacementVerifier,
+    VerificationBudget,
+    decide_briefly,
+    decision_work,
+)
+from tests.session.scenario import NOW, cluster, gang, group, nodes, pod, priority_class, profile, schedule
+
+ONE_MORE_NODE = (InputChange(copy="Node/n0", count=1),)
+
+
+def test_work_of_the_solver_counts_against_the_budget():
+    snapshot = cluster(nodes(1, gpu=8), gang("large", 2, requests={"gpu": 8}))
+    decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
+    budget = VerificationBudget(1.5e6)
+    verifier = PlacementVerifier(decided, "team/large", budget, lambda *_: BriefDecision((), solver_work=1e6))
+    assert not verifier.places(())
+    with pytest.raises(OutOfBudget):
+        verifier.places(ONE_MORE_NODE)
+
+
+def test_work_of_a_decision_grows_with_nodes_gangs_and_pods():
+    small = cluster(nodes(1), gang("a", 2))
+    larger = [
+        cluster(nodes(2), gang("a", 2)),
+        cluster(nodes(1), gang("a", 3)),
+        cluster(nodes(1), gang("a", 1), gang("b", 1)),
+        cluster(nodes(1), gang("a", 2), pods=[pod("running", on="n0")]),
+    ]
+    assert all(decision_work(small) < decision_work(snapshot) for snapshot in larger)
+
+
+def test_decision_of_a_verification_evicts_nothing_and_assigns_the_same():
+    running = Snapshot(pods=(pod("low-0", group="low", on="n0", gpu=8),), pod_groups=(group("low", 1),))
+    high = [gang(name, 1, requests={"gpu": 8}, priorityClassName="high") for name in ("first", "second")]
+    snapshot = cluster(nodes(2, gpu=8), running, *high, priority_classes=(priority_class("high", 1000),))
+    full = schedule(snapshot)
+    assert full.evictions
+    assert decide_briefly(snapshot, profile(), NOW, 0).assignments == full.assignments
