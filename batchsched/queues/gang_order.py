@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.validation import FieldError, field_errors, suggest_name
@@ -122,7 +122,9 @@ def construct_policy(chosen: type, name: str, arguments: Mapping[str, Any]) -> A
     Raises:
       InvalidInput: the policy rejects its arguments.
     """
-    model = getattr(chosen, "Args", None)
+    model: type[BaseModel] | None = getattr(chosen, "Args", None)
+    if model is not None:
+        _reject_unknown_arguments(model, name, arguments)
     try:
         return chosen(model.model_validate(dict(arguments))) if model else chosen(**arguments)
     except ValidationError as error:
@@ -134,6 +136,23 @@ def construct_policy(chosen: type, name: str, arguments: Mapping[str, Any]) -> A
         raise InvalidInput(
             "the policy takes no such arguments", object=f"policy {name}", field="args"
         ) from error
+
+
+def _reject_unknown_arguments(model: type[BaseModel], name: str, arguments: Mapping[str, Any]) -> None:
+    """Reject arguments that no field of the model takes.
+
+    A pydantic model ignores unknown fields if it does not state `extra`, so a misspelt argument would have no effect.
+
+    Raises:
+      InvalidInput: An argument has no field, and the model does not state `extra`.
+    """
+    if "extra" in model.model_config:
+        return
+    names = {field: described.alias or field for field, described in model.model_fields.items()}
+    for argument in arguments:
+        if argument not in names and argument not in names.values():
+            hint = suggest_name(argument, tuple(names.values()))
+            raise InvalidInput(f"unknown field; {hint}", object=f"policy {name}", field=f"args.{argument}")
 
 
 DEFAULT_RUNTIME_SECONDS: Final = 3600.0

@@ -1,13 +1,14 @@
 """Policies by name."""
 
 import math
+import re
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from batchsched.errors import InvalidInput
 from batchsched.queues.gang_order import (
@@ -22,6 +23,7 @@ from batchsched.queues.gang_order import (
     SafOrder,
     SjfOrder,
     Wfp3Order,
+    construct_policy,
     make_gang_order,
     order_gangs,
 )
@@ -59,6 +61,22 @@ def test_wrong_argument_names_the_policy_and_the_field(name, arguments, message)
     with pytest.raises(InvalidInput) as caught:
         make_gang_order(name, arguments)
     assert str(caught.value) == message
+
+
+def test_misspelt_argument_of_an_external_policy_is_refused_although_its_model_ignores_unknown_fields():
+    class Arguments(BaseModel):
+        limit: int = 1
+
+    class External:
+        Args = Arguments
+
+        def __init__(self, args):
+            self.args = args
+
+    assert construct_policy(External, "external", {"limit": 2}).args.limit == 2
+    message = "policy external: args.limt: unknown field; did you mean limit?"
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        construct_policy(External, "external", {"limt": 2})
 
 
 def test_arrival_decides_between_equal_keys():
