@@ -2,6 +2,7 @@
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean as mean
@@ -12,7 +13,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.session import Session
-from batchsched.simulator.result import RunResult
+from batchsched.simulator.result import RunMetrics, RunResult
 from batchsched.simulator.run import RunSettings, simulate_workload
 from batchsched.simulator.swf import SwfTrace, create_workload, read_trace
 
@@ -102,6 +103,17 @@ def told(counts: Counts) -> str:
     )
 
 
+def summary(played: Sequence[RunMetrics]) -> str:
+    """Return the means of slowdowns, waits, use and makespan over windows of a trace, in one line."""
+    used = mean(max(metrics.utilisation.values(), default=0.0) for metrics in played)
+    return (
+        f"mean slowdown {mean(metrics.mean_slowdown for metrics in played):9.2f}, "
+        f"worst {mean(metrics.worst_slowdown for metrics in played):9.0f}, "
+        f"mean wait {mean(metrics.mean_wait for metrics in played) / 3600:6.2f} h, used {used:6.1%}, "
+        f"makespan {mean(metrics.makespan for metrics in played) / 86400:6.2f} d"
+    )
+
+
 def main(arguments: list[str]) -> int:
     """Play a trace under each policy, without backfilling and with, and say what was promised and kept."""
     parser = argparse.ArgumentParser(prog="backfill", description=__doc__)
@@ -122,14 +134,12 @@ def main(arguments: list[str]) -> int:
         for mode in chosen.modes or modes:
             stated = {"policy": {"name": policy}, "promiseSlowdown": chosen.promise}
             profile = Profile.model_validate(modes[mode] | stated)
-            slowdowns, worst, counts = [], [], Counts()
+            played, counts = [], Counts()
             for skip in chosen.skip:
                 trace = replace(whole, rows=whole.rows[skip : skip + chosen.jobs])
                 result, promises = play(trace, profile, not chosen.estimated)
-                metrics = result.metrics()
-                slowdowns.append(metrics.mean_slowdown)
-                worst.append(metrics.worst_slowdown)
+                played.append(result.metrics())
                 counts += kept(result, promises)
-            found = f"{policy:8} {mode:12} mean slowdown {mean(slowdowns):9.2f}, worst {mean(worst):9.0f}"
-            print(f"{found}; {told(counts)}" if counts else found, flush=True)
+            figures = f"{policy:8} {mode:12} {summary(played)}"
+            print(f"{figures}; {told(counts)}" if counts else figures, flush=True)
     return 0

@@ -2,16 +2,15 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-import yaml
 
-from batchsched.cli.options import Format, OutputFormat, check_writable
+from batchsched.cli.options import Format, OutputFormat, check_writable, parse_value
 from batchsched.cli.session_input import print_warnings
 from batchsched.cli.simulation_options import Processes
 from batchsched.cli.terminal import command_line
@@ -33,7 +32,7 @@ def check_change_syntax(changes: list[str]) -> list[str]:
       BadParameter: a change has another form.
     """
     for change in changes:
-        if "=" not in change:
+        if "=" not in change or change.startswith("="):
             raise typer.BadParameter(f"{change!r} is not a change of the scenario; expected PATH=VALUE")
     return changes
 
@@ -112,12 +111,30 @@ def run(
     from batchsched.cli.outcomes import print_outcomes
     from batchsched.lab.results import read_outcomes
 
-    chosen = _load(scenario, change)
-    folder = to or Path(f"{chosen.name}-results")
-    run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
+    with errors_name(scenario):
+        chosen = _load(scenario, change)
+        folder = to or Path(f"{chosen.name}-results")
+        run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
     results = read_outcomes(folder)
     write_report(report or folder / "report.html", chosen, results)
     print_outcomes(chosen.name, results, output)
+
+
+@contextmanager
+def errors_name(scenario: Path) -> Iterator[None]:
+    """Let errors about a part of a scenario name the file of the scenario, if they name no file or option.
+
+    Raises:
+      InvalidInput: the code in the `with` block raised it.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        if error.file or error.object.startswith("--"):
+            raise
+        raise InvalidInput(
+            error.message, file=str(scenario), object=error.object, field=error.field
+        ) from error
 
 
 def _load(scenario: Path, changes: list[str]) -> "Scenario":
@@ -133,8 +150,15 @@ def _load(scenario: Path, changes: list[str]) -> "Scenario":
 
 
 def parse_changes(changes: list[str]) -> list[tuple[str, Any]]:
-    """Parse `--set` options into pairs of path and value. Each value is parsed as YAML."""
-    return [(change.partition("=")[0], yaml.safe_load(change.partition("=")[2])) for change in changes]
+    """Parse `--set` options into pairs of path and value. Each value is parsed as YAML.
+
+    Raises:
+      BadParameter: a value is not YAML.
+    """
+    return [
+        (place, parse_value(value, f"--set {place}"))
+        for place, _, value in (change.partition("=") for change in changes)
+    ]
 
 
 def tune(
@@ -152,9 +176,11 @@ def tune(
     """
     from batchsched.cli.outcomes import print_tuning_result
 
-    chosen = _load(scenario, change)
-    folder = to or Path(f"{chosen.name}-results")
-    print_tuning_result(run_tuning(chosen, folder, processes or os.cpu_count() or 1, address), output)
+    with errors_name(scenario):
+        chosen = _load(scenario, change)
+        folder = to or Path(f"{chosen.name}-results")
+        result = run_tuning(chosen, folder, processes or os.cpu_count() or 1, address)
+    print_tuning_result(result, output)
 
 
 def compare(
@@ -205,6 +231,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
+            exists=True,
+            dir_okay=False,
             help="File with the token that readers send as a bearer token, or as the password in a browser.",
             show_default=False,
         ),
@@ -213,13 +241,21 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
+            exists=True,
+            dir_okay=False,
             help="TLS certificate, PEM; default: a self-signed one if other machines can reach the address.",
             show_default=False,
         ),
     ] = None,
     tls_private_key_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Private key of the certificate, PEM.", show_default=False),
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Private key of the certificate, PEM.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Serve a folder of results over HTTP, read-only, until Ctrl-C: the report, a list of the runs, and their files.
@@ -271,7 +307,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
             finished = len(runs) - len(missing_runs(runs, folder))
             _print_kept(stopwatch, f"{folder}: {finished} of {len(runs)} runs are kept")
             raise
-    kept = len(runs) - made
+    kept = len(runs) - missing_count
     kept_text = f", {kept} were finished before" if kept else ""
     print(
         f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{kept_text}",
@@ -282,7 +318,6 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
 def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
     """Search for the best policy parameters of a scenario, write the report, and return the result of the search."""
     check_lab_installed()
-    from batchsched.cli.outcomes import tuning_verdict
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.definitions import settings_of_scenario
     from batchsched.lab.results import write_atomically
@@ -305,7 +340,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
             _print_kept(stopwatch, f"{folder}: {finished} of {planned} runs are kept")
             raise
     settings = settings_of_scenario(scenario, command_line())
-    html = render_tuning(scenario, result, tuning_verdict(result), settings)
+    html = render_tuning(scenario, result, settings)
     write_atomically(folder / "tuning.html", html.encode())
     print(f"report: {folder / 'tuning.html'}", file=sys.stderr)
     return result

@@ -11,9 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
-import yaml
 
-from batchsched.cli.options import Config, Files, Format, Now, OutputFormat, ProfileName, Seed, parse_time
+from batchsched.cli.options import (
+    Config,
+    Files,
+    Format,
+    Now,
+    OutputFormat,
+    ProfileName,
+    Seed,
+    parse_time,
+    parse_value,
+)
 from batchsched.cli.simulation_options import (
     Backfill,
     BackfillOption,
@@ -154,7 +163,9 @@ def philly(
     teams: dict[str, tuple[str, ...]] = {f"vc-{cluster}": (cluster,) for cluster in clusters}
     if pooled:
         teams = {DEFAULT_QUEUE: clusters or (ALL_NAMES,)}
-    source = PhillySource(trace=trace, first=_moment(first), last=_moment(last), teams=teams)
+    source = PhillySource(
+        trace=trace, first=_moment(first, "--first"), last=_moment(last, "--last"), teams=teams
+    )
     if not read_philly(source)[0]:
         raise typer.BadParameter(
             "no job of the trace matches --queues, --first and --last; select more clusters "
@@ -260,17 +271,35 @@ def _workload(name: str, **source: Any) -> "WorkloadSpec":
     return WorkloadSpec.model_construct(name=name, **source)
 
 
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromtimestamp(parse_time(text), UTC) if text else None
+def _moment(text: str | None, option: str) -> datetime | None:
+    """Parse the time of an option.
+
+    Raises:
+      BadParameter: the text is no time.
+    """
+    if not text:
+        return None
+    try:
+        return datetime.fromtimestamp(parse_time(text), UTC)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(error.message, param_hint=option) from error
 
 
 def _numbers(text: str) -> tuple[int, ...]:
+    """Parse the numbers of rows in `--starts`.
+
+    Raises:
+      BadParameter: the text is no list of numbers from 0 on.
+    """
     try:
-        return tuple(int(part) for part in text.split(","))
+        rows = tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise typer.BadParameter(
             f"{text!r} is not a list of whole numbers; expected such as 0,1000", param_hint="--starts"
         ) from error
+    if min(rows) < 0:
+        raise typer.BadParameter(f"there is no row {min(rows)}; rows count from 0", param_hint="--starts")
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,8 +438,10 @@ def _check_policies(profiles: "Sequence[ComparedProfile]") -> None:
 def _argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise typer.BadParameter(f"{text!r} is not an argument of a policy; expected NAME=VALUE")
-    return name.strip(), yaml.safe_load(value)
+        raise typer.BadParameter(
+            f"{text!r} is not an argument of a policy; expected NAME=VALUE", param_hint="--policy"
+        )
+    return name.strip(), parse_value(value, "--policy")
 
 
 def base_profile(config: Path | None, name: str | None) -> Profile:

@@ -10,9 +10,13 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """The backfill of a simulation: `easy` lets gangs start that do not delay the first gang that does not fit."""
+    """The backfill of a simulation: gangs may start that do not delay the first gang that does not fit.
+
+    With `kept`, a published start of that gang stays, whatever arrives later.
+    """
 
     EASY = "easy"
+    KEPT = "kept"
     NONE = "none"
 
 
@@ -37,14 +41,15 @@ Policies = Annotated[
         autocompletion=_policy_names,
         metavar="NAME[:ARG=VALUE,...]",
         help="The policy that orders gangs, with optional arguments. Repeat the option to compare policies with "
-        "the first.",
+        "the first. Default: fcfs; of `generate`, priority; of `manifests`, that of the profile.",
     ),
 ]
 BackfillOption = Annotated[
     Backfill,
     typer.Option(
-        metavar="easy|none",
-        help="easy: the head gang reserves its earliest start; gangs behind it may start if they do not delay it.",
+        metavar="easy|kept|none",
+        help="easy: the head gang reserves its earliest start; gangs behind it may start if they do not delay it. "
+        "kept: as easy, but a published start is kept.",
     ),
 ]
 Blocking = Annotated[
@@ -93,12 +98,16 @@ BetweenFailures = Annotated[
     typer.Option(
         "--hours-between-failures",
         min=0.01,
+        max=1_000_000,
         help="Mean time between two failures of a node; default: no failures.",
         show_default=False,
     ),
 ]
 Repair = Annotated[
-    float, typer.Option("--hours-to-repair", min=0.01, help="Mean time until a failed node is ready.")
+    float,
+    typer.Option(
+        "--hours-to-repair", min=0.01, max=1_000_000, help="Mean time until a failed node is ready."
+    ),
 ]
 SwfTrace = Annotated[
     Path,
@@ -173,13 +182,19 @@ Pooled = Annotated[
 ]
 Gangs = Annotated[int, typer.Option("--gangs", min=1, help="Number of gangs that arrive.")]
 Load = Annotated[
-    float, typer.Option("--load", min=0.01, help="Requested GPU seconds divided by available GPU seconds.")
+    float,
+    typer.Option(
+        "--load", min=0.01, max=1000, help="Requested GPU seconds divided by available GPU seconds."
+    ),
 ]
 Queues = Annotated[int, typer.Option("--queues", min=1, help="Number of queues that submit gangs.")]
 Overestimate = Annotated[
     float,
     typer.Option(
-        "--overestimate", min=0, help="Mean excess of estimates over run times, as a share of the run time."
+        "--overestimate",
+        min=0,
+        max=1000,
+        help="Mean excess of estimates over run times, as a share of the run time.",
     ),
 ]
 Runtime = Annotated[

@@ -1,14 +1,16 @@
-"""The conclusion of a report: what each policy gained against the baseline and what it cost, in sentences.
+"""The conclusion of a comparison in sentences: what each policy gains against the baseline, and what that costs.
 
 A sweep repeats each policy with several seeds, so only differences that its 95 % intervals confirm count. A simulation
 runs each policy once, so differences below a threshold count as none, and the text states that it is one run.
+
+`trade_off_sentence` states all differences between two policies of a simulation in one sentence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.lab.figure import format_duration, format_durations, format_number
+from batchsched.lab.figure import format_number
 from batchsched.lab.measures import Measure, Outcome, SummaryRow
 from batchsched.lab.pairs import compare_pairs
 
@@ -17,7 +19,9 @@ MAX_POLICIES: Final = 3
 MAX_CHANGES: Final = 3
 """Maximum number of gains, and of costs, in a sentence."""
 _MIN_RELATIVE_CHANGE: Final = 0.03
-"""Minimum change of a single run, as a part of the value of the baseline."""
+"""Minimum change of a single run in the conclusion, as a part of the value of the baseline."""
+MIN_TRADE_OFF: Final = 0.01
+"""Minimum change in a trade-off, as a part of the larger of the two values."""
 # Bounded slowdowns and medians follow the waits; the sentence would state the same twice.
 _MEASURES: Final = (
     "meanWait",
@@ -47,19 +51,38 @@ class _Change:
     @property
     def text(self) -> str:
         """The change as a part of a sentence, such as: mean wait 12 times shorter (0.74 h instead of 8.6 h)."""
-        name = self.measure.title.removesuffix("*")
-        name = name if name[:2].isupper() else name[0].lower() + name[1:]
-        base, other = format_values(self.measure, (self.base, self.other))
-        if is_duration(self.measure):
+        base, other = self.measure.format_values((self.base, self.other))
+        name = self.measure.name
+        if self.measure.is_duration:
             return f"{name} {_ratio_text(self.base, self.other)} ({other} instead of {base})"
-        if is_percentage(self.measure):
+        if self.measure.is_percentage:
             points = 100 * abs(self.other - self.base)
             direction = "higher" if self.other > self.base else "lower"
             return f"{name} {points:.1f} percentage points {direction} ({other} instead of {base})"
         return f"{name} {other} instead of {base}"
 
+    @property
+    def values_text(self) -> str:
+        """The measure with its two values, such as: mean wait (8.6 h → 1.4 h)."""
+        show = self.measure.show
+        return f"{self.measure.name} ({show(self.base)} → {show(self.other)})"
 
-def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> tuple[str, ...]:
+    @property
+    def relative_size(self) -> float:
+        """The size of the change as a part of the larger value, from 0 to 1."""
+        larger = max(abs(self.base), abs(self.other))
+        return abs(self.other - self.base) / larger if larger else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """The conclusion of a report: sentences, and a note about how far they hold, "" for none."""
+
+    sentences: tuple[str, ...] = ()
+    note: str = ""
+
+
+def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> Conclusion:
     """Return the conclusion of a simulation in which each policy ran once.
 
     Args:
@@ -67,19 +90,19 @@ def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> 
       rows: The measures with a value for each policy.
     """
     if len(policies) < 2:
-        return ()
+        return Conclusion()
     changes_by_policy = {}
     for index, policy in enumerate(policies[1:], start=1):
         changes = [_Change(row.measure, row.means[0], row.means[index]) for row in rows]
         changes_by_policy[policy] = [change for change in changes if _is_notable(change)]
     note = "Each policy ran once on this workload; another workload can give another result."
-    return (*_sentences(policies[0], changes_by_policy), note)
+    return Conclusion(tuple(_sentences(policies[0], changes_by_policy)), note)
 
 
-def conclude_sweep(policies: Mapping[str, Sequence[Outcome]]) -> tuple[str, ...]:
+def conclude_sweep(policies: Mapping[str, Sequence[Outcome]]) -> Conclusion:
     """Return the conclusion of a sweep on one workload; the first policy is the baseline."""
     if len(policies) < 2:
-        return ()
+        return Conclusion()
     base, *other_policies = policies
     changes_by_policy = {}
     pairs = 0
@@ -94,7 +117,28 @@ def conclude_sweep(policies: Mapping[str, Sequence[Outcome]]) -> tuple[str, ...]
     note = f"A difference counts only if its 95 % interval over {pairs} seeds excludes 0."
     if pairs < 2:
         note = "With one seed no difference can be confirmed; run more seeds."
-    return (*_sentences(base, changes_by_policy), note)
+    return Conclusion(tuple(_sentences(base, changes_by_policy)), note)
+
+
+def trade_off_sentence(rows: Sequence[SummaryRow], policies: Sequence[str], base: str, other: str) -> str:
+    """State what one policy improves over a base, and at which cost, such as: SJF instead of FIFO improves mean wait.
+
+    Args:
+      rows: The summary of a simulation.
+      policies: The names of its policies, in the order of the rows' values.
+      base: The policy that is replaced.
+      other: The policy that replaces it.
+    """
+    before, after = policies.index(base), policies.index(other)
+    changes = [_Change(row.measure, row.means[before], row.means[after]) for row in rows]
+    changes = [change for change in changes if change.relative_size > MIN_TRADE_OFF]
+    if not changes:
+        return f"{other} instead of {base} changes no measure by more than {MIN_TRADE_OFF:.0%}."
+    gains = [change.values_text for change in changes if change.is_gain]
+    costs = [change.values_text for change in changes if not change.is_gain]
+    gained = f"improves {_enumerate(gains)}" if gains else "improves nothing"
+    cost = f", at the cost of {_enumerate(costs)}" if costs else ", at no cost in the other measures"
+    return f"{other} instead of {base} {gained}{cost}."
 
 
 def _sentences(base: str, changes_by_policy: Mapping[str, Sequence[_Change]]) -> Iterator[str]:
@@ -117,18 +161,19 @@ def _is_notable(change: _Change) -> bool:
     if change.measure.key not in _MEASURES:
         return False
     size = abs(change.other - change.base)
-    if is_percentage(change.measure):
+    if change.measure.is_percentage:
         return size >= 0.01
-    return size > _MIN_RELATIVE_CHANGE * abs(change.base) if is_duration(change.measure) else size > 0
+    return size > _MIN_RELATIVE_CHANGE * abs(change.base) if change.measure.is_duration else size > 0
 
 
 def _ratio_text(base: float, other: float) -> str:
+    """Return how a duration differs from that of the baseline, such as `12 times shorter` or `8% longer`."""
     longer = other > base
+    word = "longer" if longer else "shorter"
     low, high = sorted((base, other))
     if not low:
-        return "longer" if longer else "shorter"
+        return word
     ratio = high / low
-    word = "longer" if longer else "shorter"
     if ratio >= 2:
         return f"{format_number(round(ratio, 1) if ratio < 10 else round(ratio))} times {'as long' if longer else word}"
     return f"{abs(other - base) / base:.0%} {word}"
@@ -136,18 +181,3 @@ def _ratio_text(base: float, other: float) -> str:
 
 def _enumerate(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1]))) if parts else ""
-
-
-def is_duration(measure: Measure) -> bool:
-    """Return whether the values of a measure are seconds."""
-    return measure.show is format_duration
-
-
-def is_percentage(measure: Measure) -> bool:
-    """Return whether the values of a measure are shown as percentages."""
-    return measure.show(0.5).endswith("%")
-
-
-def format_values(measure: Measure, values: Sequence[float]) -> tuple[str, ...]:
-    """Format the values of a measure for comparison: durations in one unit."""
-    return format_durations(values) if is_duration(measure) else tuple(map(measure.show, values))

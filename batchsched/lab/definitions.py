@@ -1,8 +1,10 @@
-"""What the runs of a report were: the definitions of policies, the cluster, the load, the queues, and the command.
+"""The section "What was run" of a report: the policies, the cluster, the load, the queues, and the command.
 
-A report states them, so that a reader who has nothing else can tell what the names in it mean, and repeat it.
+A report file is often read without its scenario. This section explains the names in the report, and states the command
+that repeats the runs.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +12,7 @@ from typing import Any, Final
 from batchsched.api.crd.queue import Queue
 from batchsched.config.schema import Profile
 from batchsched.lab.document import Table, TableCell, TableRow
-from batchsched.lab.figure import format_duration, format_number
+from batchsched.lab.figure import format_count, format_duration, format_number
 from batchsched.lab.plan import policy_profile
 from batchsched.lab.scenario import ClusterSpec, Scenario, WorkloadSpec
 from batchsched.queues.gang_order import find_gang_order
@@ -67,7 +69,7 @@ def settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
         command=command,
         facts=(
             *(("Load", f"{workload.name}: {describe_load(workload)}") for workload in scenario.workloads),
-            *(("Cluster", describe_nodes(scenario.cluster)) for _ in range(_uses_cluster(scenario))),
+            *([("Cluster", describe_nodes(scenario.cluster))] if _uses_cluster(scenario) else []),
         ),
         profiles={policy.name: policy_profile(scenario.profile, policy) for policy in scenario.policies},
         queues=scenario.queues,
@@ -76,12 +78,13 @@ def settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
 
 
 def _uses_cluster(scenario: Scenario) -> bool:
+    """Return whether a workload of the scenario states no nodes of its own."""
     return any(workload.generate or workload.philly for workload in scenario.workloads)
 
 
 def describe_nodes(cluster: ClusterSpec) -> str:
     """Describe the simulated nodes in one line, such as: 8 nodes with 8 GPUs each."""
-    text = f"{cluster.nodes:,} {_plural(cluster.nodes, 'node')} with {cluster.gpus_per_node} GPUs each"
+    text = f"{format_count(cluster.nodes, 'node')} with {format_count(cluster.gpus_per_node, 'GPU')} each"
     failures = cluster.failures
     if failures is None:
         return text
@@ -97,7 +100,7 @@ def describe_load(workload: WorkloadSpec) -> str:
         made = workload.generate
         shares = ", ".join(f"{queue} {share:.0%}" for queue, share in made.shares.items())
         return (
-            f"{made.gangs:,} generated {_plural(made.gangs, 'gang')} that request {format_number(made.load)} times "
+            f"{format_count(made.gangs, 'generated gang')} that request {format_number(made.load)} times "
             f"the GPU time of the cluster while they arrive; estimates exceed run times by {made.overestimate:.0%} "
             f"on average; shares of the gangs: {shares}"
         )
@@ -119,11 +122,7 @@ def describe_load(workload: WorkloadSpec) -> str:
 
 
 def _window(jobs: int | None) -> str:
-    return "" if jobs is None else f", {jobs:,} {_plural(jobs, 'job')}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return noun if count == 1 else f"{noun}s"
+    return "" if jobs is None else f", {format_count(jobs, 'job')}"
 
 
 def _policy_tables(settings: ReportSettings) -> Iterator[Table]:
@@ -156,10 +155,19 @@ def _profile_settings(profile: Profile) -> list[str]:
 
 
 def _flat(path: str, value: Any) -> list[str]:
-    """Return the leaves of nested settings as texts such as `policy.name=fcfs`."""
+    """Return the leaves of nested settings as texts such as `policy.name=fcfs`; a list is one leaf."""
     if isinstance(value, Mapping):
         return [text for key, inner in value.items() for text in _flat(f"{path}.{key}", inner)]
-    return [f"{path}={str(value).lower() if isinstance(value, bool) else value}"]
+    return [f"{path}={_setting_text(value)}"]
+
+
+def _setting_text(value: Any) -> str:
+    """Return a setting as text; an item of a list that has only a name, such as a disabled plugin, is its name."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_setting_text, value))}]"
+    if isinstance(value, Mapping) and list(value) == ["name"]:
+        return str(value["name"])
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _queue_tables(queues: Sequence[Queue]) -> Iterator[Table]:
@@ -181,6 +189,7 @@ def _queue_tables(queues: Sequence[Queue]) -> Iterator[Table]:
 
 
 def _states(spec: Mapping[str, Any], field: str) -> bool:
+    """Return whether the spec of a queue states a field, with another value than its default."""
     return spec.get(field) is not None and (field != "weight" or spec[field] != 1)
 
 

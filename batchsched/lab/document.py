@@ -10,6 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from batchsched import __version__
+from batchsched.lab.conclusion import Conclusion
 from batchsched.lab.figure import (
     DARK,
     LIGHT,
@@ -127,7 +128,7 @@ class Document:
 
     Args:
       title: The heading.
-      conclusion: What the report shows, as sentences.
+      conclusion: What the report shows.
       tables: The tables of results.
       facts: Facts about the runs, as (label, text).
       definitions: The tables of what was run.
@@ -138,7 +139,7 @@ class Document:
     """
 
     title: str
-    conclusion: tuple[str, ...]
+    conclusion: Conclusion
     tables: tuple[Table, ...]
     facts: tuple[tuple[str, str], ...]
     definitions: tuple[Table, ...]

@@ -12,7 +12,7 @@ from batchsched.errors import InvalidInput
 from batchsched.lab.definitions import settings_of_scenario
 from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.report import render_sweep
-from batchsched.lab.results import RUNS, read_finished_runs, read_outcome, read_plan, result_path
+from batchsched.lab.results import RUNS, planned_paths, read_finished_runs, read_outcome, read_plan
 from batchsched.lab.scenario import Scenario
 from batchsched.observability.http.html_page import page_parts
 
@@ -47,7 +47,7 @@ class ResultPages:
             settings = settings_of_scenario(
                 Scenario.model_validate(plan["scenario"]), plan.get("command", "")
             )
-            name, planned = plan["scenario"]["name"], len({run["key"] for run in plan["runs"]})
+            name, planned = plan["scenario"]["name"], len(plan["runs"])
             self._report = ((plan, outcomes), render_sweep(name, outcomes, settings, LINKS, planned))
         return self._report[1]
 
@@ -63,8 +63,7 @@ class ResultPages:
             measure for measure in MEASURES if any(outcome.measures[measure.key] for outcome in outcomes)
         ]
         rows = []
-        for run in plan["runs"]:
-            path = result_path(self._folder, run["key"])
+        for run, path in zip(plan["runs"], planned_paths(self._folder, plan), strict=True):
             row = {**run, "file": "", "size": 0, "cells": ()}
             if path in self._outcomes and path.exists():
                 (_, size), outcome = self._outcomes[path]
@@ -87,9 +86,8 @@ class ResultPages:
         Raises:
           InvalidInput: The folder is not a result folder.
         """
-        key = name.removesuffix(".parquet")
-        path = result_path(self._folder, key)
-        in_plan = any(run["key"] == key for run in read_plan(self._folder)["runs"])
+        path = self._folder / RUNS / name
+        in_plan = path in planned_paths(self._folder, read_plan(self._folder))
         # Only names in the plan are served, and only inside the folder: a forged plan gives no access to other files.
         inside = path.resolve().parent == (self._folder / RUNS).resolve()
         return path if path.name == name and in_plan and inside and path.is_file() else None

@@ -11,9 +11,9 @@ from batchsched.api.crd.validation import suggest_name
 from batchsched.api.decision import refusal_text
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
-from batchsched.lab.figure import DAY, HOUR, MINUTE, format_duration
+from batchsched.lab.figure import DAY, HOUR, MINUTE, format_duration, format_durations
 from batchsched.lab.trial import build_trials, resource_label, resources_in_use, time_weighted_mean
-from batchsched.simulator.result import QueueSeries, RunResult, Series
+from batchsched.simulator.result import RunResult
 
 
 def _times(value: float) -> str:
@@ -37,8 +37,11 @@ def _points(values: Sequence[float]) -> tuple[str, ...]:
     return tuple(f"{100 * value:.1f} pp" for value in values)
 
 
-def _durations(values: Sequence[float]) -> tuple[str, ...]:
-    """Format durations in one unit, which suits the longest of them: 0.8 h and 8.5 h."""
+def _duration_differences(values: Sequence[float]) -> tuple[str, ...]:
+    """Format a difference of durations and the half width of its interval, with one decimal: 8.5 h and 0.8 h.
+
+    More decimals would state more than an interval confirms, unlike those of `format_durations`.
+    """
     longest = max(map(abs, values), default=0.0)
     units = (("d", DAY, 2 * DAY), ("h", HOUR, HOUR), ("min", MINUTE, MINUTE))
     name, size = next(((name, size) for name, size, least in units if longest >= least), ("s", 1.0))
@@ -65,12 +68,32 @@ class Measure:
     better: str
     show: Callable[[float], str]
 
+    @property
+    def is_duration(self) -> bool:
+        """Whether the values are seconds."""
+        return self.show is format_duration
+
+    @property
+    def is_percentage(self) -> bool:
+        """Whether the values are shown as percentages."""
+        return self.show is _percent
+
+    @property
+    def name(self) -> str:
+        """The title as a part of a sentence: `mean wait`, but `GPUs used` with its capital letters."""
+        title = self.title.rstrip("*")
+        return title if title[:2].isupper() else title[:1].lower() + title[1:]
+
+    def format_values(self, values: Sequence[float]) -> tuple[str, ...]:
+        """Format values that a reader compares: durations in one unit."""
+        return format_durations(values) if self.is_duration else tuple(map(self.show, values))
+
     def show_differences(self, *differences: float) -> tuple[str, ...]:
         """Format differences of values, and half widths of their intervals, in one unit; percentages as points (pp)."""
-        if self.show is _percent:
+        if self.is_percentage:
             return _points(differences)
-        if self.show is format_duration:
-            return _durations(differences)
+        if self.is_duration:
+            return _duration_differences(differences)
         return tuple(map(self.show, differences))
 
 
@@ -169,9 +192,7 @@ class Outcome:
 
     def without_detail(self) -> "Outcome":
         """Return a copy without gang placements and usage over time, so that hundreds of outcomes fit in memory."""
-        gangs = tuple(replace(gang, placements=()) for gang in self.result.gangs)
-        series = Series((), {}, {}, (), ())
-        return replace(self, result=replace(self.result, gangs=gangs, series=series, queues=QueueSeries()))
+        return replace(self, result=self.result.without_detail())
 
 
 FOOTNOTE: Final = "* Mean from the first to the last arrival."
@@ -231,7 +252,7 @@ class SummaryRow:
 def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
     """Return the summary of a simulation: selected measures, each with its mean for every policy.
 
-    Utilization is left out if a run has no series.
+    Utilization is left out if a run has none, because it has no events.
     """
     drawn = [build_trials([outcome.result for outcome in outcomes]) for outcomes in policies]
     every = [trial for runs in drawn for trial in runs]
@@ -253,10 +274,3 @@ def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
 def _mean_row(measure: Measure, policies: Sequence[Sequence[Outcome]]) -> SummaryRow:
     means = (fmean(outcome.measures[measure.key] for outcome in outcomes) for outcomes in policies)
     return SummaryRow(measure, tuple(means))
-
-
-def best_of(measure: Measure, values: Sequence[float]) -> float | None:
-    """Return the best of several values of a measure (the lowest or the highest), or None if all are equal."""
-    if len(set(values)) < 2:
-        return None
-    return min(values) if measure.better == "lower" else max(values)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from batchsched import __version__
 from batchsched.api.crd.queue import Queue, QueueSpec
-from batchsched.api.crd.validation import field_errors
+from batchsched.api.crd.validation import field_errors, suggest_name
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
@@ -90,7 +90,10 @@ class Run:
         queues_by_name = {queue.name: queue for queue in (*queues, *self.queues)}
         unknown = [name for name in self.changes if name != ALL_NAMES and name not in queues_by_name]
         if unknown:
-            raise InvalidInput(f"there is no queue {unknown[0]!r}", object=f"policy {self.policy}")
+            raise InvalidInput(
+                f"there is no queue {unknown[0]!r}; {suggest_name(unknown[0], list(queues_by_name))}",
+                object=f"policy {self.policy}",
+            )
         return tuple(self._changed(queue) for queue in queues_by_name.values())
 
     def _changed(self, queue: Queue) -> Queue:

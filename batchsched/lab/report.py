@@ -7,12 +7,7 @@ from typing import Final
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_quantity
-from batchsched.lab.conclusion import (
-    conclude_simulation,
-    conclude_sweep,
-    format_values,
-    is_percentage,
-)
+from batchsched.lab.conclusion import Conclusion, conclude_simulation, conclude_sweep
 from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportSettings
 from batchsched.lab.distributions import waits_and_slowdowns_by_queue, waits_and_slowdowns_by_size
 from batchsched.lab.document import (
@@ -24,7 +19,7 @@ from batchsched.lab.document import (
     TableRow,
     nonempty_sections,
 )
-from batchsched.lab.figure import Figure, axis, format_duration, policy_color
+from batchsched.lab.figure import Figure, axis, format_count, format_duration, policy_color
 from batchsched.lab.gantt import BarGroups, draw_gantt_charts
 from batchsched.lab.measures import (
     Measure,
@@ -97,7 +92,9 @@ def render_simulation(
     footnote = utilisation_footnote([outcome.result for outcome in outcomes]) if has_footnote else ""
     return Document(
         title=f"batchsched: {name}",
-        conclusion=settings.conclusion or conclude_simulation(policies, rows),
+        conclusion=(
+            Conclusion(settings.conclusion) if settings.conclusion else conclude_simulation(policies, rows)
+        ),
         tables=(_summary_table(policies, rows, footnote), *_unfinished_tables(outcomes)),
         facts=(
             ("Workload", f"{name}: {gangs:,} gangs arriving over {format_duration(arrivals)}"),
@@ -129,7 +126,7 @@ def render_simulation(
 def _summary_table(policies: Sequence[str], rows: Sequence[SummaryRow], footnote: str) -> Table:
     lines = []
     for row in rows:
-        texts = format_values(row.measure, row.means)
+        texts = row.measure.format_values(row.means)
         notes = [_change_text(row.measure, row.means[0], value) for value in row.means]
         lines.append(TableRow(row.measure.title, tuple(map(TableCell, texts, notes))))
     note = _SIMULATION_NOTE.format(base=policies[0], footnote=footnote)
@@ -140,9 +137,13 @@ def _change_text(measure: Measure, base: float, value: float) -> str:
     """Return how a value differs from that of the baseline, such as -91 % or +4.8 pp; "" if it does not."""
     if value == base:
         return ""
-    if is_percentage(measure):
+    if measure.is_percentage:
         return f"{100 * (value - base):+.1f} pp"
-    return f"{(value - base) / base:+.0%}" if base else ""
+    if not base:
+        return ""
+    change = (value - base) / base
+    # A small change is not +0%, and a decrease is never whole.
+    return f"{change:+.1%}" if abs(change) < 0.01 or -1 < change < -0.99 else f"{change:+.0%}"
 
 
 def _unfinished_tables(outcomes: Sequence[Outcome]) -> Iterator[Table]:
@@ -185,7 +186,7 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
         for name in named
         if totals[name] and (name in ("cpu", "memory") or name.endswith("/gpu"))
     ]
-    return ", ".join([f"{len(nodes):,} {'node' if len(nodes) == 1 else 'nodes'}", *parts])
+    return ", ".join([format_count(len(nodes), "node"), *parts])
 
 
 def _amount(resource: str, amount: int) -> str:
@@ -219,7 +220,8 @@ def render_sweep(
     """
     document = sweep_document(f"batchsched lab: {name}", outcomes, settings)
     if planned is not None and planned > len(outcomes):
-        document = replace(document, conclusion=(_partial_text(len(outcomes), planned), *document.conclusion))
+        sentences = (_partial_text(len(outcomes), planned), *document.conclusion.sentences)
+        document = replace(document, conclusion=replace(document.conclusion, sentences=sentences))
     return replace(document, links=links).render()
 
 
@@ -245,11 +247,7 @@ def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSett
     policy_names = tuple(dict.fromkeys(outcome.policy for outcome in outcomes))
     return Document(
         title=title,
-        conclusion=tuple(
-            f"{workload}: {sentence}" if several else sentence
-            for workload, policies in parts.items()
-            for sentence in conclude_sweep(policies)
-        ),
+        conclusion=_conclude_workloads(parts),
         tables=tuple(_table(workload if several else "", policies) for workload, policies in parts.items()),
         facts=(*_facts(outcomes, parts), *settings.facts, *settings.queue_facts(), *_command_facts(settings)),
         definitions=settings.tables(),
@@ -259,6 +257,22 @@ def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSett
         ),
         bars=_bars(bars),
         sections=tuple(sections),
+    )
+
+
+def _conclude_workloads(parts: Mapping[str, Policies]) -> Conclusion:
+    """Return the conclusions of several workloads as one; each sentence names its workload."""
+    conclusions = {workload: conclude_sweep(policies) for workload, policies in parts.items()}
+    if len(conclusions) == 1:
+        return next(iter(conclusions.values()))
+    notes = dict.fromkeys(conclusion.note for conclusion in conclusions.values() if conclusion.note)
+    return Conclusion(
+        tuple(
+            f"{workload}: {sentence}"
+            for workload, conclusion in conclusions.items()
+            for sentence in conclusion.sentences
+        ),
+        " ".join(notes),
     )
 
 
@@ -311,7 +325,7 @@ def _table(title: str, policies: Policies) -> Table:
         half_width = row[0].other.half_width
         has_interval = not isnan(half_width)
         values = [comparison.other.value for comparison in row]
-        *texts, interval = format_values(measure, [*values, half_width if has_interval else 0.0])
+        *texts, interval = measure.format_values([*values, half_width if has_interval else 0.0])
         first = TableCell(texts[0], f"± {interval}" if has_interval else "")
         cells = [first, *map(_cell, texts[1:], row[1:])]
         lines.append(TableRow(measure.title, tuple(cells)))
@@ -402,7 +416,7 @@ def _bar_chart(
     data = [
         trace
         for index, (policy, value, error, text) in enumerate(
-            zip(policies, values, errors, format_values(measure, values), strict=True)
+            zip(policies, values, errors, measure.format_values(values), strict=True)
         )
         for trace in _bar(policy, index, value, error, text)
     ]

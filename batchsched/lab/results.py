@@ -2,6 +2,7 @@
 
     FOLDER/plan.json            the scenario, and the file of each run
     FOLDER/runs/KEY.parquet     one row: names, measures, and nested columns for gangs, utilization and fairness
+    FOLDER/runs/KEY-2.parquet   the same run with the name of a second policy, if policies have equal settings
     FOLDER/trials/              the runs of the last search by `lab tune` (`lab.trial_results`)
     FOLDER/earlier/KEY.parquet  runs of earlier scenarios and searches, for reuse
 
@@ -12,10 +13,11 @@ files of the plan and no others, so any Parquet reader can query them:
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -93,9 +95,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
     return _parquet(pa.table(row).replace_schema_metadata({"batchsched": __version__}))
 
 
-def relabel_result(
-    source: Path | BytesIO, run: Run, labels: Mapping[str, Any] = MappingProxyType({})
-) -> bytes:
+def relabel_result(source: Path | BytesIO, run: Run, labels: Mapping[str, Any]) -> bytes:
     """Return a result file with the names of a run, and with one further column for each label of one row.
 
     Args:
@@ -150,17 +150,67 @@ def read_outcome(path: Path) -> Outcome:
             values["cpuSeconds"],
         )
     except (pa.ArrowException, KeyError, TypeError) as error:
-        raise InvalidInput(f"is no result of the lab: {error}", file=str(path)) from error
+        raise InvalidInput(
+            f"is no result of the lab: {error}; delete the file, and run `lab run` again", file=str(path)
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """The result file of a planned run. It exists once the run has finished.
+
+    Args:
+      run: The run.
+      path: The path of the file.
+      labels: Further columns of the file, by name, each with one row.
+    """
+
+    run: Run
+    path: Path
+    labels: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def write(self, source: Path | BytesIO) -> None:
+        """Write the file from a result of an equal run, which may have other names and labels.
+
+        Raises:
+          OSError: The file cannot be written.
+        """
+        write_atomically(self.path, relabel_result(source, self.run, self.labels))
+
+
+def result_names(keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the result files of runs with these keys: `KEY.parquet`, or `KEY-2.parquet` for a repetition.
+
+    Policies with equal settings have runs with equal keys. Each run has a file of its own, so that queries over the
+    folder find every policy.
+    """
+    counts: Counter[str] = Counter()
+    names = []
+    for key in keys:
+        counts[key] += 1
+        names.append(f"{key}.parquet" if counts[key] == 1 else f"{key}-{counts[key]}.parquet")
+    return tuple(names)
+
+
+def result_files(folder: Path, runs: Sequence[Run]) -> tuple[ResultFile, ...]:
+    """Return the result file of each run of a plan, in the order of the plan."""
+    names = result_names([run.key for run in runs])
+    return tuple(ResultFile(run, folder / RUNS / name) for run, name in zip(runs, names, strict=True))
+
+
+def planned_paths(folder: Path, plan: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the path of the result file of each run that a plan lists, in the order of the plan."""
+    return tuple(folder / RUNS / name for name in result_names([str(run["key"]) for run in plan["runs"]]))
 
 
 def result_path(folder: Path, key: str) -> Path:
-    """Return the path of the result file of a run, whether the file exists or not."""
-    return folder / RUNS / f"{key}.parquet"
+    """Return the path of the first result file of the runs with a key, whether the file exists or not."""
+    return folder / RUNS / result_names([key])[0]
 
 
 def find_result(folder: Path, key: str) -> Path | None:
-    """Return a result file of a run, from the plan, an earlier scenario or search, or a trial; None if none exists."""
-    paths = (result_path(folder, key), folder / EARLIER / f"{key}.parquet")
+    """Return a result file of the runs with a key, of any plan or search in the folder; None if none exists."""
+    paths = (result_path(folder, key), _earlier_path(folder, key))
     result = next((path for path in paths if path.exists()), None)
     return result or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)
 
@@ -173,19 +223,24 @@ def keep_planned_files(folder: Path, runs: Sequence[Run]) -> None:
     Raises:
       OSError: A file cannot be moved or written.
     """
-    first_by_key = {run.key: run for run in reversed(runs)}
+    files = result_files(folder, runs)
+    planned = {file.path for file in files}
     for path in sorted((folder / RUNS).glob("*.parquet")):
-        if path.stem not in first_by_key:
-            earlier = folder / EARLIER / path.name
+        if path not in planned:
+            earlier = _earlier_path(folder, path.stem.partition("-")[0])
             earlier.parent.mkdir(exist_ok=True)
             path.replace(earlier)
-    for key, run in first_by_key.items():
-        source, target = find_result(folder, key), result_path(folder, key)
-        if source is None or (source == target and _has_names(source, run)):
-            continue
-        write_atomically(target, relabel_result(source, run))
-        if source.parent.name == EARLIER:
-            source.unlink()
+    for file in files:
+        source = file.path if file.path.exists() else find_result(folder, file.run.key)
+        if source is not None and not (source == file.path and _has_names(source, file.run)):
+            file.write(source)
+    for file in files:
+        if file.path.exists():
+            _earlier_path(folder, file.run.key).unlink(missing_ok=True)
+
+
+def _earlier_path(folder: Path, key: str) -> Path:
+    return folder / EARLIER / f"{key}.parquet"
 
 
 def _has_names(path: Path, run: Run) -> bool:
@@ -247,10 +302,25 @@ def read_plan(folder: Path) -> dict[str, Any]:
             f"cannot be read: {error.strerror}; expected a folder that `lab run` wrote", file=str(path)
         ) from error
     except ValueError as error:
-        raise InvalidInput("is no plan of the lab", file=str(path)) from error
-    if not isinstance(plan, dict) or not isinstance(plan.get("runs"), list):
-        raise InvalidInput("is no plan of the lab", file=str(path))
-    return plan
+        raise InvalidInput(_NO_PLAN, file=str(path)) from error
+    if not _is_plan(plan):
+        raise InvalidInput(_NO_PLAN, file=str(path))
+    return dict(plan)
+
+
+_NO_PLAN: Final = "is no plan of the lab; expected a folder that `lab run` wrote, or run `lab run` again"
+_RUN_FIELDS: Final = {"workload": str, "policy": str, "seed": int, "key": str}
+
+
+def _is_plan(plan: Any) -> bool:
+    """Return whether a document has the fields of a plan."""
+    if not isinstance(plan, dict) or not isinstance(plan.get("scenario"), dict):
+        return False
+    runs = plan.get("runs")
+    return isinstance(runs, list) and all(
+        isinstance(run, dict) and all(isinstance(run.get(name), kind) for name, kind in _RUN_FIELDS.items())
+        for run in runs
+    )
 
 
 def planned_seeds(folder: Path) -> frozenset[int]:
@@ -278,9 +348,10 @@ def read_finished_runs(
 
     `read` reads a result file.
     """
-    paths = ((run, result_path(folder, str(run["key"]))) for run in plan["runs"])
     return tuple(
-        read(path).with_names(run["workload"], run["policy"]) for run, path in paths if path.exists()
+        read(path).with_names(run["workload"], run["policy"])
+        for run, path in zip(plan["runs"], planned_paths(folder, plan), strict=True)
+        if path.exists()
     )
 
 
@@ -345,26 +416,26 @@ def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
 
 
 def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
-    """Return the planned runs that have no result file yet.
-
-    If several runs have the same key, only the first is returned.
-    """
-    first_by_key = {run.key: run for run in reversed(runs)}
-    return tuple(
-        run for run in runs if first_by_key[run.key] is run and not result_path(folder, run.key).exists()
-    )
+    """Return the runs of a plan that have no result file yet."""
+    return tuple(file.run for file in result_files(folder, runs) if not file.path.exists())
 
 
-def in_order_of_seeds(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs seed by seed, so that the first comparison of all policies is complete early."""
-    rank_of_seed = {seed: rank for rank, seed in enumerate(dict.fromkeys(run.seed for run in runs))}
-    return tuple(sorted(runs, key=lambda run: rank_of_seed[run.seed]))
+def in_order_of_seeds(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
+    """Return the files seed by seed, so that the first comparison of all policies is complete early."""
+    rank_of_seed = {seed: rank for rank, seed in enumerate(dict.fromkeys(file.run.seed for file in files))}
+    return tuple(sorted(files, key=lambda file: rank_of_seed[file.run.seed]))
 
 
 def execute_missing_runs(
     runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None
 ) -> int:
-    """Execute the planned runs that have no result file yet, and write each result as soon as its run ends.
+    """Execute the runs of a plan that have no result file yet, and write each result as soon as its run ends.
+
+    Args:
+      runs: All runs of the plan.
+      folder: The result folder.
+      workers: The workers.
+      progress: Receives the number of finished runs and the number of runs.
 
     Returns:
       The number of executed runs.
@@ -373,16 +444,56 @@ def execute_missing_runs(
       InvalidInput: As for `execute_run`, for the first run that fails; finished results stay.
       UnusableInput: A worker process died.
     """
-    missing = in_order_of_seeds(missing_runs(runs, folder))
-    done = len(runs) - len(missing)
-    if progress is not None:
-        progress(done, len(runs))
-    for index, content in map_runs(execute_run, missing, workers):
-        write_atomically(result_path(folder, missing[index].key), content)
-        done += 1
+
+    def report(finished: int) -> None:
         if progress is not None:
-            progress(done, len(runs))
-    return len(missing)
+            progress(finished, len(runs))
+
+    report(len(runs) - len(missing_runs(runs, folder)))
+    return write_missing_files(in_order_of_seeds(result_files(folder, runs)), folder, workers, report)
+
+
+def write_missing_files(
+    files: Sequence[ResultFile], folder: Path, workers: Workers, progress: Callable[[int], None]
+) -> int:
+    """Write the result files that do not exist yet; a run is executed if the folder has no result of an equal run.
+
+    Args:
+      files: The files. Runs with equal keys are executed once.
+      folder: The result folder.
+      workers: The workers.
+      progress: Receives the number of existing files after each run.
+
+    Returns:
+      The number of executed runs.
+
+    Raises:
+      InvalidInput: As for `execute_run`, for the first run that fails; finished results stay.
+      UnusableInput: A worker process died.
+    """
+    missing_by_key: dict[str, list[ResultFile]] = {}
+    for file in files:
+        if not file.path.exists():
+            missing_by_key.setdefault(file.run.key, []).append(file)
+    finished = len(files) - sum(map(len, missing_by_key.values()))
+
+    def write_all(key: str, source: Path | BytesIO) -> None:
+        nonlocal finished
+        for file in missing_by_key[key]:
+            file.write(source)
+        finished += len(missing_by_key[key])
+        progress(finished)
+
+    unknown_runs = []
+    for key, equal_files in missing_by_key.items():
+        result = find_result(folder, key)
+        if result is None:
+            unknown_runs.append(equal_files[0].run)
+        else:
+            write_all(key, result)
+    for index, content in map_runs(execute_run, unknown_runs, workers):
+        write_all(unknown_runs[index].key, BytesIO(content))
+    return len(unknown_runs)
 
 
 def execute_run(run: Run) -> bytes:

@@ -19,72 +19,92 @@ from batchsched.errors import InvalidInput
 Name = Annotated[str, Field(min_length=1, max_length=80)]
 Count = Annotated[int, Field(ge=1)]
 ALL_NAMES: Final = "*"
+SCENARIO_KIND: Final = "Scenario"
 
 
 class Failures(StrictModel):
     """The mean time between two failures of a simulated node, and the mean time until the node is repaired.
 
-    The actual times are drawn from the seed.
+    The seed determines the actual times.
     """
 
     hours_between: float = Field(gt=0, description="Mean hours from a node's repair to its next failure.")
-    hours_to_repair: float = Field(default=2.0, gt=0, description="Mean hours until it is back.")
+    hours_to_repair: float = Field(default=2.0, gt=0, description="Mean hours until the node is repaired.")
 
 
 class ClusterSpec(StrictModel):
     """The simulated cluster for traces and generated workloads, which state no nodes, unlike manifests and sessions."""
 
-    nodes: Count = Field(default=64, description="Equal nodes.")
-    gpus_per_node: Count = Field(default=8, description="Devices of each.")
-    failures: Failures | None = Field(default=None, description="None: no node fails.")
+    nodes: Count = Field(default=64, description="Number of nodes, all of the same size.")
+    gpus_per_node: Count = Field(default=8, description="GPUs of each node.")
+    failures: Failures | None = Field(default=None, description="Failures of nodes; default: none.")
 
 
 class TraceWindow(StrictModel):
     """The part of a trace that is simulated: its first row, and its number of rows."""
 
-    jobs: Count | None = Field(default=None, description="Rows in a run; None: all that follow the first.")
+    jobs: Count | None = Field(
+        default=None, description="Number of rows in a run; default: all rows from the first one on."
+    )
     start: int | None = Field(
         default=None,
         ge=0,
-        description="The first row, from 0. None: drawn from the seed where `jobs` is stated, else 0.",
+        description="The first row, from 0. Default: a row that the seed determines if `jobs` is set, otherwise 0.",
     )
 
 
 class SwfSource(TraceWindow):
     """A workload from a trace in the Standard Workload Format."""
 
-    trace: Path = Field(description="The file, possibly gzipped.")
+    trace: Path = Field(description="The trace file, optionally gzipped.")
     processors: Count | None = Field(
-        default=None, description="One-slot nodes; None: what the header states."
+        default=None,
+        description="Number of nodes with one processor each; default: the number in the header of the trace.",
     )
 
 
 class PhillySource(TraceWindow):
     """A workload from Microsoft's Philly trace."""
 
-    trace: Path = Field(description="CSV with timestamp, duration, num_gpus and cluster, possibly gzipped.")
-    first: datetime | None = Field(default=None, description="Arrivals from this moment on, RFC 3339.")
-    last: datetime | None = Field(default=None, description="Arrivals up to this moment.")
+    trace: Path = Field(
+        description="CSV with the columns timestamp, duration, num_gpus and cluster, optionally gzipped."
+    )
+    first: datetime | None = Field(
+        default=None, description="Time of the first arrival, RFC 3339; default: the start of the trace."
+    )
+    last: datetime | None = Field(
+        default=None, description="Time of the last arrival, RFC 3339; default: the end of the trace."
+    )
     teams: dict[str, tuple[str, ...]] = Field(
         default={},
-        description='Queues, and the virtual clusters that submit to them; ["*"]: all that no other queue names. '
-        "Jobs of the others are left out. {}: each virtual cluster is the queue vc-NAME.",
+        description='The virtual clusters that submit to each queue; ["*"]: all clusters that no other queue names. '
+        "Jobs of other clusters are left out. Default: each virtual cluster submits to the queue vc-NAME.",
     )
 
 
 class GeneratedSource(StrictModel):
-    """A workload that is drawn from the seed and has the properties that published traces have in common."""
+    """A generated workload, which has the properties that published traces have in common. It depends on the seed."""
 
-    gangs: Count = Field(default=1000, description="Gangs that arrive.")
-    load: float = Field(default=0.9, gt=0, description="GPU time that arrives ÷ what the cluster has.")
-    swing: float = Field(default=0.5, ge=0, lt=1, description="How much arrivals follow the day.")
+    gangs: Count = Field(default=1000, description="Number of gangs.")
+    load: float = Field(
+        default=0.9,
+        gt=0,
+        allow_inf_nan=False,
+        description="Requested GPU time ÷ available GPU time, while gangs arrive.",
+    )
+    swing: float = Field(
+        default=0.5, ge=0, lt=1, description="Strength of the daily variation of arrivals; 0: none."
+    )
     overestimate: float = Field(
-        default=0.0, ge=0, description="Mean of what estimates exceed run times by, as a share of them."
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Mean excess of estimates over run times, as a fraction of the run time.",
     )
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(
         default={"team-0": 0.48, "team-1": 0.24, "team-2": 0.16, "team-3": 0.12},
         min_length=1,
-        description="Queues, and their shares of the gangs.",
+        description="The share of each queue in the gangs.",
     )
 
 
@@ -97,25 +117,31 @@ class ManifestSource(StrictModel):
     files: tuple[Path, ...] = Field(
         min_length=1, description="Files and directories of manifests; or a dump."
     )
-    now: float = Field(default=0.0, ge=0, description="When the clock begins, seconds since 1970.")
-    runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
+    now: float = Field(default=0.0, ge=0, description="Start of the simulated time, in seconds since 1970.")
+    runtime: int = Field(
+        default=3600, ge=0, description="Run time in seconds of gangs without expectedRuntimeSeconds."
+    )
 
 
 class RecordedSessionSource(StrictModel):
     """The settings of a workload that is read from a recorded session: the cluster at the time of the session."""
 
-    file: Path = Field(description="A file that `batchsched record` or `run` wrote.")
-    runtime: int = Field(default=3600, ge=0, description="Seconds that gangs run which do not say.")
+    file: Path = Field(description="A file that `batchsched record` or `batchsched run` wrote.")
+    runtime: int = Field(
+        default=3600, ge=0, description="Run time in seconds of gangs without expectedRuntimeSeconds."
+    )
 
 
 class WorkloadSpec(StrictModel):
     """A workload of a scenario, with exactly one source such as a trace or a generator."""
 
-    name: Name = Field(description="How results call it.")
+    name: Name = Field(description="The name of the workload in results.")
     swf: SwfSource | None = Field(default=None, description="A trace in the Standard Workload Format.")
     philly: PhillySource | None = Field(default=None, description="Microsoft's Philly trace.")
-    generate: GeneratedSource | None = Field(default=None, description="Gangs drawn from the seed.")
-    manifests: ManifestSource | None = Field(default=None, description="A cluster of manifests.")
+    generate: GeneratedSource | None = Field(default=None, description="Gangs that the seed determines.")
+    manifests: ManifestSource | None = Field(
+        default=None, description="A cluster that is read from manifests."
+    )
     session: RecordedSessionSource | None = Field(
         default=None, description="The cluster of a recorded session."
     )
@@ -134,21 +160,22 @@ SOURCES = ("swf", "philly", "generate", "manifests", "session")
 class PolicyCase(StrictModel):
     """One policy of a scenario: the profile fields and the queue fields that this policy changes."""
 
-    name: Name = Field(description="How results call it.")
+    name: Name = Field(description="The name of the policy in results.")
     profile: dict[str, Any] = Field(
-        default={}, description="Fields of a profile; they take the place of the scenario's, field by field."
+        default={},
+        description="Fields of the profile. Each replaces the same field of the scenario's profile.",
     )
     queues: dict[str, dict[str, Any]] = Field(
         default={},
-        description='Fields of queues\' specs, by queue; "*" stands for every queue, and comes first.',
+        description='Fields of the specs of queues, by queue; "*": all queues. Fields of a named queue override these.',
     )
 
 
 class TuningObjective(StrictModel):
     """The measure that `lab tune` minimises or maximises. Exactly one of the two fields is set."""
 
-    minimise: str | None = Field(default=None, description="Such as meanSlowdown.")
-    maximise: str | None = Field(default=None, description="Such as utilisation.")
+    minimise: str | None = Field(default=None, description="The measure to minimise, such as meanSlowdown.")
+    maximise: str | None = Field(default=None, description="The measure to maximise, such as utilisation.")
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -165,11 +192,13 @@ class TuningObjective(StrictModel):
 class TuningParameter(StrictModel):
     """The values that a tuned parameter may take: a range or a list."""
 
-    low: float | None = Field(default=None, description="The least value.")
-    high: float | None = Field(default=None, description="The greatest one.")
-    log: bool = Field(default=False, description="Search by orders of magnitude.")
+    low: float | None = Field(default=None, description="The smallest value.")
+    high: float | None = Field(default=None, description="The largest value.")
+    log: bool = Field(default=False, description="Search on a logarithmic scale.")
     whole: bool = Field(default=False, description="Whole numbers only.")
-    choices: tuple[str | float | bool, ...] = Field(default=(), description="A list, in place of a range.")
+    choices: tuple[str | float | bool, ...] = Field(
+        default=(), description="A list of values, instead of a range."
+    )
 
     @model_validator(mode="after")
     def _is_range_or_list(self) -> Self:
@@ -186,23 +215,34 @@ class TuningParameter(StrictModel):
 class Tuning(StrictModel):
     """The settings of `lab tune`: a policy, its parameters and the objective."""
 
-    policy: str = Field(description="Which of the policies is tuned, by name.")
-    objective: TuningObjective = Field(description="What is searched for: the mean over workloads and seeds.")
+    policy: str = Field(description="The name of the policy whose parameters are searched.")
+    objective: TuningObjective = Field(
+        description="The measure to optimise, as a mean over workloads and seeds."
+    )
     parameters: dict[str, TuningParameter] = Field(
         min_length=1,
-        description="By path inside the policy, such as profile.policy.args.share or queues.a.weight.",
+        description="Parameters, by their path in the policy, such as profile.policy.args.share or queues.a.weight.",
     )
-    trials: Count = Field(default=30, description="How many settings are tried.")
+    trials: Count = Field(default=30, description="Number of settings that the search tries.")
     at_once: Count = Field(
         default=1,
-        description="Settings that are proposed before the outcome of the last is known: more keep more processes "
-        "busy, and learn less from each other.",
+        description="Number of settings that are tried in parallel. A larger number uses more processes, and each "
+        "setting can take fewer earlier results into account.",
     )
     held_out: int | tuple[int, ...] = Field(
         default=5,
-        description="Seeds that the search does not see, on which the best is checked; a number: that many, "
-        "beyond the scenario's own.",
+        description="Seeds that the search does not use, on which the best setting is checked; a number: that many "
+        "seeds after those of the scenario.",
     )
+
+    @field_validator("held_out")
+    @classmethod
+    def _has_seeds(cls, held_out: int | tuple[int, ...]) -> int | tuple[int, ...]:
+        if isinstance(held_out, int) and held_out < 1:
+            raise ValueError(f"expected 1 or more seeds, found {held_out}")
+        if isinstance(held_out, tuple) and min(held_out, default=-1) < 0:
+            raise ValueError("expected at least one seed, from 0 on")
+        return held_out
 
 
 class Scenario(StrictModel):
@@ -210,29 +250,32 @@ class Scenario(StrictModel):
 
     api_version: Literal["config.batchsched.dev/v1alpha1"] = "config.batchsched.dev/v1alpha1"
     kind: Literal["Scenario"] = "Scenario"
-    name: Name = Field(description="How reports call it.")
-    cluster: ClusterSpec = Field(default=ClusterSpec(), description="The cluster, where a workload has none.")
-    queues: tuple[Queue, ...] = Field(
-        default=(), description="Queue manifests; they take the place of a workload's of the same name."
+    name: Name = Field(description="The name of the scenario in reports.")
+    cluster: ClusterSpec = Field(
+        default=ClusterSpec(), description="The cluster, for workloads that have none."
     )
-    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="What arrives.")
-    profile: dict[str, Any] = Field(default={}, description="Fields of the profile of every policy.")
+    queues: tuple[Queue, ...] = Field(
+        default=(), description="Queue manifests. They replace queues of the same name in a workload."
+    )
+    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="The workloads.")
+    profile: dict[str, Any] = Field(default={}, description="Fields of the profile that all policies share.")
     policies: tuple[PolicyCase, ...] = Field(
-        min_length=1, description="What is tried; the first is the base."
+        min_length=1, description="The policies to compare; the first one is the baseline."
     )
     seeds: tuple[int, ...] = Field(
         default=(0, 1, 2, 3, 4),
         min_length=1,
-        description="Of everything that is drawn; a number: 0 to n - 1.",
+        description="Seeds of generated workloads, windows and failures; a number n: the seeds 0 to n - 1.",
     )
     session_interval: int = Field(
-        default=0, ge=0, description="Least seconds between two sessions; 0: one whenever something happened."
+        default=0, ge=0, description="Minimum seconds between two sessions; 0: a session after every change."
     )
     resource: str | None = Field(
         default=None,
-        description="What fairness is measured in; None: the GPUs that are asked for most, or cpu where none is.",
+        description="The resource in which fairness is measured; default: the most requested GPU resource, or cpu "
+        "if no gang requests GPUs.",
     )
-    tune: Tuning | None = Field(default=None, description="What `lab tune` searches.")
+    tune: Tuning | None = Field(default=None, description="The search that `lab tune` makes.")
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -246,14 +289,17 @@ class Scenario(StrictModel):
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
         for field in ("workloads", "policies", "queues"):
-            names = [one.name for one in getattr(self, field)]
+            names = [item.name for item in getattr(self, field)]
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
                 raise ValueError(f"{field}: two of them are named {twice!r}; each needs a name of its own")
         if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             raise ValueError("seeds: expected different numbers from 0 on")
-        if self.tune is not None and self.tune.policy not in {one.name for one in self.policies}:
-            raise ValueError(f"tune.policy: there is no policy {self.tune.policy!r}")
+        if self.tune is not None and self.tune.policy not in {policy.name for policy in self.policies}:
+            names = [policy.name for policy in self.policies]
+            raise ValueError(
+                f"tune.policy: there is no policy {self.tune.policy!r}; {suggest_name(self.tune.policy, names)}"
+            )
         return self
 
 
@@ -269,9 +315,16 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
     """
     content: Any = parse_document(read_text(path), str(path))
     if not isinstance(content, dict):
-        raise InvalidInput("expected a mapping with workloads and policies", file=str(path))
+        emptiness = "is empty; " if content is None else ""
+        raise InvalidInput(f"{emptiness}expected a mapping with workloads and policies", file=str(path))
+    kind = content.get("kind", SCENARIO_KIND)
+    if kind != SCENARIO_KIND:
+        raise InvalidInput(f"expected {SCENARIO_KIND}, found {str(kind)!r}", file=str(path), field="kind")
     for place, value in changes:
-        content = with_value_at(content, place, value)
+        try:
+            content = with_value_at(content, place, value)
+        except InvalidInput as error:
+            raise InvalidInput(error.message, file=str(path), object="--set", field=place) from error
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
@@ -279,7 +332,7 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
         more = "".join(f"\n{path}: {complaint.field}: {complaint.message}" for complaint in further)
         raise InvalidInput(first.message + more, file=str(path), field=first.field) from error
     return scenario.model_copy(
-        update={"workloads": tuple(_located(one, path.parent) for one in scenario.workloads)}
+        update={"workloads": tuple(_located(workload, path) for workload in scenario.workloads)}
     )
 
 
@@ -343,17 +396,18 @@ def with_value_at(content: Any, place: str, value: Any) -> Any:
     """
     head, _, rest = place.partition(".")
     if isinstance(content, list):
-        index = next((number for number, part in enumerate(content) if _is_named(part, head)), None)
+        index = next((number for number, part in enumerate(content) if _name_of(part) == head), None)
         if index is None and head.isdigit() and int(head) < len(content):
             index = int(head)
         if index is None:
-            raise InvalidInput(f"there is no part {head!r}", field=place)
+            names = [str(name) for name in map(_name_of, content) if name is not None]
+            raise InvalidInput(f"there is no part {head!r}; {suggest_name(head, names)}", field=place)
         inner = with_value_at(content[index], rest, value) if rest else value
         return [*content[:index], inner, *content[index + 1 :]]
     if content is None:
         content = {}
     if not isinstance(content, Mapping) or not head:
-        raise InvalidInput("the path leads through a value that has no parts", field=place)
+        raise InvalidInput(f"expected the path of a field, but {str(content)!r} has no fields", field=place)
     return {**content, head: with_value_at(content.get(head), rest, value) if rest else value}
 
 
@@ -364,24 +418,53 @@ def value_at(content: Any, place: str) -> Any:
     return content
 
 
-def _is_named(part: Any, name: str) -> bool:
-    if not isinstance(part, Mapping):
-        return False
-    return bool(part.get("name", (part.get("metadata") or {}).get("name")) == name)
+def _name_of(item: Any) -> Any:
+    """Return the name of a list item, which is its field name or metadata.name; None if it has none."""
+    if not isinstance(item, Mapping):
+        return None
+    return item.get("name", (item.get("metadata") or {}).get("name"))
 
 
-def _located(workload: WorkloadSpec, folder: Path) -> WorkloadSpec:
-    def located(path: Path) -> Path:
-        whole = (folder / path).resolve()
-        if not whole.exists():
-            raise InvalidInput(f"there is no file {str(whole)!r}", object=f"workload {workload.name}")
-        return whole
+def _located(workload: WorkloadSpec, scenario: Path) -> WorkloadSpec:
+    """Return a workload with absolute paths of its files.
 
-    for kind, field in (("swf", "trace"), ("philly", "trace"), ("session", "file"), ("manifests", "files")):
-        source = getattr(workload, kind)
+    Raises:
+      InvalidInput: A file does not exist.
+    """
+    for source_name, field in _FILE_FIELDS:
+        source = getattr(workload, source_name)
         if source is None:
             continue
         paths = getattr(source, field)
-        absolute = tuple(map(located, paths)) if isinstance(paths, tuple) else located(paths)
-        return workload.model_copy(update={kind: source.model_copy(update={field: absolute})})
+        place = f"{source_name}.{field}"
+        if isinstance(paths, tuple):
+            located: Any = tuple(
+                _existing_path(path, scenario, workload.name, f"{place}.{index}")
+                for index, path in enumerate(paths)
+            )
+        else:
+            located = _existing_path(paths, scenario, workload.name, place)
+        return workload.model_copy(update={source_name: source.model_copy(update={field: located})})
     return workload
+
+
+_FILE_FIELDS: Final = (("swf", "trace"), ("philly", "trace"), ("session", "file"), ("manifests", "files"))
+"""The fields of workloads that name files, each with its source."""
+
+
+def _existing_path(path: Path, scenario: Path, workload: str, place: str) -> Path:
+    """Return the absolute path of a file that a workload names relative to the scenario.
+
+    Raises:
+      InvalidInput: The file does not exist.
+    """
+    whole = (scenario.parent / path).resolve()
+    if not whole.exists():
+        raise InvalidInput(
+            f"there is no file {str(whole)!r}; correct the path, which is relative to the scenario, or set it with "
+            f"--set workloads.{workload}.{place}=FILE",
+            file=str(scenario),
+            object=f"workload {workload}",
+            field=place,
+        )
+    return whole

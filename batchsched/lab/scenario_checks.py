@@ -11,7 +11,14 @@ from batchsched.api.crd.validation import suggest_name
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.plan import policy_profile, runs_of
-from batchsched.lab.scenario import PolicyCase, Scenario, TuningParameter, queue_names, with_value_at
+from batchsched.lab.scenario import (
+    ALL_NAMES,
+    PolicyCase,
+    Scenario,
+    TuningParameter,
+    queue_names,
+    with_value_at,
+)
 from batchsched.queues.gang_order import make_gang_order
 
 
@@ -147,10 +154,10 @@ def _check_queue_changes(scenario: Scenario, policy: PolicyCase) -> None:
     """
     all_queues = queue_names(scenario)
     for name in policy.queues:
-        if all_queues is not None and name not in {*all_queues, "*"}:
+        if all_queues is not None and name not in {*all_queues, ALL_NAMES}:
             raise InvalidInput(f"there is no queue {name!r}; {suggest_name(name, sorted(all_queues))}")
     declared = {queue.name for queue in scenario.queues}
-    changes = {name: fields for name, fields in policy.queues.items() if name in {*declared, "*"}}
+    changes = {name: fields for name, fields in policy.queues.items() if name in {*declared, ALL_NAMES}}
     run = next(runs_of(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1]))
     run.changed_queues(())
 

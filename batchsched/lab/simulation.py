@@ -33,12 +33,11 @@ from batchsched.record.file import read_session_file as read_session
 from batchsched.scheduler.cluster_reader import read_cluster
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
-from batchsched.simulator.generator import GeneratorSettings, generate_workload
+from batchsched.simulator.generator import HOUR, GeneratorSettings, generate_workload
 from batchsched.simulator.result import RunResult
 from batchsched.simulator.run import Progress, RunSettings, simulate_workload
 from batchsched.simulator.workload import Workload, draw_outages, workload_of_snapshot
 
-HOUR: Final = 3600.0
 _YOUNG_OBJECTS: Final = 50_000
 """Objects between two collections of the youngest generation; reference counts free most objects of a run."""
 Row = TypeVar("Row")
@@ -126,7 +125,7 @@ def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:
         return result
     now = float(max((gang.submitted for gang in result.gangs), default=0))
     now = max(now, *map(float, result.series.times[-1:]))
-    refusals = {refusal.pod_group: refusal for refusal in session.explain_refusals(now, seed)}
+    refusals = {refusal.pod_group: refusal for refusal in session.list_refusals(now, seed)}
     gangs = (
         gang if gang.is_finished else replace(gang, refusal=refusals.get(gang.key)) for gang in result.gangs
     )
@@ -162,7 +161,7 @@ def workload_of(run: Run) -> Workload:
     Raises:
       InvalidInput: A file cannot be used, or a window begins after the end of its trace.
     """
-    made = run.prepared or _from_source(run)
+    made = run.prepared or _named_source(run)
     cluster = replace(made.cluster, queues=run.changed_queues(made.cluster.queues))
     made = replace(made, name=run.workload.name, cluster=cluster)
     failures = run.cluster.failures
@@ -174,6 +173,17 @@ def workload_of(run: Run) -> Workload:
     return replace(made, outages=draw_outages(cluster.nodes, between, repair, period, run.seed))
 
 
+def _named_source(run: Run) -> Workload:
+    """Create the workload of a run from its source; an error names the workload."""
+    try:
+        return _from_source(run)
+    except InvalidInput as error:
+        if error.file or error.object:
+            raise
+        place = f"workload {run.workload.name}"
+        raise InvalidInput(error.message, object=place, field=error.field) from error
+
+
 def _from_source(run: Run) -> Workload:
     spec, cluster, name = run.workload, run.cluster, run.workload.name
     if spec.swf is not None:
@@ -181,7 +191,9 @@ def _from_source(run: Run) -> Workload:
         size = spec.swf.processors or trace.processors
         if not size:
             raise InvalidInput(
-                "the trace does not state its processors; say processors", file=str(spec.swf.trace)
+                "the header of the trace does not state the number of processors; set swf.processors",
+                file=str(spec.swf.trace),
+                object=f"workload {name}",
             )
         return swf.create_workload(rows_in_window(trace.rows, spec.swf, run.seed), size, name)
     if spec.philly is not None:
@@ -247,12 +259,17 @@ def rows_in_window(rows: Sequence[Row], window: TraceWindow, seed: int) -> Seque
     Raises:
       InvalidInput: The window begins after the last row, or the trace is too short for it.
     """
+    if not rows:
+        raise InvalidInput("no job of the trace is in the period and in the virtual clusters of the workload")
     start = window.start
     if start is None:
         start = draw_window_starts(1, seed, len(rows) - window.jobs + 1)[0] if window.jobs is not None else 0
     kept = rows[start : None if window.jobs is None else start + window.jobs]
     if not kept:
-        raise InvalidInput(f"no job is left from row {start} on, of {len(rows)}", object="window")
+        raise InvalidInput(
+            f"no job is left from row {start} on, of {len(rows)}; expected 0 to {len(rows) - 1}",
+            field="start",
+        )
     return kept
 
 
@@ -265,7 +282,7 @@ def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
       InvalidInput: the trace is shorter than one window.
     """
     if below < 1:
-        raise InvalidInput("the trace is shorter than one window", object="windows")
+        raise InvalidInput("the trace is shorter than one window; reduce the number of jobs", field="jobs")
     return tuple(np.random.default_rng(seed).integers(0, below, count).tolist())
 
 

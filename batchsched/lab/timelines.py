@@ -144,7 +144,8 @@ def draw_fairness_error(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
     figure = Figure(
         "fairness-error",
         "Fairness error over time",
-        "What queues miss of their demand-capped fair share, Σ max(0, fair share − held), in percent of the cluster.",
+        "The resources that queues miss of their fair shares, in percent of the cluster: Σ max(0, fair share − held). "
+        "A fair share is at most what the queue requests.",
         (),
         {"yaxis": axis("fairness error (%)", rangemode="tozero")},
     )
@@ -156,7 +157,8 @@ def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
     figure = Figure(
         "jain",
         "Jain's index over time",
-        "Of held ÷ fair share over the queues that want anything; 1: all get the same part of what is theirs.",
+        "Jain's fairness index of held ÷ fair share, over the queues that request anything. It is 1 if all queues hold "
+        "the same part of their fair share.",
         (),
         {},
     )
@@ -202,7 +204,7 @@ def draw_shares(policy: str, outcome: Outcome, span: float, queues: Sequence[str
     return Figure(
         key,
         policy,
-        "The upper plot shows what each queue held, the lower plot its demand-capped fair share at that time. Under a "
+        "The upper plot shows what each queue held, the lower plot its fair share at that time. Under a "
         "perfectly fair policy both are equal. A queue can hold less than its share for some time, also less than its "
         "guarantee: a gang starts only as a whole, running gangs keep their resources unless the profile lets queues "
         "reclaim them, and a policy may hold gangs back.",

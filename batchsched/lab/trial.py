@@ -71,6 +71,7 @@ def resources_in_use(trials: Sequence[Trial]) -> tuple[str, ...]:
         for resource, share in trial.busy.items():
             shares[resource] = max(share, shares.get(resource, 0.0))
     used_at_all = {resource for trial in trials for resource, share in trial.used.items() if share.any()}
+    used_at_all |= {resource for resource, share in shares.items() if share}
     used = [resource for resource in shares if resource in used_at_all and resource != "pods"]
     return tuple(sorted(used, key=lambda name: (not name.endswith("/gpu"), -shares[name], name)))
 

@@ -20,16 +20,10 @@ from batchsched.errors import InvalidInput
 from batchsched.lab.measures import Measure, Outcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import runs_of
+from batchsched.lab.results import read_outcome, write_missing_files
 from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter, value_at
 from batchsched.lab.scenario_checks import check_tuned_parameters, with_settings
-from batchsched.lab.trial_results import (
-    HELD_OUT,
-    SEARCH,
-    TrialRun,
-    clear_trials,
-    execute_trial_runs,
-    parameter_column,
-)
+from batchsched.lab.trial_results import HELD_OUT, SEARCH, clear_trials, parameter_column, trial_file
 from batchsched.lab.workers import Workers
 
 Settings = Mapping[str, str | float | bool]
@@ -127,7 +121,11 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     """
     tuning = scenario.tune
     if tuning is None:
-        raise InvalidInput("says nothing of tune: policy, objective and parameters", object=scenario.name)
+        raise InvalidInput(
+            "is required; state the policy, the objective and the parameters to search",
+            object=f"scenario {scenario.name}",
+            field="tune",
+        )
     measure = find_measure(tuning.objective.measure_name, "tune.objective")
     seeds = held_out_seeds(scenario, tuning)
     check_tuned_parameters(scenario)
@@ -160,7 +158,11 @@ def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
         return tuple(range(first, first + tuning.held_out))
     both = sorted({*tuning.held_out} & {*scenario.seeds})
     if both:
-        raise InvalidInput(f"the search sees seed {both[0]}", object=scenario.name, field="tune.heldOut")
+        raise InvalidInput(
+            f"seed {both[0]} is one of the seeds of the search; state other seeds, or only their number",
+            object=f"scenario {scenario.name}",
+            field="tune.heldOut",
+        )
     return tuning.held_out
 
 
@@ -180,20 +182,21 @@ class _SearchRuns:
         self, policies: Mapping[int, PolicyCase], stage: str, seeds: Sequence[int]
     ) -> list[tuple[Outcome, ...]]:
         """Execute the missing runs of policies, given by the number of their setting; return the outcomes by policy."""
-        trial_runs = [
-            TrialRun(run, number, stage, self._columns(policy))
+        resources = self._resources
+        files = [
+            trial_file(resources.folder, run, number, stage, self._columns(policy))
             for number, policy in policies.items()
             for run in runs_of(self._scenario, [policy], seeds)
         ]
-        resources = self._resources
-        outcomes = execute_trial_runs(
-            trial_runs,
+        write_missing_files(
+            files,
             resources.folder,
             resources.workers,
             lambda finished: resources.progress(self._done + finished, self._total),
         )
-        self._done += len(trial_runs)
-        size = len(trial_runs) // len(policies)
+        outcomes = tuple(read_outcome(file.path) for file in files)
+        self._done += len(files)
+        size = len(files) // len(policies)
         return [outcomes[first : first + size] for first in range(0, len(outcomes), size)]
 
     def _columns(self, policy: PolicyCase) -> dict[str, Any]:

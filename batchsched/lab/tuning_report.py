@@ -5,30 +5,32 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from batchsched.lab.conclusion import format_values
+from batchsched.lab.conclusion import Conclusion
 from batchsched.lab.definitions import ReportSettings
 from batchsched.lab.document import Section, Table, TableCell, TableRow
-from batchsched.lab.figure import Figure, axis, format_number, policy_color
+from batchsched.lab.figure import Figure, axis, format_count, format_number, policy_color
+from batchsched.lab.pairs import difference_text
+from batchsched.lab.plan import policy_profile
 from batchsched.lab.report import sweep_document
 from batchsched.lab.scenario import Scenario, TuningParameter
+from batchsched.lab.scenario_checks import with_settings
 from batchsched.lab.tuning import TuningResult
 
 
-def render_tuning(scenario: Scenario, result: TuningResult, verdict: str, settings: ReportSettings) -> str:
+def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportSettings) -> str:
     """Return the HTML report of a search for policy parameters.
 
     Args:
       scenario: The scenario with the searched parameters.
       result: The result of the search.
-      verdict: The sentences that state whether the objective improved.
       settings: The input of the runs.
     """
     title = f"batchsched lab: {scenario.name}, {result.policy} tuned"
-    document = sweep_document(title, result.outcomes, settings)
+    document = sweep_document(title, result.outcomes, _of_compared_policies(scenario, result, settings))
     search = Section("Search", (_history(result), *_parameter_figures(result)))
     return replace(
         document,
-        conclusion=(verdict, _seeds_text(scenario, result)),
+        conclusion=Conclusion((tuning_verdict(result),), _seeds_text(scenario, result)),
         tables=(
             _found_values(scenario, result),
             *(replace(table, title="Check on other seeds") for table in document.tables),
@@ -37,16 +39,45 @@ def render_tuning(scenario: Scenario, result: TuningResult, verdict: str, settin
     ).render()
 
 
-def _seeds_text(scenario: Scenario, result: TuningResult) -> str:
-    search, check = len(scenario.seeds), len(result.held_out)
-    return (
-        f"The search tried {len(result.tried)} settings on {search} {_seeds(search)} and checked the best one on "
-        f"{check} other {_seeds(check)}."
+def _of_compared_policies(
+    scenario: Scenario, result: TuningResult, settings: ReportSettings
+) -> ReportSettings:
+    """Return the settings with the two policies of the check: as the scenario states it, and with the best values."""
+    stated_policy = next(policy for policy in scenario.policies if policy.name == result.policy)
+    whole = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
+    names = dict.fromkeys(outcome.policy for outcome in result.outcomes)
+    policies = dict(zip(names, (stated_policy, with_settings(whole, result.best.settings)), strict=True))
+    return replace(
+        settings,
+        profiles={name: policy_profile(scenario.profile, policy) for name, policy in policies.items()},
+        queue_changes={name: policy.queues for name, policy in policies.items() if policy.queues},
     )
 
 
-def _seeds(count: int) -> str:
-    return "seed" if count == 1 else "seeds"
+def tuning_verdict(tuned: TuningResult) -> str:
+    """Return the sentences that state whether a search improved its objective, and what became worse."""
+    name, difference = tuned.measure.title.lower(), difference_text(tuned.objective_comparison)
+    is_equal = tuned.objective_comparison.verdict == "same"
+    result = f"{name} {'is the same' if is_equal else f'differs by {difference}'} on these seeds."
+    if tuned.is_better_on_held_out_seeds:
+        text = f"Improved: {result}"
+    else:
+        text = f"Not improved: {result} Keep the present settings."
+        if not tuned.is_better_in_search:
+            text += " No setting was better on the seeds of the search either."
+        if tuned.seeds_to_detect_gain is not None:
+            text += f" About {tuned.seeds_to_detect_gain} seeds are needed to confirm a gain this small (tune.heldOut)."
+    costs = ", ".join(
+        f"{cost.measure.title.lower()} {difference_text(cost)}" for cost in tuned.worse_measures
+    )
+    return f"{text} Worse: {costs}." if costs else f"{text} No other measure is significantly worse."
+
+
+def _seeds_text(scenario: Scenario, result: TuningResult) -> str:
+    return (
+        f"The search tried {format_count(len(result.tried), 'setting')} on {format_count(len(scenario.seeds), 'seed')} "
+        f"and checked the best one on {format_count(len(result.held_out), 'other seed')}."
+    )
 
 
 def _found_values(scenario: Scenario, result: TuningResult) -> Table:
@@ -55,7 +86,7 @@ def _found_values(scenario: Scenario, result: TuningResult) -> Table:
         TableRow(path, (TableCell(_value_text(value)), TableCell(_range_text(ranges.get(path)))))
         for path, value in result.best.settings.items()
     ]
-    base, best = format_values(result.measure, (result.base, result.best.value))
+    base, best = result.measure.format_values((result.base, result.best.value))
     on_seeds = f"{result.measure.title} on the seeds of the search"
     note = f"{on_seeds}: {base} with the stated settings, {best} with these values."
     return Table(
@@ -134,7 +165,7 @@ def _points(name: str, places: list[Any], values: list[float], result: TuningRes
         "name": name,
         "x": places,
         "y": values,
-        "customdata": list(format_values(result.measure, values)),
+        "customdata": list(result.measure.format_values(values)),
         "marker": {"color": policy_color(0), "size": 7},
         "hovertemplate": "%{x}: %{customdata}<extra></extra>",
     }
@@ -148,5 +179,5 @@ def _layout(result: TuningResult, title: str) -> dict[str, Any]:
     values = [*(setting.value for setting in result.tried), result.base]
     low, high = min(values), max(values)
     ticks = [low + (high - low) * part / 4 for part in range(5)] if high > low else [low]
-    scale = {"tickvals": ticks, "ticktext": list(format_values(result.measure, ticks))}
+    scale = {"tickvals": ticks, "ticktext": list(result.measure.format_values(ticks))}
     return {"xaxis": axis(title), "yaxis": axis(result.measure.title.lower(), **scale)}

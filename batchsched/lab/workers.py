@@ -100,11 +100,11 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
 
-        def mourn() -> None:
+        def exit_after_parent() -> None:
             parent.join()
             os._exit(1)
 
-        Thread(target=mourn, daemon=True).start()
+        Thread(target=exit_after_parent, daemon=True).start()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN T
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -82,22 +82,52 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
     lines = csv.DictReader(text)
     missing = [column for column in COLUMNS if column not in (lines.fieldnames or ())]
     if missing:
-        raise InvalidInput(f"has no column {', '.join(missing)}", file=name)
+        raise InvalidInput(
+            f"has no column {', '.join(missing)}; expected a CSV file with a header and the columns "
+            f"{', '.join(COLUMNS)}",
+            file=name,
+        )
     for line in lines:
         if not line["timestamp"] or not line["num_gpus"]:
             continue
-        try:
-            moment = datetime.fromisoformat(line["timestamp"])
-            row = PhillyRow(
-                int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()),
-                int(float(line["duration"])),
-                int(line["num_gpus"]),
-                line["cluster"],
-            )
-        except (ValueError, TypeError, OverflowError) as error:
-            raise InvalidInput(f"cannot be read: {error}", file=f"{name}:{lines.line_num}") from error
+        place = f"{name}:{lines.line_num}"
+        row = PhillyRow(
+            _field(line, "timestamp", _seconds, "a time such as 2017-10-01 00:07:00", place),
+            _field(line, "duration", _duration, "a number of seconds, 0 or more", place),
+            _field(line, "num_gpus", int, "a whole number", place),
+            line["cluster"] or "",
+        )
         if row.gpus > 0:
             yield row
+
+
+def _field(
+    line: Mapping[str, str | None], column: str, parse: Callable[[str], int], expected: str, place: str
+) -> int:
+    """Return the value of a column in a line.
+
+    Raises:
+      InvalidInput: the value cannot be read.
+    """
+    text = line[column] or ""
+    try:
+        return parse(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"cannot be read: expected {expected}, found {text!r}", file=place, field=column
+        ) from error
+
+
+def _seconds(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _duration(text: str) -> int:
+    seconds = int(float(text))
+    if seconds < 0:
+        raise ValueError("negative")
+    return seconds
 
 
 def create_workload(

@@ -4,7 +4,7 @@ Everything is derived from the run's records, without a clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
@@ -150,6 +150,7 @@ class RunResult:
       guards: number of sessions that reached the wall-clock limit; such a run may not be reproducible.
       failures: number of node failures.
       queues: usage and demand of queues over time.
+      kept_utilisation: the utilisation by resource, if the series are left out.
     """
 
     workload: str
@@ -162,6 +163,7 @@ class RunResult:
     guards: int = 0
     failures: int = 0
     queues: QueueSeries = QueueSeries()
+    kept_utilisation: Mapping[str, float] | None = None
 
     @property
     def starts_with_backlog(self) -> bool:
@@ -198,8 +200,21 @@ class RunResult:
             mean_slowdown=fmean(slowdowns) if slowdowns else 0.0,
             worst_slowdown=max(slowdowns, default=0.0),
             makespan=last - first,
-            utilisation=_utilisation(self.series, *self.measured_period),
+            utilisation=self._utilisation(),
         )
+
+    def without_detail(self) -> "RunResult":
+        """Return a copy with equal metrics, without the placements of gangs and without series."""
+        gangs = tuple(replace(gang, placements=()) for gang in self.gangs)
+        series = Series((), {}, {}, (), ())
+        return replace(
+            self, gangs=gangs, series=series, queues=QueueSeries(), kept_utilisation=self._utilisation()
+        )
+
+    def _utilisation(self) -> Mapping[str, float]:
+        if self.kept_utilisation is not None:
+            return self.kept_utilisation
+        return _utilisation(self.series, *self.measured_period)
 
 
 def _utilisation(series: Series, first: int, last: int) -> dict[str, float]:

@@ -106,7 +106,8 @@ def create_workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workl
     wide = next((row for row in rows if row.size > processors), None)
     if wide is not None:
         raise InvalidInput(
-            f"asks for {wide.size} processors, the cluster has {processors}", object=f"row {wide.number}"
+            f"asks for {wide.size} processors, the cluster has {processors}; set processors to {wide.size} or more",
+            object=f"row {wide.number}",
         )
     spec = create_pod_spec(CPU)
     # Jobs of one second keep the order of their numbers, because names break ties between gangs of equal age.

@@ -8,7 +8,9 @@ rates of node failures; exponential times are the simplification that most simul
 """
 
 import gzip
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil, floor
 from pathlib import Path
@@ -261,16 +263,27 @@ def draw_outages(
     return tuple(sorted(outages, key=lambda outage: (outage.time, outage.node)))
 
 
-def open_text(path: Path) -> TextIO:
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
     """Open a trace file for reading as text, whether it is gzipped or not.
 
     gzip is recognised by content. Invalid UTF-8 is replaced.
 
     Raises:
-      OSError: the file cannot be read.
+      InvalidInput: the file cannot be read, or its gzip data is broken.
     """
-    with path.open("rb") as raw:
-        packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    if packed:
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
-    return path.open(encoding="utf-8", errors="replace", newline="")
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        with (
+            gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
+            if packed
+            else path.open(encoding="utf-8", errors="replace", newline="")
+        ) as text:
+            yield text
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidInput(f"is a broken gzip file: {error}; copy it again", file=str(path)) from error
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot be read: {error.strerror}; expected a trace file", file=str(path)
+        ) from error

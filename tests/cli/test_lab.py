@@ -210,7 +210,7 @@ def test_a_search_outside_a_terminal_prints_its_progress_and_an_interrupted_one_
             raise KeyboardInterrupt
         return made(run)
 
-    monkeypatch.setattr("batchsched.lab.trial_results.execute_run", interrupted)
+    monkeypatch.setattr("batchsched.lab.results.execute_run", interrupted)
     told = lab("tune", scenario, "--to", tmp_path / "out", "--processes", 1)
     assert told.exit_code == 130
     assert "runs: 1 of 10" in told.stderr
@@ -223,7 +223,7 @@ def test_tuning_prints_the_best_settings_the_verdict_and_the_number_of_runs(tmp_
     assert told.exit_code == 0, told.output
     assert "profile.policy.name: " in told.stdout
     assert "On 2 seeds that the search did not see" in told.stdout
-    assert "mproved: mean wait differs by" in told.stdout
+    assert "Not improved: mean wait is the same on these seeds." in told.stdout
     assert (tmp_path / "out/tuning.html").exists()
     data = json.loads(lab("tune", scenario, "--to", tmp_path / "out", "-o", "json").stdout)
     assert len(data["tried"]) == 2

@@ -53,6 +53,22 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
     assert 'id="reload"' not in page
 
 
+def test_policies_with_equal_settings_have_files_of_their_own_and_make_no_report_partial(tmp_path):
+    policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
+    made = scenario(policies=policies, seeds=1)
+    write_plan(tmp_path, made, plan_runs(made))
+    assert execute_missing_runs(plan_runs(made), tmp_path, InProcessWorkers()) == 1
+    shown = ResultPages(tmp_path)
+    key = plan_runs(made)[0].key
+    page = shown.runs_html()
+    assert "2 of 2 runs finished" in page
+    for name in (f"{key}.parquet", f"{key}-2.parquet"):
+        assert f'href="/runs/{name}"' in page
+        assert shown.result_file(name) == tmp_path / "runs" / name
+    result_path(tmp_path, key).unlink()
+    assert "This report is partial: 1 of 2 runs have finished" in ResultPages(tmp_path).report_html()
+
+
 def test_a_narrow_list_of_runs_states_the_column_of_each_cell(folder):
     page = ResultPages(folder).runs_html()
     assert "@media (max-width: 720px)" in page

@@ -9,6 +9,7 @@ import pytest
 from plotly import graph_objects as go
 
 from batchsched.api.decision import Refusal
+from batchsched.config.schema import Profile
 from batchsched.lab.definitions import ReportSettings, settings_of_scenario
 from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
@@ -43,8 +44,8 @@ def swept():
     return [simulate_run(run) for run in plan_runs(scenario())]
 
 
-def simulation_page(outcomes):
-    return render_simulation("a made-up day", outcomes, NODES, SETTINGS)
+def simulation_page(outcomes, settings=None):
+    return render_simulation("a made-up day", outcomes, NODES, settings or SETTINGS)
 
 
 def sweep_page(outcomes, **more):
@@ -157,6 +158,19 @@ def test_a_simulation_starts_with_what_was_gained_and_what_it_cost(pages):
     assert "Compared with FIFO-greedy, batchsched gains: mean wait 4.7 times shorter" in text
     assert "It costs nothing clear." in text
     assert "Each policy ran once" in text
+
+
+def test_every_sentence_of_a_stated_conclusion_has_the_same_weight(simulated):
+    page = simulation_page(simulated, ReportSettings(conclusion=("First.", "Last.")))
+    assert "<p>First.</p>\n<p>Last.</p>\n</section>" in page
+
+
+def test_settings_name_disabled_plugins_and_small_changes_are_not_rounded_to_none_or_all(simulated):
+    disabled = {"plugins": {"postFilter": {"disabled": [{"name": "*"}]}}, "selection": "ordered"}
+    profile = Profile.model_validate(disabled)
+    page = simulation_page(simulated, ReportSettings(profiles={simulated[0].policy: profile}))
+    assert "plugins.postFilter.disabled=[*]" in text_of(page)
+    assert not re.search(r"<small>(?:[+-]0%|-100%)</small>", page)
 
 
 def test_a_sweep_without_significant_differences_states_no_clear_difference(swept):

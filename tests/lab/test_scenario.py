@@ -22,7 +22,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
 
 
 def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
-    with pytest.raises(InvalidInput, match=r"workload t: there is no file '.*absent.swf'"):
+    with pytest.raises(InvalidInput, match=r"workload t: swf.trace: there is no file '.*absent.swf'"):
         load_scenario(written(tmp_path / "s.yaml", workloads=[{"name": "t", "swf": {"trace": "absent.swf"}}]))
 
 

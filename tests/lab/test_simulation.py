@@ -72,6 +72,7 @@ def test_without_detail_the_measures_are_the_same_and_series_are_left_out():
     small = whole.without_detail()
     assert small.measures == whole.measures
     assert small.result.metrics().mean_slowdown == whole.result.metrics().mean_slowdown
+    assert small.result.metrics() == whole.result.metrics()
     assert small.result.series.times == ()
     assert all(gang.placements == () for gang in small.result.gangs)
     assert all(gang.placements for gang in whole.result.gangs)
@@ -119,7 +120,7 @@ def test_a_window_is_drawn_from_the_seed_unless_it_is_stated(tmp_path):
 
 def test_a_trace_without_processors_requires_the_setting(tmp_path):
     tmp_path.joinpath("bare.swf").write_text("1 0 -1 10 2 -1 -1 2 10 -1\n")
-    with pytest.raises(InvalidInput, match="say processors"):
+    with pytest.raises(InvalidInput, match=r"workload .*set swf\.processors"):
         made(tmp_path, {"swf": {"trace": "bare.swf"}})
     assert len(made(tmp_path, {"swf": {"trace": "bare.swf", "processors": 3}})[0].cluster.nodes) == 3
 

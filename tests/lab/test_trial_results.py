@@ -111,6 +111,24 @@ def test_a_renamed_policy_has_its_new_name_in_the_files(tmp_path):
     assert query(tmp_path, documented_queries()[0]).keys() == {("first",)}
 
 
+def test_policies_with_equal_settings_are_both_found_by_the_documented_query(tmp_path):
+    policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
+    assert sweep(tmp_path, scenario(policies=policies)) == 2
+    rows = query(tmp_path, documented_queries()[0])
+    assert {policies: row["seed_count"] for policies, row in rows.items()} == {("one",): 2, ("two",): 2}
+    assert rows["one",]["meanWait_mean"] == rows["two",]["meanWait_mean"]
+
+
+def test_a_policy_that_leaves_its_equal_alone_leaves_no_file_of_its_name(tmp_path):
+    policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
+    sweep(tmp_path, scenario(policies=policies, seeds=1))
+    assert sweep(tmp_path, scenario(policies=policies[1:], seeds=1)) == 0
+    assert query(tmp_path, documented_queries()[0]).keys() == {("two",)}
+    assert sweep(tmp_path, scenario(policies=policies[::-1], seeds=1)) == 0
+    assert [one.policy for one in read_outcomes(tmp_path)] == ["two", "one"]
+    assert query(tmp_path, documented_queries()[0]).keys() == {("one",), ("two",)}
+
+
 @pytest.mark.parametrize(
     "parameter, value, kind, stored",
     [

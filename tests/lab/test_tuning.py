@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from math import nan
 
@@ -8,7 +9,7 @@ from batchsched.lab.definitions import settings_of_scenario
 from batchsched.lab.pairs import MeanInterval
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.tuning import TuningResources, held_out_seeds, tune
-from batchsched.lab.tuning_report import render_tuning
+from batchsched.lab.tuning_report import render_tuning, tuning_verdict
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
@@ -73,6 +74,7 @@ def test_a_parameter_without_effect_is_no_improvement(tmp_path):
     assert not made.is_better_in_search
     assert made.objective_comparison.verdict == "same"
     assert made.worse_measures == ()
+    assert tuning_verdict(made).startswith("Not improved: mean wait is the same on these seeds. Keep the ")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_a_search_is_deterministic_and_makes_no_run_twice(tmp_path, monkeypatch)
     }
     policies = [{"name": "fcfs", "profile": {"policy": {"name": "headroom"}}}]
     first, _ = tuned(tmp_path, {**more, "atOnce": 3}, policies=policies, seeds=1)
-    monkeypatch.setattr("batchsched.lab.trial_results.execute_run", None)
+    monkeypatch.setattr("batchsched.lab.results.execute_run", None)
     again, told = tuned(tmp_path, {**more, "atOnce": 3}, policies=policies, seeds=1)
     assert again.tried == first.tried
     assert first.best.value == max(one.value for one in first.tried)
@@ -107,7 +109,7 @@ def test_a_search_is_deterministic_and_makes_no_run_twice(tmp_path, monkeypatch)
     [
         ({"parameters": {"policy.name": {"choices": ["x"]}}}, "expected profile"),
         ({"objective": {"minimise": "meanWeight"}}, "did you mean meanWait"),
-        ({"heldOut": [1, 5]}, "the search sees seed 1"),
+        ({"heldOut": [1, 5]}, "seed 1 is one of the seeds of the search"),
     ],
     ids=["place", "measure", "seed"],
 )
@@ -117,7 +119,7 @@ def test_an_untunable_scenario_is_refused_with_the_reason(tmp_path, change, comp
 
 
 def test_a_scenario_without_tune_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="says nothing of tune"):
+    with pytest.raises(InvalidInput, match="tune: is required; state the policy"):
         tune(scenario(), TuningResources(tmp_path, InProcessWorkers(), lambda *_: None))
 
 
@@ -131,10 +133,13 @@ def test_held_out_seeds_may_be_stated():
 def test_the_report_of_a_search_states_the_values_the_verdict_and_the_history(found):
     made, _ = found
     settings = settings_of_scenario(scenario(), "batchsched lab tune small.yaml")
-    page = render_tuning(scenario(), made, "Improved: mean wait differs.", settings)
-    assert page.index("Improved: mean wait differs.") < page.index("Best values of the search")
+    page = render_tuning(scenario(), made, settings)
+    assert page.index(tuning_verdict(made)) < page.index("Best values of the search")
     for path in made.best.settings:
         assert f'<th scope="row">{path}</th>' in page
+    # The table of policies defines the two that were compared, and no other policy of the scenario.
+    defined = page.partition('aria-label="Policies"')[2].partition("</table>")[0].replace("\u200b", "")
+    assert re.findall(r'<th scope="row">([^<]+)<', defined) == ["fcfs", "fcfs, tuned"]
     assert "The search tried 4 settings on 2 seeds and checked the best one on 3 other seeds." in page
     for key in ("search-history", "search-parameter-0", "search-parameter-1"):
         assert f'id="{key}"' in page

@@ -1,5 +1,9 @@
 import gzip
+import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +33,24 @@ def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
         PhillyRow(50, 20, 1, "bb"),
         PhillyRow(100, 30, 12, "aa"),
     )
+
+
+def test_program_of_the_documentation_writes_the_table_from_the_published_log(tmp_path):
+    attempt = {
+        "start_time": "1970-01-01 00:02:00",
+        "end_time": "1970-01-01 00:02:30",
+        "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}],
+    }
+    never_ended = {**attempt, "end_time": None}
+    jobs = [
+        {"vc": "aa", "submitted_time": "1970-01-01 00:01:40", "attempts": [attempt, attempt, never_ended]},
+        {"vc": "bb", "submitted_time": "1970-01-01 00:01:50", "attempts": []},
+    ]
+    (tmp_path / "cluster_job_log").write_text(json.dumps(jobs))
+    program = Path(__file__).parents[2] / "examples/lab/philly_table.py"
+    table = tmp_path / "philly.csv"
+    subprocess.run([sys.executable, program, tmp_path / "cluster_job_log", table], check=True)
+    assert read_trace(table) == (PhillyRow(100, 60, 3, "aa"),)
 
 
 def test_only_rows_of_the_period_are_read(trace):

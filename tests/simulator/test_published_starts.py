@@ -41,8 +41,8 @@ class Publishing(Session):
         self.published_at = {}
 
     @override
-    def decide(self, now, seed, taking_part=None, telemetry=None):
-        decision = super().decide(now, seed, taking_part, telemetry)
+    def decide(self, now, seed, taking_part=None, telemetry=None, *, with_evictions=True):
+        decision = super().decide(now, seed, taking_part, telemetry, with_evictions=with_evictions)
         for one in decision.reservations:
             self.published.setdefault(one.pod_group.partition("/")[2], parse_timestamp(one.start))
             self.published_at.setdefault(one.pod_group.partition("/")[2], now)

@@ -1,7 +1,7 @@
 import pytest
 
+from batchsched.lab.conclusion import trade_off_sentence
 from batchsched.lab.measures import BY_KEY, SummaryRow
-from batchsched.lab.trade_off import trade_off_sentence
 
 POLICIES = ("FIFO", "SJF")
 
