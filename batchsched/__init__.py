@@ -1,12 +1,12 @@
 """batchsched: a gang and batch scheduler for Kubernetes.
 
-Everything turns around one function, ``decide(snapshot, profile, now, seed) -> Decision``: a frozen
-snapshot of the cluster goes in, and what is to happen comes out, assignments and refusals with their
-evidence. The commands, the simulator and the replay are thin shells around it; none has a scheduler of
-its own. Same snapshot, profile and seed: the same decision, byte for byte.
+One function makes all scheduling decisions: ``decide(snapshot, profile, now, seed) -> Decision``. It reads a frozen
+snapshot of the cluster, and returns assignments of pods to nodes and refusals with their reasons. The running
+scheduler, the commands, the simulator and the replay of recorded sessions all use it; none has a scheduler of its own.
+Equal arguments give equal decisions, byte for byte.
 
-The folders are floors. A file imports only from lower floors, and the import contracts in
-``pyproject.toml`` hold that; ``docs/architecture.md`` draws the house.
+The folders are layers. A module imports only modules of lower layers; the import contracts in ``pyproject.toml``
+enforce this, and ``docs/architecture.md`` has a diagram of the layers.
 
 The package exports the names of ``__all__`` for Python programs; ``docs/python-api.md`` describes them. They are
 imported on first use, so that a command imports only what it needs. Modules of batchsched import them from where they

@@ -118,7 +118,7 @@ def demo(
         ),
     ] = None,
     gangs: Annotated[
-        int, typer.Option("--gangs", min=1, help="Number of gangs that arrive during the day.")
+        int, typer.Option("--gangs", min=1, help="Number of gangs; the rate of arrival stays the same.")
     ] = GANGS,
 ) -> None:
     """Explain one session over example manifests, then simulate a day under four policies.
@@ -246,8 +246,8 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
 
 def trade_offs(outcomes: Sequence["Outcome"]) -> tuple[str, ...]:
     """Return one sentence for each baseline: what the last policy gains over it, and what that costs."""
+    from batchsched.lab.conclusion import trade_off_sentence
     from batchsched.lab.measures import summarize
-    from batchsched.lab.trade_off import trade_off_sentence
 
     rows = summarize([(outcome,) for outcome in outcomes])
     *baselines, policy = names = [outcome.policy for outcome in outcomes]

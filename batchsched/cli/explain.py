@@ -204,7 +204,8 @@ def _checked_key(key: str, session: "DecidedSession", owner_kind: str = "") -> s
     gang = _gang_of_owner(key, session)
     if gang:
         return gang
-    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {suggest_name(key, pod_groups)}")
+    names = sorted({*pod_groups, *(pod.key for pod in session.snapshot.pods)})
+    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {suggest_name(key, names)}")
 
 
 def _gang_of_owner(key: str, session: "DecidedSession", kind: str = "") -> str:
@@ -254,6 +255,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
       turn: its queue, entitlement class and priority; None if it is not pending.
       position: its position among the pending gangs of its queue, 1 for the first; 0 if it is not pending.
       outlook: open nodes and room after all other placements; None if the gang has no pods.
+      kind: `Pod` for a pod without a PodGroup, otherwise `PodGroup`.
+      node: the node of a bound pod without a PodGroup; "" otherwise.
     """
 
     pod_group: str
@@ -265,13 +268,15 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     turn: "PendingGangReport | None" = None
     position: int = 0
     outlook: "GangFeasibility | None" = None
+    kind: str = "PodGroup"
+    node: str = ""
 
 
 def explain_gangs(session: "DecidedSession", keys: Collection[str]) -> list[Explanation]:
     """Explain the results of a session for gangs, given the `namespace/name` of each PodGroup or single pod."""
-    from batchsched.session.queue_report import report_queues
+    from batchsched.session.queue_report import report_pending_gangs
 
-    turns = report_queues(session.snapshot, session.profile, session.now).waiting if keys else ()
+    turns = report_pending_gangs(session.snapshot, session.profile, session.now) if keys else ()
     return [_explain_gang(session, key, turns) for key in keys]
 
 
@@ -285,7 +290,9 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
     outlook = report_feasibility(session.snapshot, decision, session.profile, key)
     refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
     waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
-    pod_keys = {pod.key for pod in session.snapshot.pods if gang_key_of_pod(pod) == key}
+    pods = [pod for pod in session.snapshot.pods if gang_key_of_pod(pod) == key]
+    pod_keys = {pod.key for pod in pods}
+    is_single_pod = pod_keys == {key} and all(group.key != key for group in session.snapshot.pod_groups)
     assigned = tuple(entry for entry in decision.assignments if entry.pod_key in pod_keys)
     evicted = tuple(entry for entry in decision.evictions if entry.pod_key in pod_keys)
     if assigned:
@@ -308,18 +315,26 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
         turn=turn,
         position=position,
         outlook=outlook,
+        kind="Pod" if is_single_pod else "PodGroup",
+        node=pods[0].node if is_single_pod else "",
     )
 
 
 def print_explanation(explanation: Explanation, *, verbose: bool = False) -> None:
     """Print the explanation of a PodGroup as text; the rooms of nodes and domains only if it is verbose."""
     out = console()
-    out.print(f"PodGroup {explanation.pod_group}: {_headline(explanation)}", style="bold")
-    if explanation.outlook is not None:
-        outlook = explanation.outlook
-        run, wait = "runs" if outlook.bound == 1 else "run", "waits" if outlook.pending == 1 else "wait"
-        members = count_text(outlook.bound, "member")
-        out.print(f"minMember {outlook.min_member}; {members} {run}, {outlook.pending} {wait}")
+    name = f"{explanation.kind} {explanation.pod_group}"
+    if (
+        explanation.kind == "Pod"
+        and explanation.state is GangResult.BOUND
+        and explanation.outlook is not None
+    ):
+        out.print(f"{name} runs on {explanation.node}, queue {explanation.outlook.queue}", style="bold")
+        return
+    out.print(f"{name}: {_headline(explanation)}", style="bold")
+    if explanation.outlook is not None and explanation.kind != "Pod":
+        counts = _member_counts(explanation.outlook, len(explanation.evictions))
+        out.print(f"minMember {explanation.outlook.min_member}; {counts}")
     if explanation.turn is not None:
         turn = explanation.turn
         share = "" if turn.share == "all" else f", share {turn.share}"
@@ -331,6 +346,24 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
         out.print(refusal_text(explanation.refusal))
     for part in explanation.outlook.parts if explanation.outlook and verbose else ():
         _print_part(part, out)
+
+
+def _member_counts(outlook: "GangFeasibility", evicted: int) -> str:
+    """Return how many members run, are evicted and are pending, without the counts that are 0.
+
+    Args:
+      outlook: the gang after the decision, in which evicted pods are not bound.
+      evicted: the number of its pods that the session evicts.
+    """
+    counts = []
+    if outlook.bound:
+        counts.append(f"{count_text(outlook.bound, 'member')} {'runs' if outlook.bound == 1 else 'run'}")
+    if evicted:
+        verbs = "runs and is evicted" if evicted == 1 else "run and are evicted"
+        counts.append(f"{count_text(evicted, 'member')} {verbs}")
+    if outlook.pending:
+        counts.append(f"{count_text(outlook.pending, 'member')} pending")
+    return ", ".join(counts) or "no member exists"
 
 
 def _headline(explanation: Explanation) -> str:
@@ -357,13 +390,15 @@ def _headline(explanation: Explanation) -> str:
 def _print_part(part: "PartFeasibility", out: "Console") -> None:
     name = f"subGroup {part.sub_group}: " if part.sub_group else ""
     out.print(
-        f"\n{name}{part.members} members of {amounts_text(part.requests) or 'no request'}", style="bold"
+        f"\n{name}{count_text(part.members, 'member')} of {amounts_text(part.requests) or 'no request'}",
+        style="bold",
     )
     out.print(
-        f"{part.open_nodes} of {part.nodes} nodes are open to a member, with room for {part.room} members"
+        f"{part.open_nodes} of {count_text(part.nodes, 'node')} {'is' if part.open_nodes == 1 else 'are'} open to a "
+        f"member, with room for {count_text(part.room, 'member')}"
     )
     for reason, count in sorted(part.reasons.items(), key=lambda item: -item[1]):
-        out.print(f"  {count} nodes: {reason}")
+        out.print(f"  {count_text(count, 'node')}: {reason}")
     for level in part.levels:
         _print_level(level, out)
 

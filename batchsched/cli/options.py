@@ -114,6 +114,22 @@ def parse_time(text: str) -> float:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
+def parse_value(text: str, option: str) -> Any:
+    """Parse the value of a setting on the command line as YAML.
+
+    Raises:
+      BadParameter: the text is not YAML.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise typer.BadParameter(
+            f"{text!r} is not a value in YAML; expected such as 3, true, [1, 2] or text", param_hint=option
+        ) from error
+
+
 def check_files_exist(files: Sequence[Path]) -> Sequence[Path]:
     """Check that the input files of a command exist, and return them. `-` is standard input and always exists.
 
@@ -233,6 +249,7 @@ Kubeconfig = Annotated[
         metavar="FILE",
         help="The kubeconfig file; default: KUBECONFIG, the cluster that the command runs in, or ~/.kube/config.",
         exists=True,
+        dir_okay=False,
     ),
 ]
 Context = Annotated[

@@ -141,6 +141,7 @@ def _summary_data(runs: Sequence["Outcome"]) -> dict[str, Any]:
         "meanGap": _mean([result.mean_gap for result in results]),
         "worstGap": max(result.worst_gap for result in results),
         "failures": sum(result.failures for result in results),
+        "utilisation": _mean_utilisation([figures.utilisation for figures in metrics]),
     }
     record["unfinishedGangs"] = [
         {"podGroup": gang.key, "reason": gang.reason, "message": gang.message}
@@ -148,12 +149,22 @@ def _summary_data(runs: Sequence["Outcome"]) -> dict[str, Any]:
     ]
     if len(runs) == 1:
         first, last = results[0].measured_period
-        return record | {"utilisation": metrics[0].utilisation, "utilisationSeconds": last - first}
+        return record | {"utilisationSeconds": last - first}
     figures_by_run = [
-        {"workload": result.workload, **{key: getattr(figures, field) for key, field in _FIGURES.items()}}
+        {
+            "workload": result.workload,
+            **{key: getattr(figures, field) for key, field in _FIGURES.items()},
+            "utilisation": figures.utilisation,
+        }
         for result, figures in zip(results, metrics, strict=True)
     ]
     return record | {"runs": figures_by_run}
+
+
+def _mean_utilisation(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean utilisation of each resource over runs."""
+    resources = dict.fromkeys(resource for run in runs for resource in run)
+    return {resource: _mean([run.get(resource, 0.0) for run in runs]) for resource in resources}
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -432,6 +443,8 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
 
 def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
     """Print the best settings that a search found, their results on held-out seeds, and measures that became worse."""
+    from batchsched.lab.tuning_report import tuning_verdict
+
     if output is not OutputFormat.TABLE:
         print_data(_tuned_data(tuned), output)
         return
@@ -465,25 +478,6 @@ def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
         "measures": _measures_data(tuned.check),
         "tried": [{"settings": dict(trial.settings), "value": trial.value} for trial in tuned.tried],
     }
-
-
-def tuning_verdict(tuned: "TuningResult") -> str:
-    """Return the sentences that state whether a search improved its objective, and what became worse."""
-    from batchsched.lab.pairs import difference_text
-
-    name, difference = tuned.measure.title.lower(), difference_text(tuned.objective_comparison)
-    if tuned.is_better_on_held_out_seeds:
-        text = f"Improved: {name} differs by {difference} on these seeds."
-    else:
-        text = f"Not improved: {name} differs by {difference} on these seeds. Keep the present settings."
-        if not tuned.is_better_in_search:
-            text += " No setting was better on the seeds of the search either."
-        if tuned.seeds_to_detect_gain is not None:
-            text += f" About {tuned.seeds_to_detect_gain} seeds are needed to confirm a gain this small (tune.heldOut)."
-    costs = ", ".join(
-        f"{cost.measure.title.lower()} {difference_text(cost)}" for cost in tuned.worse_measures
-    )
-    return f"{text} Worse: {costs}." if costs else f"{text} No other measure is significantly worse."
 
 
 def _measures_data(measures: Sequence["PairedComparison"]) -> dict[str, Any]:

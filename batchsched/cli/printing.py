@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 import msgspec
 from typing_extensions import override
 
-from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.decision import Decision, refusal_text
+from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import OutputFormat
 from batchsched.cli.terminal import colors_enabled, is_utf8
@@ -257,14 +257,11 @@ def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[
 
     A pod without a PodGroup has its own `namespace/name`.
     """
-    groups = {pod.key: pod.labels.get(POD_GROUP_LABEL, "") for pod in snapshot.pods if not pod.node}
+    gangs = {pod.key: gang_key_of_pod(pod) for pod in snapshot.pods if not pod.node}
     placed: dict[str, list[tuple[str, str]]] = {}
     for assignment in decision.assignments:
-        pod = assignment.pod_key
-        group = groups.get(pod, "")
-        placed.setdefault(f"{assignment.namespace}/{group}" if group else pod, []).append(
-            (assignment.pod, assignment.node)
-        )
+        gang = gangs.get(assignment.pod_key, assignment.pod_key)
+        placed.setdefault(gang, []).append((assignment.pod, assignment.node))
     return placed
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -142,6 +143,9 @@ def _split_arguments(subject: list[str]) -> tuple[str | None, list[str]]:
         raise typer.BadParameter(
             f"there is no file {subject[0]!r}; for one queue: batchsched queues explain {subject[0]}"
         )
+    first = subject[0] if subject else EXPLAIN
+    if first != EXPLAIN and not Path(first).exists() and get_close_matches(first, [EXPLAIN], cutoff=0.8):
+        raise typer.BadParameter(f"there is no file {first!r}; did you mean {EXPLAIN}?")
     if not subject or subject[0] != EXPLAIN or Path(EXPLAIN).exists():
         return None, subject
     if len(subject) < 2:

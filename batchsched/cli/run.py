@@ -34,7 +34,13 @@ def run(
         typer.Option(metavar="NS/NAME", help="The Lease; default namespace: the namespace of batchsched."),
     ] = None,
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Log each session; -vv also logs each binding.")
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            help="Log each session; -vv also logs each binding, -vvv each refusal.",
+        ),
     ] = 0,
     logging_format: Annotated[
         LogFormat, typer.Option("--logging-format", metavar="text|json", help="Log format.")

@@ -248,7 +248,8 @@ def check_not_set_aside(session: DecidedSession, *objects: str) -> None:
     """
     for record in session.decision.set_aside:
         if record.object in objects:
-            raise typer.BadParameter(f"{record.object} was set aside: {record.field}: {record.message}")
+            place = f"{record.field}: " if record.field else ""
+            raise typer.BadParameter(f"{record.object} was set aside: {place}{record.message}")
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput("is not text; expected YAML or JSON", file=str(file)) from error
+        raise InvalidInput("is not text in UTF-8; expected YAML or JSON", file=str(file)) from error
     except OSError as error:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=str(file)) from error
 
@@ -94,5 +94,7 @@ def parse_document(text: str, file: str) -> Any:
         line = f"line {mark.line + 1}: " if mark else ""
         problem = ", ".join(part for part in (error.context, error.problem) if part)
         raise InvalidInput(f"{line}is not YAML: {problem}", file=file) from error
+    except yaml.reader.ReaderError as error:
+        raise InvalidInput(f"is not text: {error.reason}; expected YAML or JSON", file=file) from error
     except yaml.YAMLError as error:
         raise InvalidInput(f"is not YAML: {error}", file=file) from error

@@ -342,7 +342,7 @@ def _nothing_usable(
         lines.append(f"and {len(set_aside_objects) - _MOST_SHOWN} more")
     lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
     if len(lines) == 1:
-        lines.append(f"{sought}: {EXPECTED}")
+        lines.append(f"{sought}: {EXPECTED}; found none")
     return "\n".join(lines)
 
 

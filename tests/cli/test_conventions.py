@@ -13,6 +13,7 @@ from batchsched import __version__
 from batchsched.cli import ExitCode, run_command
 from batchsched.cli.app import app
 from batchsched.cli.help import value_name
+from batchsched.cli.options import parse_time
 from tests.cli.conftest import NOW
 
 SCRIPT = "import sys; from batchsched.cli import main; sys.argv[0] = sys.argv.pop(1); main()"
@@ -227,6 +228,11 @@ def test_entry_points_install_the_program_the_plugin_and_its_completion():
 def test_every_exit_code_is_documented():
     page = (Path(__file__).parents[2] / "docs/reference/exit-codes.md").read_text()
     assert [code for code in ExitCode if f"\n| {code.value} |" not in page] == []
+
+
+def test_time_without_a_zone_is_utc():
+    assert parse_time("2026-01-05") == parse_time("2026-01-05T00:00:00Z") == 1_767_571_200
+    assert parse_time("2026-01-05T01:00:00+01:00") == parse_time("2026-01-05T00:00:00")
 
 
 def test_interruption_is_stated(capfd, monkeypatch):

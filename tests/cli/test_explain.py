@@ -51,6 +51,7 @@ def test_room_in_domains_adds_up_to_the_room_in_all(command):
 def test_explanation_of_a_placed_gang_has_its_nodes(command):
     result = explain(command, "research/llama")
     assert "PodGroup research/llama: placed, 2 pods" in result.out
+    assert "minMember 2; 2 members pending" in result.out
     assert "to be bound:" in result.out
 
 
@@ -67,6 +68,14 @@ def test_single_pod_can_be_explained(command, name, state):
     assert explain(command, name, "-o", "json").data["state"] == state
 
 
+def test_running_pod_without_a_pod_group_is_explained_with_its_node_and_queue(command):
+    pod = explain(command, "research/notebook", "-o", "json").data
+    assert pod["kind"] == "Pod"
+    assert explain(command, "research/notebook").out.strip() == (
+        f"Pod research/notebook runs on {pod['node']}, queue {pod['outlook']['queue']}"
+    )
+
+
 def test_pod_group_without_pods_is_reported_as_such(command, cluster, tmp_path):
     (tmp_path / "none.yaml").write_text(group("none"))
     result = command("explain", cluster, tmp_path / "none.yaml", "--pod-group", "team-a/none", "--now", NOW)
@@ -79,6 +88,11 @@ def test_unknown_pod_group_is_wrong_usage_with_the_nearest_name(command):
     assert result.code == 2
     words = result.complaint
     assert "there is no PodGroup or pod 'research/longcontext'; did you mean research/long-context?" in words
+
+
+def test_unknown_name_is_answered_with_pods_too(command):
+    result = explain(command, "research/notebok")
+    assert "did you mean research/notebook?" in result.complaint
 
 
 def test_file_that_is_not_there_is_named(command):
@@ -182,6 +196,7 @@ def preemption(tmp_path) -> Path:
 def test_victim_is_explained_as_evicted_for_its_preemptor(command, preemption):
     out = command("explain", preemption, "--pod-group", "team-a/low", "--now", NOW).out
     assert out.splitlines()[0] == "PodGroup team-a/low: evicted for team-a/hi (Preempted)"
+    assert out.splitlines()[1] == "minMember 1; 1 member runs and is evicted"
 
 
 def test_preemptor_is_explained_as_waiting_for_its_nominated_node(command, preemption):

@@ -45,7 +45,7 @@ def test_gang_of_the_cluster_is_explained(ask, namespace):
     result = ask("explain", "podgroup/big", "-n", namespace.name)
     assert result.code == 0
     assert f"PodGroup {namespace.name}/big: refused, NotEnoughPods" in result.out
-    assert "minMember 5; 0 members run, 2 wait" in result.out
+    assert "minMember 5; 2 members pending" in result.out
 
 
 @pytest.mark.parametrize("form", ["podgroup/{}/big", "pg/{}/big", "PodGroup/{}/big"])
@@ -81,7 +81,7 @@ def test_job_that_does_not_fit_is_refused_as_a_gang_with_what_is_missing(ask, na
     result = ask("what-if", "-f", job(namespace, tmp_path, parallelism=5))
     assert result.code == 0
     assert "refused, InsufficientResources" in result.out
-    assert "minMember 5; 0 members run, 5 wait" in result.out
+    assert "minMember 5; 5 members pending" in result.out
 
 
 def test_gang_that_would_wait_longer_is_named(ask, namespace, tmp_path):
@@ -112,7 +112,7 @@ def test_pods_of_another_scheduler_are_treated_as_pods_of_the_profile_with_a_war
     made["metadata"]["namespace"] = namespace.name
     file.write_text(yaml.safe_dump(made))
     result = ask("what-if", "-f", file)
-    assert f"PodGroup {namespace.name}/x: placed, 1 pod" in result.out
+    assert f"Pod {namespace.name}/x: placed, 1 pod" in result.out
     assert "pods of schedulerName default-scheduler are looked at as if they stated batchsched" in result.err
 
 

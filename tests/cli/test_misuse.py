@@ -18,6 +18,17 @@ workloads: [{name: w, generate: {gangs: 3}}]
 policies: [{name: fcfs}]
 seeds: [0]
 """
+TUNE = """tune:
+  policy: fcfs
+  objective: {minimise: meanWait}
+  heldOut: 2
+  parameters: {profile.sessionWindow: {low: 100, high: 900, whole: true}}
+"""
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: train, namespace: team-a}
+spec: {parallelism: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}
+"""
 CLUSTER = manifests(
     node("n1"), node("n2"), group("good", "{minMember: 2}"), pod("good-0", "good"), pod("good-1", "good")
 )
@@ -50,6 +61,32 @@ FILES: dict[str, str | bytes] = {
     "field.yaml": SCENARIO + "gang: 3\n",
     "trace.yaml": SCENARIO.replace("generate: {gangs: 3}", "swf: {trace: absent.swf}"),
     "empty.swf": "; no job\n",
+    "cut.swf.gz": gzip.compress(b"; MaxProcs: 4\n1 0 -1 10 2\n" * 9)[:30],
+    "jobs.swf": "; MaxProcs: 4\n1 0 -1 10 2\n2 5 -1 10 2\n",
+    "wide.swf": "; MaxProcs: 1\n1 0 -1 10 2\n",
+    "columns.csv": "timestamp,duration\n",
+    "negative.csv": "timestamp,duration,num_gpus,cluster\n2017-10-01 00:00:00,-5,2,abc\n",
+    "word.csv": "timestamp,duration,num_gpus,cluster\nyesterday,5,2,abc\n",
+    "cut.csv.gz": gzip.compress(b"timestamp,duration,num_gpus,cluster\n" * 9)[:30],
+    "cut-trace.yaml": SCENARIO.replace("generate: {gangs: 3}", "swf: {trace: cut.swf.gz}"),
+    "start.yaml": SCENARIO.replace("generate: {gangs: 3}", "swf: {trace: jobs.swf, start: 9}"),
+    "policy.yaml": SCENARIO.replace("{name: fcfs}", "{name: x, profile: {policy: {name: fcfss}}}"),
+    "changed-queue.yaml": SCENARIO.replace("{name: fcfs}", "{name: x, queues: {tem-1: {weight: 2}}}"),
+    "no-seed.yaml": SCENARIO + TUNE.replace("heldOut: 2", "heldOut: 0"),
+    "tuned-policy.yaml": SCENARIO + TUNE.replace("policy: fcfs", "policy: fcfss"),
+    "tuned-path.yaml": SCENARIO + TUNE.replace("sessionWindow", "sesionWindow"),
+    "infinite.yaml": SCENARIO.replace("gangs: 3", "gangs: 3, load: .inf"),
+    "parallelism.yaml": JOB.replace("parallelism: 2", "parallelism: -2"),
+    "text-parallelism.yaml": JOB.replace("parallelism: 2", "parallelism: two"),
+    "job.yaml": JOB,
+    "node.yaml": node("n4"),
+    "token": " \n",
+    "directory/plan.json": "{",
+    "unplanned/plan.json": '{"scenario": {"name": "s"}, "runs": [{"x": 1}]}',
+    "broken/plan.json": """{"scenario": {"name": "s"},
+        "runs": [{"workload": "w", "policy": "p", "seed": 0, "key": "k"}]}""",
+    "broken/runs/k.parquet": "PAR1 or not",
+    "without-manifests/notes.txt": "nothing",
 }
 
 
@@ -201,7 +238,137 @@ MISUSES = [
         2,
         ("--set: 'sedes' is not a change of the scenario; expected PATH=VALUE",),
     ),
-    Misuse("lab run trace.yaml", 1, ("there is no file", "absent.swf", "workload w")),
+    Misuse(
+        "lab run trace.yaml",
+        1,
+        (
+            "trace.yaml: workload w: swf.trace: there is no file",
+            "absent.swf",
+            "--set workloads.w.swf.trace=FILE",
+        ),
+    ),
+    Misuse(
+        "lab run scenario.yaml --set seeds=[",
+        2,
+        ("--set seeds: '[' is not a value in YAML; expected such as 3",),
+    ),
+    Misuse("lab run scenario.yaml --set =3", 2, ("--set: '=3' is not a change",)),
+    Misuse(
+        "lab run scenario.yaml --set workloads.v.generate.gangs=3",
+        1,
+        ("scenario.yaml: --set: workloads.v.generate.gangs: there is no part 'v'; known are w",),
+    ),
+    Misuse(
+        "lab run scenario.yaml --set name.x=3", 1, ("--set: name.x: expected the path of a field, but 's'",)
+    ),
+    Misuse(
+        "lab run empty.yaml", 1, ("empty.yaml: is empty; expected a mapping with workloads and policies",)
+    ),
+    Misuse("lab run job.yaml", 1, ("job.yaml: kind: expected Scenario, found 'Job'",)),
+    Misuse("lab run binary.yaml", 1, ("binary.yaml: is not text", "expected YAML or JSON")),
+    Misuse("lab run utf16.yaml", 1, ("utf16.yaml: is not text in UTF-8",)),
+    Misuse("lab run directory", 2, ("SCENARIO: 'directory' is a directory; expected a file",)),
+    Misuse("lab run policy.yaml", 1, ("policy.yaml: policy x: profile.policy.name", "did you mean fcfs?")),
+    Misuse(
+        "lab run changed-queue.yaml --processes 1",
+        1,
+        ("changed-queue.yaml: policy x: there is no queue 'tem-1'; did you mean team-1?",),
+    ),
+    Misuse("lab run infinite.yaml", 1, ("infinite.yaml: workloads[0].generate.load",)),
+    Misuse("lab run cut-trace.yaml --processes 1", 1, ("cut.swf.gz: is a broken gzip file", "copy it again")),
+    Misuse(
+        "lab run start.yaml --processes 1",
+        1,
+        ("start.yaml: workload w: start: no job is left from row 9 on, of 2; expected 0 to 1",),
+    ),
+    Misuse("lab tune scenario.yaml", 1, ("scenario.yaml: scenario s: tune: is required; state the policy",)),
+    Misuse("lab tune no-seed.yaml", 1, ("no-seed.yaml: tune.heldOut: expected 1 or more seeds, found 0",)),
+    Misuse(
+        "lab tune tuned-policy.yaml",
+        1,
+        ("tuned-policy.yaml: tune.policy: there is no policy 'fcfss'; did you mean fcfs?",),
+    ),
+    Misuse(
+        "lab tune tuned-path.yaml",
+        1,
+        ("tuned-path.yaml", "tune.parameters.profile.sesionWindow", "did you mean sessionWindow?"),
+    ),
+    Misuse("lab compare directory directory", 1, ("plan.json: is no plan of the lab", "run `lab run` again")),
+    Misuse("lab compare unplanned unplanned", 1, ("plan.json: is no plan of the lab",)),
+    Misuse("lab serve broken --port 0", 1, ("k.parquet: is no result of the lab", "delete the file")),
+    Misuse("lab serve broken --token-file absent", 2, ("--token-file: there is no file 'absent'",)),
+    Misuse("lab serve broken --token-file directory", 2, ("--token-file: 'directory' is a directory",)),
+    Misuse("lab serve broken --token-file token", 1, ("token holds no token; expected one line of text",)),
+    Misuse("lab serve broken --tls-cert-file absent", 2, ("--tls-cert-file: there is no file 'absent'",)),
+    # Traces
+    Misuse("simulate swf cut.swf.gz", 1, ("cut.swf.gz: is a broken gzip file", "copy it again")),
+    Misuse("simulate swf binary.yaml", 1, ("binary.yaml:1: expected numbers only",)),
+    Misuse("simulate swf wide.swf --processes 1", 1, ("row 1: asks for 2 processors", "set processors to 2")),
+    Misuse("simulate swf jobs.swf --starts -1", 2, ("--starts: there is no row -1; rows count from 0",)),
+    Misuse("simulate swf jobs.swf --jobs 9 --windows 2", 1, ("jobs: the trace is shorter than one window",)),
+    Misuse("simulate swf jobs.swf --policy headroom:share=[", 2, ("--policy: '[' is not a value in YAML",)),
+    Misuse("simulate swf jobs.swf --policy headroom:share", 2, ("--policy: 'share' is not an argument",)),
+    Misuse(
+        "simulate philly columns.csv", 1, ("columns.csv: has no column num_gpus, cluster; expected a CSV",)
+    ),
+    Misuse(
+        "simulate philly negative.csv",
+        1,
+        ("negative.csv:2: duration: cannot be read: expected a number", "'-5'"),
+    ),
+    Misuse("simulate philly word.csv", 1, ("word.csv:2: timestamp: cannot be read: expected a time",)),
+    Misuse("simulate philly cut.csv.gz", 1, ("cut.csv.gz: is a broken gzip file",)),
+    Misuse("simulate philly word.csv --first never", 2, ("--first: 'never' is not a time",)),
+    Misuse("simulate generate --load inf", 2, ("--load: expected 1000 or less",)),
+    Misuse("simulate generate --load nan", 2, ("--load: expected",)),
+    Misuse("simulate manifests directory --runtime -1", 2, ("--runtime: expected 0 or more",)),
+    Misuse(
+        "simulate manifests without-manifests",
+        1,
+        ("without-manifests: expected a Kubernetes object", "found none"),
+    ),
+    # Gangs that are added, queues, dumps and the demo
+    Misuse(
+        "what-if -f parallelism.yaml --cluster cluster.yaml",
+        1,
+        (
+            "parallelism.yaml: Job team-a/train: spec.parallelism: expected a whole number, 0 or more; found '-2'",
+        ),
+    ),
+    Misuse(
+        "what-if -f text-parallelism.yaml --cluster cluster.yaml",
+        1,
+        ("spec.parallelism: expected a whole", "'two'"),
+    ),
+    Misuse(
+        "what-if -f node.yaml --cluster cluster.yaml",
+        1,
+        ("node.yaml: there is no pod, PodGroup or owner of pods in it",),
+    ),
+    Misuse(
+        "what-if -f empty.yaml --cluster cluster.yaml",
+        1,
+        ("empty.yaml: there is no pod, PodGroup or owner of pods in it",),
+    ),
+    Misuse(
+        "what-if -f job.yaml --cluster empty.yaml",
+        1,
+        ("empty.yaml: expected a Kubernetes object", "found none"),
+    ),
+    Misuse(
+        "what-if -f members.yaml --cluster cluster.yaml",
+        1,
+        (
+            "error: members.yaml: PodGroup team-a/bad: spec.minMembers: unknown field; did you mean minMember?",
+        ),
+    ),
+    Misuse("queues explan default cluster.yaml", 2, ("there is no file 'explan'; did you mean explain?",)),
+    Misuse("queues cut.json.gz", 1, ("cut.json.gz: is a broken gzip file",)),
+    Misuse("demo --gangs 0", 2, ("--gangs: expected 1 or more",)),
+    Misuse("demo --examples empty.yaml", 1, ("empty.yaml: expected a Kubernetes object", "found none")),
+    Misuse("demo --report directory", 2, ("--report: 'directory' is a directory; expected a file",)),
+    Misuse("dump --to cluster.yaml", 2, ("--to: 'cluster.yaml' exists, and is neither a dump",)),
+    Misuse("dump --kubeconfig directory", 2, ("--kubeconfig: 'directory' is a directory; expected a file",)),
     # The cluster
     Misuse("get pg --kubeconfig absent", 2, ("--kubeconfig: there is no file 'absent'",)),
     Misuse(
@@ -216,6 +383,7 @@ MISUSES = [
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Change to a folder with the files of all mistakes."""
     for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -58,6 +58,19 @@ def test_a_table_of_sequences_states_how_policies_differ_in_pairs(capsys):
     assert "sjf against fcfs, mean slowdown, paired:" in printed
 
 
+def test_sequences_have_their_utilisation_and_makespan_in_the_table_and_as_data(capsys):
+    small = [outcome.without_detail() for outcome in outcomes("fcfs", 1, 2)]
+    print_summary("two draws", [small], OutputFormat.TABLE)
+    printed = capsys.readouterr().out
+    assert "GPUs used*" in printed
+    assert "Makespan" in printed
+    print_summary("two draws", [small], OutputFormat.JSON)
+    (policy,) = json.loads(capsys.readouterr().out)["policies"]
+    used = [run["utilisation"]["nvidia.com/gpu"] for run in policy["runs"]]
+    assert used == [outcome.measures["utilisation"] for outcome in small]
+    assert policy["utilisation"]["nvidia.com/gpu"] == sum(used) / 2 > 0
+
+
 @pytest.mark.parametrize("output", [OutputFormat.JSON, OutputFormat.YAML])
 def test_one_run_has_its_utilisation_and_no_differences(output, capsys):
     print_summary("one draw", [outcomes("fcfs", 1)], output)

@@ -135,7 +135,7 @@ def opened(browser, address, scheme):
     [
         (["--address", "0.0.0.0"], "--token-file"),
         (["--address", "nowhere"], "is not an IP address"),
-        (["--tls-cert-file", "c.pem"], "go together"),
+        (["--tls-cert-file", __file__], "go together"),
     ],
     ids=["no-token", "no-address", "no-key"],
 )

@@ -212,7 +212,10 @@ def read_token(path: Path) -> str:
     try:
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UnusableInput(f"{path} cannot be read as a token: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise UnusableInput(
+            f"{path} cannot be read as a token: {reason}; expected one line of text"
+        ) from error
     if not token:
         raise UnusableInput(f"{path} holds no token; expected one line of text")
     return token

@@ -201,7 +201,9 @@ def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
     try:
         context.load_cert_chain(pair.certificate, pair.key)
     except (OSError, ssl.SSLError) as error:
-        raise UnusableInput(f"{pair.certificate} and {pair.key} cannot be used for TLS: {error}") from error
+        raise UnusableInput(
+            f"{pair.certificate} and {pair.key} cannot be used for TLS: {error}; expected PEM"
+        ) from error
 
 
 def self_signed_pem(address: str, now: dt.datetime, host: str) -> bytes:
