@@ -16,7 +16,7 @@ from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.stage import solve
-from bench.solver.instances import Instance, generate, uncontended
+from bench.solver.instances import Instance, generate, partitioned, uncontended
 from bench.solver.manifests import write
 from bench.solver.problems import to_problem
 
@@ -75,6 +75,8 @@ def draw(options: argparse.Namespace, seed: int) -> Instance:
         pods = options.pods or 2 * options.nodes
         return uncontended(options.nodes, options.gangs, seed, pods, options.tiers)
     asked = (options.demand, options.demand)
+    if options.partitioned:
+        return partitioned(options.nodes, options.gangs, seed, asked, options.tiers)
     return generate(options.nodes, options.gangs, seed, asked, options.tiers, options.noisy)
 
 
@@ -167,6 +169,11 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument(
         "--noisy", action="store_true", help="CPU and memory as full as the GPUs, each with noise of its own"
+    )
+    found.add_argument(
+        "--partitioned",
+        action="store_true",
+        help="noisy nodes, scarce racks, many masks, templates and levels",
     )
     found.add_argument("--uncontended", action="store_true", help="the same mix with room for all gangs")
     found.add_argument(

@@ -9,10 +9,14 @@ and of CPU, including the CPU that GPU pods request.
 A node is filled in one of two ways. Lean: four fifths of the nodes, any number of GPUs, and CPU and memory about a
 third less full than the GPUs, so that hardly a GPU is left without company. Noisy: 93 % of the nodes, each of the
 three resources around one fullness with noise of its own, so that some GPUs cannot be used.
+
+The partitioned mix has noisy nodes in twelve node groups, from which half of the gangs select one to three: many masks.
+A third of all gangs require a level, mostly a rack, and few racks have the free nodes for them. Gangs have one to six
+templates.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -32,6 +36,8 @@ Demand = tuple[float, float]
 PRIORITIES: Final = 4
 NOISY_SHARE: Final = 0.93
 """Of 5,000 nodes some 4,650 differ, as solver.md counted."""
+GROUPS: Final = 12
+"""Node groups of the partitioned mix; all nodes of a rack belong to the same one."""
 FULLEST: Final = 0.86
 """The fullest noisy node before its noise: three fifths of all GPUs are free, as on lean nodes."""
 
@@ -57,8 +63,31 @@ MAX_PODS: Final = 110
 
 
 @dataclass(frozen=True, slots=True)
+class Draws:
+    """How gangs are drawn.
+
+    Args:
+      bound: share of the GPU gangs that name a topology level.
+      required: share of those that require it; the others prefer it.
+      levels: probabilities of zone, block and rack.
+      rack_gpus: the GPUs that a gang may ask for and still fit a usual rack.
+      templates: probabilities of 1, 2, ... templates.
+    """
+
+    bound: float
+    required: float
+    levels: tuple[float, float, float]
+    rack_gpus: float
+    templates: tuple[float, ...]
+
+
+PLAIN: Final = Draws(0.5, 0.5, (0.1, 0.3, 0.6), 3.5 * RACK, (0.5, 0.25, 0.15, 0.1))
+PARTITIONED: Final = Draws(0.7, 0.68, (0.1, 0.2, 0.7), 2.0 * RACK, (0.1, 0.2, 0.25, 0.2, 0.15, 0.1))
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A node, what its filler pod uses, and its domains; demands are (cpu, memory, gpu, pods)."""
+    """A node, what its filler pod uses, its domains, and its node group (-1: none)."""
 
     name: str
     type: NodeType
@@ -67,6 +96,7 @@ class Node:
     block: int
     rack: int
     used: Amounts
+    group: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +113,8 @@ class Template:
 class Gang:
     """A gang: its templates, order, queue, and what it asks of the topology (index into LEVELS, or -1).
 
-    `priority` 0 is the highest; `tier` is the same with four tiers, 0 for all with one.
+    `priority` 0 is the highest; `tier` is the same with four tiers, 0 for all with one. `selects` is a node type and
+    `groups` are node groups; empty means any.
     """
 
     name: str
@@ -96,6 +127,7 @@ class Gang:
     preferred: int
     tolerates: bool
     selects: str
+    groups: tuple[int, ...] = ()
 
     @property
     def pods(self) -> int:
@@ -132,7 +164,24 @@ def generate(
     """Draw an instance with gangs that request a multiple of the free GPUs and of the free CPU."""
     rng = np.random.default_rng([seed, nodes, gangs])
     cluster = _nodes(nodes, _noisy if noisy else _lean, rng)
-    return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, rng), tiers)
+    return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, PLAIN, rng), tiers)
+
+
+def partitioned(nodes: int, gangs: int, seed: int, demand: Demand = (1.3, 1.3), tiers: int = 4) -> Instance:
+    """Draw an instance of the partitioned mix: many masks, required levels and templates."""
+    rng = np.random.default_rng([seed, nodes, gangs])
+    cluster = _nodes(nodes, _noisy, rng)
+    groups = rng.integers(0, GROUPS, -(-nodes // RACK))
+    cluster = tuple(replace(node, group=int(groups[node.rack])) for node in cluster)
+    drawn, queues = _gangs(cluster, gangs, demand, tiers, PARTITIONED, rng)
+    return Instance(cluster, tuple(_select_groups(gang, rng) for gang in drawn), queues, tiers)
+
+
+def _select_groups(gang: Gang, rng: np.random.Generator) -> Gang:
+    """The gang with one to three node groups, or any: half of the gangs select."""
+    count, selects = int(rng.integers(1, 4)), rng.random() < 0.5
+    chosen = np.sort(rng.choice(GROUPS, count, replace=False)).tolist()
+    return replace(gang, groups=tuple(chosen)) if selects else gang
 
 
 def uncontended(nodes: int, gangs: int, seed: int, pods: int, tiers: int = 4) -> Instance:
@@ -179,17 +228,18 @@ def _noisy(kind: NodeType, rng: np.random.Generator) -> Amounts:
 
 
 def _gangs(
-    nodes: tuple[Node, ...], count: int, demand: Demand, tiers: int, rng: np.random.Generator
+    nodes: tuple[Node, ...], count: int, demand: Demand, tiers: int, draws: Draws, rng: np.random.Generator
 ) -> tuple[tuple[Gang, ...], tuple[Queue, ...]]:
     free_gpu = sum(node.type.gpu - node.used[2] for node in nodes)
     free_cpu = sum(node.type.cpu - node.used[0] for node in nodes)
     is_gpu = rng.random(count) < 0.7
     is_gpu[:2] = (True, False) if count > 1 else True
-    levels = [_topology(bool(gpu), rng) for gpu in is_gpu]
-    caps = np.array([_largest(required, len(nodes)) for required, _ in levels])
+    levels = [_topology(bool(gpu), draws, rng) for gpu in is_gpu]
+    caps = np.array([_largest(required, len(nodes), draws) for required, _ in levels])
     share = np.where(is_gpu, _shares(is_gpu, caps / max(1, free_gpu * demand[0]), rng), 0.0)
     gpu_pods = {
-        at: _gpu_templates(share[at] * free_gpu * demand[0], rng) for at in np.flatnonzero(is_gpu).tolist()
+        at: _gpu_templates(share[at] * free_gpu * demand[0], draws, rng)
+        for at in np.flatnonzero(is_gpu).tolist()
     }
     taken = sum(one.count * one.cpu for templates in gpu_pods.values() for one in templates)
     beside = max(0.0, free_cpu * demand[1] - taken)
@@ -200,7 +250,7 @@ def _gangs(
         result.append(
             Gang(
                 name=f"gang-{index:04d}",
-                templates=gpu_pods.get(index) or _cpu_templates(cpu_share[index] * beside, rng),
+                templates=gpu_pods.get(index) or _cpu_templates(cpu_share[index] * beside, draws, rng),
                 queue=3 + int(rng.integers(0, 9)),
                 priority=(priority := int(rng.integers(0, PRIORITIES))),
                 tier=priority * tiers // PRIORITIES,
@@ -214,16 +264,17 @@ def _gangs(
     return tuple(result), _queues(free_cpu, free_gpu)
 
 
-def _topology(gpu: bool, rng: np.random.Generator) -> tuple[int, int]:
-    bound, required, level = rng.random() < 0.5, rng.random() < 0.5, int(rng.choice(3, p=[0.1, 0.3, 0.6]))
+def _topology(gpu: bool, draws: Draws, rng: np.random.Generator) -> tuple[int, int]:
+    bound, required = rng.random() < draws.bound, rng.random() < draws.required
+    level = int(rng.choice(3, p=draws.levels))
     if not gpu or not bound:
         return -1, -1
     return (level, -1) if required else (-1, level)
 
 
-def _largest(required: int, nodes: int) -> float:
+def _largest(required: int, nodes: int, draws: Draws) -> float:
     """The GPUs that a gang may ask for and still fit a usual domain of its level."""
-    return (4.0 * min(nodes, 4 * BLOCK), 2.0 * min(nodes, BLOCK), 3.5 * RACK, 1e12)[
+    return (4.0 * min(nodes, 4 * BLOCK), 2.0 * min(nodes, BLOCK), draws.rack_gpus, 1e12)[
         required if required >= 0 else 3
     ]
 
@@ -243,8 +294,13 @@ def _shares(of: np.ndarray, caps: np.ndarray, rng: np.random.Generator) -> np.nd
     return capped
 
 
-def _gpu_templates(gpus: float, rng: np.random.Generator) -> tuple[Template, ...]:
-    parts = rng.dirichlet(np.ones(int(rng.choice(4, p=[0.5, 0.25, 0.15, 0.1])) + 1)) * gpus
+def _parts(draws: Draws, rng: np.random.Generator) -> np.ndarray:
+    """What each template of a gang has of the gang's request."""
+    return rng.dirichlet(np.ones(int(rng.choice(len(draws.templates), p=draws.templates)) + 1))
+
+
+def _gpu_templates(gpus: float, draws: Draws, rng: np.random.Generator) -> tuple[Template, ...]:
+    parts = _parts(draws, rng) * gpus
     result = []
     for part in parts:
         size = int(rng.choice([1, 2, 4, 8], p=[0.25, 0.2, 0.25, 0.3]))
@@ -254,8 +310,8 @@ def _gpu_templates(gpus: float, rng: np.random.Generator) -> tuple[Template, ...
     return tuple(result)
 
 
-def _cpu_templates(cpus: float, rng: np.random.Generator) -> tuple[Template, ...]:
-    parts = rng.dirichlet(np.ones(int(rng.choice(4, p=[0.5, 0.25, 0.15, 0.1])) + 1)) * cpus
+def _cpu_templates(cpus: float, draws: Draws, rng: np.random.Generator) -> tuple[Template, ...]:
+    parts = _parts(draws, rng) * cpus
     result = []
     for part in parts:
         cpu = int(rng.choice([4_000, 8_000, 16_000, 32_000], p=[0.05, 0.25, 0.4, 0.3]))

@@ -69,6 +69,8 @@ def _node(node: Node) -> Manifest:
         "kubernetes.io/hostname": node.name,
         "example.com/type": node.type.name,
     }
+    if node.group >= 0:
+        labels["example.com/group"] = f"group-{node.group}"
     room = _amounts(node.type.cpu, node.type.memory, node.type.gpu) | {"pods": str(MAX_PODS)}
     return {
         "apiVersion": "v1",
@@ -101,6 +103,13 @@ def _filler(node: Node) -> Manifest:
         },
         "status": {"phase": "Running"},
     }
+
+
+def _in_groups(groups: tuple[int, ...]) -> Manifest:
+    names = [f"group-{group}" for group in groups]
+    expression = {"key": "example.com/group", "operator": "In", "values": names}
+    terms = [{"matchExpressions": [expression]}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
 def _created(gang: Gang) -> str:
@@ -146,6 +155,8 @@ def _pods(gang: Gang) -> list[Manifest]:
             spec["tolerations"] = [{**TAINT, "operator": "Equal"}]
         if gang.selects:
             spec["nodeSelector"] = {"example.com/type": gang.selects}
+        if gang.groups:
+            spec["affinity"] = {"nodeAffinity": _in_groups(gang.groups)}
         for index in range(template.count):
             name = f"{gang.name}-{number}-{index}"
             metadata = {

@@ -23,8 +23,14 @@ def to_problem(instance: Instance) -> Problem:
     levels = np.array([[n.zone, n.block, n.rack] for n in nodes], np.int32).T.copy()
     tainted = np.array([n.tainted for n in nodes])
     types = np.array([n.type.name for n in nodes])
-    kinds = sorted({(gang.tolerates, gang.selects) for gang in gangs})
-    mask = np.array([(tol | ~tainted) & ((sel == "") | (types == sel)) for tol, sel in kinds])
+    group = np.array([n.group for n in nodes])
+    kinds = sorted({(gang.tolerates, gang.selects, gang.groups) for gang in gangs})
+    mask = np.array(
+        [
+            (tol | ~tainted) & ((sel == "") | (types == sel)) & (np.isin(group, groups) | (not groups))
+            for tol, sel, groups in kinds
+        ]
+    )
     owner = [g for g, gang in enumerate(gangs) for _ in gang.templates]
     templates = [template for gang in gangs for template in gang.templates]
     demand = np.array([[t.cpu, t.memory, t.gpu, 1] for t in templates], np.int64)
@@ -41,7 +47,10 @@ def to_problem(instance: Instance) -> Problem:
         kinds=ProblemKinds(mask=mask, score=np.zeros(mask.shape, np.int64)),
         classes=ProblemClasses(
             demand=demand,
-            kind=np.array([kinds.index((gangs[g].tolerates, gangs[g].selects)) for g in owner], np.int32),
+            kind=np.array(
+                [kinds.index((gangs[g].tolerates, gangs[g].selects, gangs[g].groups)) for g in owner],
+                np.int32,
+            ),
             gang=np.array(owner, np.int32),
             subgroup=np.full(len(owner), NONE, np.int32),
             count=np.array([t.count for t in templates], np.int32),

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from bench.solver import main
-from bench.solver.instances import generate, uncontended
+from bench.solver.instances import generate, partitioned, uncontended
 from bench.solver.manifests import items
 from bench.solver.problems import to_problem
 
@@ -33,8 +34,30 @@ def test_the_uncontended_mix_has_about_the_requested_number_of_pods():
     assert 1800 <= uncontended(1000, 100, 0, 2000).pods <= 2200
 
 
-def test_manifests_name_every_object_once_and_hold_every_pod():
-    instance = generate(64, 10, 1)
+def test_the_partitioned_mix_has_many_masks_and_a_third_of_its_gangs_require_a_level():
+    instances = [partitioned(1000, 100, seed) for seed in range(5)]
+    gangs = [gang for instance in instances for gang in instance.gangs]
+    assert 0.28 <= np.mean([gang.required >= 0 for gang in gangs]) <= 0.38
+    assert 0.45 <= np.mean([bool(gang.groups) for gang in gangs]) <= 0.55
+    assert np.mean([len(gang.templates) for gang in gangs]) >= 2.5
+    for instance in instances:
+        assert len(to_problem(instance).kinds.mask) >= 40
+
+
+def test_gangs_of_the_partitioned_mix_use_only_nodes_of_their_groups():
+    instance = partitioned(300, 40, 0)
+    problem = to_problem(instance)
+    group = np.array([node.group for node in instance.nodes])
+    for index, gang in enumerate(problem.classes.gang.tolist()):
+        groups = instance.gangs[gang].groups
+        if groups:
+            mask = problem.kinds.mask[problem.classes.kind[index]]
+            assert set(group[mask].tolist()) <= set(groups)
+
+
+@pytest.mark.parametrize("draw", [generate, partitioned])
+def test_manifests_name_every_object_once_and_hold_every_pod(draw):
+    instance = draw(64, 10, 1)
     found = items(instance)
     names = [(one["kind"], one["metadata"]["name"]) for one in found]  # type: ignore[index]
     assert len(names) == len(set(names))
