@@ -28,6 +28,31 @@ from tests.e2e.serving import Served, serving  # noqa: E402
 ASSETS = ROOT / "docs/assets"
 COMMAND = str(Path(sys.executable).with_name("batchsched"))
 OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+DRAWN = "html[data-drawn=light]"
+"""The report sets this attribute when all its figures are drawn."""
+REPORT_STYLE = """
+    nav, .scroll, .note, dl, main > h2, main > h3, .tabs, .whole, .modebar, figcaption, header button { display: none }
+    .legends { position: static }
+"""
+REPORT_FIGURES = [
+    *(f"bars-{measure}" for measure in ("meanwait", "worstwait", "utilisation", "makespan")),
+    "queue-length",
+]
+"""The figures of the picture of the report, besides the Gantt chart of one policy."""
+REPORT_NODES = 16
+"""Number of nodes in the Gantt chart of the picture."""
+SHORTEN_REPORT = """([kept, nodes]) => {
+    for (const figure of document.querySelectorAll("figure")) {
+        const key = figure.querySelector(".plot").id;
+        if (figure.hidden || !(kept.includes(key) || key.startsWith("gantt-"))) figure.remove();
+    }
+    const plot = document.querySelector(".plot[id^=gantt-]");
+    const layout = report.figures[plot.id].layout;
+    layout.height *= nodes / layout.yaxis.range[0];
+    layout.yaxis.range[0] = nodes;
+    plot.style.height = `${layout.height}px`;
+    draw([plot.id]);
+}"""
 KINDS = "/apis/scheduling.batchsched.dev/v1alpha1"
 LIMITS: dict[str, dict[str, Any]] = {
     "research": {"guarantee": {"nvidia.com/gpu": "32"}, "weight": 2},
@@ -62,25 +87,18 @@ def opened(browser: Browser, address: str, scheme: Any, width: int) -> Iterator[
 
 
 def draw_report(browser: Browser, folder: Path) -> None:
-    """The report of `make demo`, without the sections that a picture has no room for."""
+    """The report of `batchsched demo`: its conclusion, its legend, and the figures that a picture has room for."""
     report = folder / "demo-report.html"
     subprocess.run(
         [COMMAND, "demo", "--report", str(report)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT
     )
     with opened(browser, report.as_uri(), "light", 1200) as page:
-        page.add_style_tag(content="dl, .note, h2, header button, figcaption { display: none }")
-        kept = "figure:has(#bars-meanwait, #bars-meanslowdown, #bars-worstslowdown, #bars-utilisation)"
-        page.evaluate(
-            f"""() => document.querySelectorAll('figure').forEach(figure => {{
-                const title = figure.querySelector('h3').innerText;
-                if (!figure.matches('{kept}') && !title.startsWith('Queue length')
-                    && title !== 'Gangs on nodes: headroom') figure.remove(); }})"""
-        )
-        page.evaluate(
-            """() => { const plot = [...document.querySelectorAll('.plot')].pop();
-                plot.style.height = '520px'; Plotly.relayout(plot, {height: 520}); }"""
-        )
-        page.wait_for_timeout(1000)
+        page.wait_for_selector(DRAWN)
+        page.click("[data-show] >> text=headroom")
+        page.wait_for_selector(DRAWN)
+        page.add_style_tag(content=REPORT_STYLE)
+        page.evaluate(SHORTEN_REPORT, [REPORT_FIGURES, REPORT_NODES])
+        page.wait_for_selector(DRAWN)
         page.screenshot(path=ASSETS / "report.png", full_page=True)
 
 
@@ -88,14 +106,14 @@ def draw_runs(browser: Browser, folder: Path) -> None:
     """The runs of a sweep, as `batchsched lab serve` lists them."""
     results = folder / "results"
     scenario = str(ROOT / "examples/lab/teams.yaml")
-    subprocess.run([COMMAND, "lab", "run", scenario, "--to", str(results), "--set", "seeds=3"], check=True)
+    subprocess.run([COMMAND, "lab", "run", scenario, "--to", str(results), "--set", "seeds=2"], check=True)
     server = subprocess.Popen(
         [COMMAND, "lab", "serve", str(results), "--port", "0"], stderr=subprocess.PIPE, text=True
     )
     try:
         assert server.stderr
         url = next(word for word in server.stderr.readline().split() if word.startswith("http"))
-        with opened(browser, f"{url}runs", "light", 1200) as page:
+        with opened(browser, f"{url}runs", "light", 1400) as page:
             page.screenshot(path=ASSETS / "lab-runs.png", full_page=True)
     finally:
         server.terminate()
@@ -103,7 +121,7 @@ def draw_runs(browser: Browser, folder: Path) -> None:
 
 
 def make_cluster(api: Api) -> None:
-    """Ten nodes of 8 GPUs in racks, queues of two teams, and gangs of which some have to wait."""
+    """Create eight nodes with 8 GPUs each in two racks, queues, and gangs of which some must wait."""
     levels = {"levels": [{"name": "rack", "nodeLabel": "rack"}]}
     create(api, "topologies", "Topology", "default", levels)
     for name, spec in LIMITS.items():

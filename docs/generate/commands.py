@@ -26,7 +26,7 @@ it, and `-` means standard input. Commands never change the files that they read
 | `batchsched --version`, `-V` | Prints the version. |
 | `python -m batchsched` | Runs the program without its script. |
 | `--color auto\\|always\\|never` | Colours, before or after the command. With `auto`, a terminal gets colours if `NO_COLOR` is not set. |
-| `kubectl batchsched` | Runs the program as a plugin of kubectl. The package installs the script `kubectl-batchsched`. |
+| `kubectl batchsched` | Runs the program as a plugin of kubectl. The package installs the script `kubectl-batchsched`. kubectl takes options only after the name: `kubectl batchsched get pg --context prod -n team-a`. |
 
 `source <(batchsched completion bash)` completes commands, options and their values in bash; zsh and fish work alike
 (`batchsched completion --help`). kubectl completes `kubectl batchsched` if the script `kubectl_complete-batchsched`,

@@ -48,17 +48,7 @@ With the solver enabled, the same plugins are called. Filter and Score run once 
 the masks and scores of the solver's problem. Constrain adds rows for the effects that pods have on each other. Each
 placement that the solver proposes then passes PreFilter, Filter, Reserve and Permit pod by pod before it is accepted.
 
-```mermaid
-flowchart LR
-    PreEnqueue --> QueueSort --> PreFilter --> Filter
-    Filter -- a node fits --> PreScore --> Score --> NormalizeScore --> Reserve --> Permit
-    Filter -- none fits --> PostFilter
-    Constrain -. solver .-> Reserve
-    Permit -- allowed --> PreBind --> Bind --> PostBind
-    Permit -- refused --> Unreserve
-    Reserve -- refused --> Unreserve
-    Permit -- wait --> Permit
-```
+![Extension points of a pod: those before and after a node is found, and those after a refusal](../assets/extension-points.svg)
 
 If a plugin raises an exception or returns a value that its point does not allow, the pods of that call and their gang
 are refused with the reason `PluginFailed`; the message names plugin, point and problem. Everything else is scheduled.

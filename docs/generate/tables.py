@@ -8,15 +8,15 @@ from prometheus_client.metrics import MetricWrapperBase
 from batchsched.api import gang
 from batchsched.api.core.pod_limits import POD_LIMITS
 from batchsched.api.decision import REASONS
-from batchsched.api.gang import GangPhase
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduling_queue import entity
-from batchsched.scheduling_queue.entity import QueueState
 
 _GANG_LIFE: Final = """# Phases of a gang
 
 A gang changes its phase only as this table says; any other change is a defect and is rejected. Reserved is a phase
 within a session. The other phases appear in the status of the PodGroup.
+
+![Phases of a gang: the changes of the table below as arrows](../assets/gang-phases.svg)
 
 """
 
@@ -72,22 +72,18 @@ gang, or a change of the spec of its PodGroup, always moves the gang.
 The metric `scheduler_queue_incoming_pods_total` counts pods by queue and event; `scheduler_pending_pods` states how many
 pods are in each queue.
 
+![States of an entity: the moves of the table below as arrows](../assets/queue-states.svg)
+
+An entity also leaves the queue when its last pod is deleted or has a node, from whatever state; the picture shows only
+the arrow from "In flight".
+
 """
 
 
 def gang_life() -> str:
-    """Return the page of gang phases: the state diagram and the table of changes."""
+    """Return the page of gang phases: the picture of the phases and the table of changes."""
     rows = [(start, change, end) for (start, change), end in gang.MOVES.items()]
-    return _GANG_LIFE + _diagram(gang_phase_diagram()) + _table(("phase", "change", "next phase"), rows)
-
-
-def gang_phase_diagram() -> list[str]:
-    """Return the lines of a Mermaid state diagram of the gang phases."""
-    return [
-        f"[*] --> {GangPhase.PENDING}",
-        *(f"{start} --> {end}: {change}" for (start, change), end in gang.MOVES.items()),
-        *(f"{end} --> [*]" for end in (GangPhase.SUCCEEDED, GangPhase.FAILED)),
-    ]
+    return _GANG_LIFE + _table(("phase", "change", "next phase"), rows)
 
 
 def reasons() -> str:
@@ -112,19 +108,9 @@ def metrics() -> str:
 
 
 def scheduling_queue() -> str:
-    """Return the page of the scheduling queue: its states, their diagram and the table of moves."""
-    names = {state: state.name.title().replace("_", "") for state in QueueState}
-    drawn = [move for move in entity.MOVES if QueueState.GONE not in move]
-    diagram = [
-        f"{'[*]' if start is QueueState.NEW else names[start]} --> {names[end]}" for start, end in drawn
-    ]
-    diagram.append(f"{names[QueueState.IN_FLIGHT]} --> [*]")
+    """Return the page of the scheduling queue: its states, their picture and the table of moves."""
     rows = [(start, end, condition) for (start, end), condition in entity.MOVES.items()]
-    return _QUEUE + _diagram(diagram) + _table(("from", "to", "when"), rows)
-
-
-def _diagram(lines: Iterable[str]) -> str:
-    return "\n".join(("```mermaid", "stateDiagram-v2", *(f"    {line}" for line in lines), "```", "", ""))
+    return _QUEUE + _table(("from", "to", "when"), rows)
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
