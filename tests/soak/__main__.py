@@ -60,6 +60,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--pods", type=int, default=50_000, help="that are bound at any time in the churn (50000)"
     )
+    parser.add_argument("--pause", type=float, default=0, help="seconds between two batches of the churn (0)")
     parser.add_argument(
         "--until", type=float, default=float("inf"), help="no round of kills begins later (s)"
     )
@@ -115,7 +116,7 @@ def _clear(namespace: Namespace) -> None:
 
 def _churn(plane: ControlPlane, options: argparse.Namespace) -> None:
     namespace = _namespace(plane, "churn")
-    churn = Churn(plane, namespace, Size(options.nodes, options.pods), options.seed)
+    churn = Churn(plane, namespace, Size(options.nodes, options.pods), options.seed, options.pause)
     with _attacking(plane, options, "churn", churn.node_cpus):
         _follow("sample", churn.run(options.seconds), churn.summary, options.record)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, Final
 
+from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, Connection
@@ -92,7 +93,13 @@ class Attacker:
             self.accepted[name] += 1
 
     def _own(self, body: dict[str, Any]) -> dict[str, Any]:
-        body["metadata"]["namespace"] = self.namespace.name
+        metadata = body["metadata"]
+        metadata["namespace"] = self.namespace.name
+        # Names are used once: the witness counts a second binding of a name as an error.
+        metadata["name"] += f"-{self.rounds}"
+        labels = metadata.get("labels", {})
+        if POD_GROUP_LABEL in labels:
+            labels[POD_GROUP_LABEL] += f"-{self.rounds}"
         if body["kind"] == "Pod":
             body["spec"]["nodeSelector"] = {NODE_LABEL: "true"}
         return body

@@ -62,12 +62,14 @@ class Churn:
       namespace: for the pods.
       size: of the cluster.
       seed: of the load.
+      pause: seconds between the end of one batch and the next.
     """
 
     plane: ControlPlane
     namespace: Namespace
     size: Size
     seed: int
+    pause: float = 0.0
     samples: list[Sample] = field(default_factory=list)
     took: list[float] = field(default_factory=list)
     """Seconds from the first pod of a batch until all of them were bound."""
@@ -90,6 +92,7 @@ class Churn:
             begun = last = time.monotonic()
             self.took.clear()
             while time.monotonic() - begun < seconds:
+                time.sleep(self.pause)
                 load.remove(alive.popleft())
                 alive += self._submit(load, witness, batch)
                 assert not witness.complaints, "; ".join(witness.complaints)
