@@ -75,5 +75,5 @@ def _decided(cluster: Json, waiting: list[Pod]) -> tuple[dict[str, str], dict[st
     snapshot = runner.snapshot_of(known)
     bound = tuple(pod for pod in snapshot.pods if pod.node)
     decision = decide(replace(snapshot, pods=(*bound, *waiting)), cycle.without_solver(known), 0.0, 0)
-    places = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    places = {one.pod_key: one.node for one in decision.assignments}
     return places, {one.pod_group: one.message for one in decision.refusals}

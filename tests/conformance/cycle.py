@@ -234,7 +234,7 @@ def without_solver(case: runner.Case) -> Profile:
 def decision_mismatches(case: runner.Case) -> list[str]:
     """Compare the node, or the message, the nominated node and the victims; terminating pods are not evicted again."""
     expected, decision, key = case.expected, decided(case), case.pod.key
-    placed = {f"{one.namespace}/{one.pod}": one.node for one in decision.assignments}
+    placed = {one.pod_key: one.node for one in decision.assignments}
     if expected.best:
         return [] if placed.get(key) in expected.best else [_line(case, placed.get(key), expected.best)]
     said = {one.pod_group: one.message for one in decision.refusals}.get(key)
@@ -243,10 +243,10 @@ def decision_mismatches(case: runner.Case) -> list[str]:
     stated = expected.preemption
     if stated is None:
         return []
-    victims = {f"{one.namespace}/{one.pod}" for one in decision.evictions}
+    victims = {one.pod_key for one in decision.evictions}
     if stated.code != Code.SUCCESS:
         return [_line(case, victims, stated.code)] if victims else []
-    node = {f"{one.namespace}/{one.pod}": one.node for one in decision.nominations}.get(key, "")
+    node = {one.pod_key: one.node for one in decision.nominations}.get(key, "")
     tied = node in stated.tied
     theirs = stated.candidates[node].victims if tied else stated.victims
     leaving = {pod.key for pod in case.pods if pod.terminating}

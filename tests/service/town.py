@@ -94,7 +94,7 @@ class Server:
     # As a Binder
 
     async def bind(self, binding: Binding) -> None:
-        key = f"{binding.namespace}/{binding.pod}"
+        key = binding.pod_key
         fault = self.failing.get(key, self)
         if fault is None:
             await self.go.wait()
