@@ -71,18 +71,15 @@ class DecidedSession:
           only: `namespace/name` of the gangs to explain; None for all refused gangs.
         """
         from batchsched.session.explanation.explain import explain_refusals
-        from batchsched.session.explanation.verification import (
-            MAX_WORK_PER_GANG,
-            DecidedInput,
-            VerificationBudget,
-        )
+        from batchsched.session.explanation.verification import MAX_WORK_PER_GANG, DecidedInput
+        from batchsched.solver.relaxation.budget import ExplanationBudget
 
         # Extenders answer for the recorded input only, and a plugin that hung once would hang again.
         if self.profile.extenders or self.answers.overdue:
             return self
         decided = DecidedInput(self.snapshot, self.profile, self.now, self.seed, self.decision)
         with closing(Stopwatch()) as stopwatch:
-            budget = VerificationBudget(MAX_WORK_PER_GANG) if only is not None and len(only) == 1 else None
+            budget = ExplanationBudget(MAX_WORK_PER_GANG) if only is not None and len(only) == 1 else None
             decision = explain_refusals(decided, budget, only, stopwatch)
         return replace(self, decision=decision)
 

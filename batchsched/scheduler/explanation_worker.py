@@ -40,9 +40,9 @@ from batchsched.session.explanation.explain import RefusalVerifier
 from batchsched.session.explanation.verification import (
     MAX_WORK_PER_GANG,
     BriefDecision,
-    VerificationBudget,
     decide_briefly,
 )
+from batchsched.solver.relaxation.budget import ExplanationBudget
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -278,7 +278,7 @@ class ExplanationWorker:
         try:
             self._gate.wait_until_quiet()
             verifier = self._verifier_of(pending.session)
-            explained = verifier.explain_refusal(pending.refusal, VerificationBudget(MAX_WORK_PER_GANG))
+            explained = verifier.explain_refusal(pending.refusal, ExplanationBudget(MAX_WORK_PER_GANG))
             result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
         except OutdatedExplanation:
             pass

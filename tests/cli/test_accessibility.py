@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from batchsched.observability.http.status_page import StatusPage
 from batchsched.observability.observer import Observer
 from tests.cli.test_serving import OPTIONS
 from tests.lab.scenarios import written
-from tests.service.town import Town
+from tests.service.town import Town, service_of
 from tests.session.scenario import cluster, gang, node, queue, topology
 
 WIDTHS = (1400, 420)
@@ -46,13 +45,7 @@ async def scheduler_page() -> str:
         )
     )
     await town.turns(2)
-    service: Any = SimpleNamespace(
-        cache=town.cache,
-        clock=town.clock,
-        profiles=[town.profile_scheduler.profile],
-        profile_schedulers=[town.profile_scheduler],
-        is_leading=True,
-    )
+    service = service_of(town)
     observation = Observer(town.clock, 4)
     observation.refusals = {refusal.pod_group: refusal for refusal in town.decisions[-1].refusals}
     return await StatusPage(service, observation).render()

@@ -25,9 +25,10 @@ from batchsched.scheduler.explanation_worker import (
     OutdatedExplanation,
 )
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
-from batchsched.session.explanation.verification import DecidedInput, VerificationBudget, decide_briefly
+from batchsched.session.explanation.verification import DecidedInput, decide_briefly
 from batchsched.session.session import decide
 from batchsched.session.tables.session_tables import PODS_BETWEEN_PAUSES, SessionTables
+from batchsched.solver.relaxation.budget import ExplanationBudget
 from tests.service.town import Town
 from tests.session.scenario import NOW, alone, cluster, gang, nodes, pod, profile
 
@@ -188,7 +189,7 @@ async def test_defect_in_an_explanation_is_logged_and_the_next_gang_is_explained
     await town.turn()
     explain = RefusalVerifier.explain_refusal
 
-    def explain_refusal(self: Any, refusal: Refusal, budget: VerificationBudget) -> Refusal:
+    def explain_refusal(self: Any, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         if refusal.pod_group == "team/bad":
             raise RuntimeError("a defect")
         return explain(self, refusal, budget)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -266,3 +267,14 @@ def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
             return Pipeline((*made.plugins, plugin), made.weights)
 
     monkeypatch.setattr(planning, "standard_registry", Registry)
+
+
+def service_of(town: Town) -> Any:
+    """Return what the status page reads of a running service."""
+    return SimpleNamespace(
+        cache=town.cache,
+        clock=town.clock,
+        profiles=[town.profile_scheduler.profile],
+        profile_schedulers=[town.profile_scheduler],
+        is_leading=True,
+    )

@@ -26,10 +26,10 @@ from batchsched.session.explanation.sentences import (
     raised_amount,
 )
 from batchsched.session.explanation.verification import (
+    MAX_VERIFICATION_WORK,
     DecideAgain,
     DecidedInput,
     PlacementVerifier,
-    VerificationBudget,
     decide_briefly,
     decision_work,
     emptied_cluster,
@@ -37,6 +37,7 @@ from batchsched.session.explanation.verification import (
 from batchsched.session.feasibility_report import after_decision
 from batchsched.session.refusals import OUTBID
 from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
+from batchsched.solver.relaxation.budget import ExplanationBudget
 
 EXCEEDING_REASONS: Final = frozenset(
     {
@@ -54,7 +55,7 @@ NOT_VERIFIED: Final = "; what would help is not verified, since the budget for e
 
 def explain_refusals(
     decided: DecidedInput,
-    budget: VerificationBudget | None = None,
+    budget: ExplanationBudget | None = None,
     only: Collection[str] | None = None,
     telemetry: Telemetry | None = None,
 ) -> Decision:
@@ -70,7 +71,7 @@ def explain_refusals(
     if not decision.refusals:
         return decision
     verifier = RefusalVerifier(decided)
-    budget = budget or VerificationBudget()
+    budget = budget or ExplanationBudget(MAX_VERIFICATION_WORK)
     examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
     explained: dict[str, Refusal] = {}
     for done, refusal in enumerate(examined):
@@ -81,7 +82,7 @@ def explain_refusals(
     return msgspec.structs.replace(decision, refusals=refusals)
 
 
-def _explain_safely(verifier: "RefusalVerifier", refusal: Refusal, budget: VerificationBudget) -> Refusal:
+def _explain_safely(verifier: "RefusalVerifier", refusal: Refusal, budget: ExplanationBudget) -> Refusal:
     """Explain a refusal; a defect costs this explanation only, since the decision itself is right."""
     try:
         return verifier.explain_refusal(refusal, budget)
@@ -121,7 +122,7 @@ class RefusalVerifier:
         self._pause()
         return refreshed_tables(after, self._decided.profile, self._pause)
 
-    def explain_refusal(self, refusal: Refusal, budget: VerificationBudget) -> Refusal:
+    def explain_refusal(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         """Return one refusal with what was found out about it.
 
         Args:
@@ -130,7 +131,7 @@ class RefusalVerifier:
         """
         decided, key = self._decided, refusal.pod_group
         snapshot, profile = decided.snapshot, decided.profile
-        if budget.is_spent:
+        if budget.is_spent():
             return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
         verifier = PlacementVerifier(decided, key, budget, self._decide_again)
         self._pause()

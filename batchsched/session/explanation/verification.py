@@ -14,6 +14,7 @@ from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import apply_changes
 from batchsched.session.session import Session
+from batchsched.solver.relaxation.budget import ExplanationBudget
 
 MAX_VERIFICATION_WORK: Final = 20e6
 """Work of verifying all refusals of one session, in units of about a microsecond."""
@@ -100,30 +101,6 @@ def decision_work(snapshot: Snapshot) -> float:
     )
 
 
-class VerificationBudget:
-    """The work that the verification of refusals may still cost. It is counted, not timed, so that results repeat.
-
-    Args:
-      units: units of about a microsecond.
-    """
-
-    def __init__(self, units: float = MAX_VERIFICATION_WORK) -> None:
-        self._remaining = units
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether no work remains, so that no further decision may be made."""
-        return self._remaining <= 0
-
-    def spend(self, units: float) -> None:
-        """Subtract work.
-
-        Args:
-          units: units of about a microsecond.
-        """
-        self._remaining -= units
-
-
 class OutOfBudget(Exception):
     """The budget of a verification is spent, so that it is not known whether a change admits a gang."""
 
@@ -145,7 +122,7 @@ class PlacementVerifier:
         self,
         decided: DecidedInput,
         key: str,
-        budget: VerificationBudget,
+        budget: ExplanationBudget,
         decide_again: DecideAgain = decide_briefly,
     ) -> None:
         self._decided = decided
@@ -193,7 +170,7 @@ class PlacementVerifier:
         Raises:
           OutOfBudget: the budget was spent before.
         """
-        if self.budget.is_spent:
+        if self.budget.is_spent():
             raise OutOfBudget
         decided = self._decided
         decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)

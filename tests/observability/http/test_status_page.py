@@ -1,8 +1,6 @@
 """The status page: pending gangs first, queues as a tree, nodes by their topology."""
 
 from html import escape
-from types import SimpleNamespace
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,7 +16,7 @@ from batchsched.observability.http.status_page import (
 )
 from batchsched.observability.observer import Observer
 from batchsched.state.cluster_state import ClusterState
-from tests.service.town import Town
+from tests.service.town import Town, service_of
 from tests.session.scenario import alone, cluster, gang, node, nodes, pod, queue, topology
 
 
@@ -46,13 +44,7 @@ async def test_page_shows_the_text_of_refusals_that_commands_print():
     town = Town(cluster(nodes(1, gpu=2), gang("big", 3)))
     await town.turn()
     (refusal,) = town.decisions[-1].refusals
-    service: Any = SimpleNamespace(
-        cache=town.cache,
-        clock=town.clock,
-        profiles=[town.profile_scheduler.profile],
-        profile_schedulers=[town.profile_scheduler],
-        is_leading=True,
-    )
+    service = service_of(town)
     observation = Observer(town.clock, 0)
     for shown in (refusal, replace(refusal, relaxation="1 more node like n0", verified=True)):
         observation.refusals = {shown.pod_group: shown}

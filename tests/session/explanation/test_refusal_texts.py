@@ -18,7 +18,8 @@ from batchsched.api.decision import (
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
-from batchsched.session.explanation.verification import DecidedInput, VerificationBudget
+from batchsched.session.explanation.verification import MAX_VERIFICATION_WORK, DecidedInput
+from batchsched.solver.relaxation.budget import ExplanationBudget
 from tests.session.scenario import (
     GPU,
     NOW,
@@ -41,7 +42,7 @@ def explained(
 ) -> dict[str, Refusal]:
     settings = settings or profile()
     session = DecidedInput(snapshot, settings, NOW, 0, schedule(snapshot, settings))
-    limited = VerificationBudget() if budget is None else VerificationBudget(budget)
+    limited = ExplanationBudget(MAX_VERIFICATION_WORK) if budget is None else ExplanationBudget(budget)
     return {refusal.pod_group: refusal for refusal in explain_refusals(session, limited).refusals}
 
 
@@ -380,7 +381,7 @@ def test_refusal_without_budget_says_that_nothing_is_verified():
 def test_defect_in_the_explanation_of_one_gang_leaves_the_decision_and_the_other_explanations(monkeypatch):
     explain = RefusalVerifier.explain_refusal
 
-    def explain_refusal(self: RefusalVerifier, refusal: Refusal, budget: VerificationBudget) -> Refusal:
+    def explain_refusal(self: RefusalVerifier, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         if refusal.pod_group == "team/bad":
             raise RuntimeError("a defect")
         return explain(self, refusal, budget)

@@ -9,10 +9,10 @@ from batchsched.session.explanation.verification import (
     DecidedInput,
     OutOfBudget,
     PlacementVerifier,
-    VerificationBudget,
     decide_briefly,
     decision_work,
 )
+from batchsched.solver.relaxation.budget import ExplanationBudget
 from tests.session.scenario import NOW, cluster, gang, group, nodes, pod, priority_class, profile, schedule
 
 ONE_MORE_NODE = (InputChange(copy="Node/n0", count=1),)
@@ -21,7 +21,7 @@ ONE_MORE_NODE = (InputChange(copy="Node/n0", count=1),)
 def test_work_of_the_solver_counts_against_the_budget():
     snapshot = cluster(nodes(1, gpu=8), gang("large", 2, requests={"gpu": 8}))
     decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
-    budget = VerificationBudget(1.5e6)
+    budget = ExplanationBudget(1.5e6)
     verifier = PlacementVerifier(decided, "team/large", budget, lambda *_: BriefDecision((), solver_work=1e6))
     assert not verifier.places(())
     with pytest.raises(OutOfBudget):
