@@ -22,7 +22,7 @@ class ChangedNodes:
 
     Args:
       cache: The state of the cluster.
-      generation: The generation of the cluster state that the session read.
+      changes: The changes since the session began, or None if there were too many.
       placements: The placements of all gangs that the session placed.
       ignores: Returns whether no plugin compares the requests of a resource with the capacity of nodes.
     """
@@ -30,12 +30,11 @@ class ChangedNodes:
     def __init__(
         self,
         cache: ClusterState,
-        generation: int,
+        changes: Iterable[Change] | None,
         placements: Iterable[Places],
         ignores: Callable[[str], bool],
     ) -> None:
         nodes = {node for places in placements for _, node in places}
-        changes = cache.changes_since(generation)
         if changes is not None:
             nodes &= {node for change in changes if _may_fill(change) for node in change.affected_nodes}
         self._free = cache.free_capacity(nodes)

@@ -136,7 +136,7 @@ class ProfileScheduler:
         self.queue.flush(now)
 
     def _list(self, now: float) -> None:
-        """Start with an empty queue and list all objects, since the change log does not reach back far enough.
+        """Start with an empty queue and list all objects, since too many objects changed.
 
         Gangs held at Permit give their places back and become pending like all others.
         """
@@ -260,7 +260,7 @@ class ProfileScheduler:
         self.reservations = decision.reservations
         placed = _placed(decision, taking_part)
         changed = ChangedNodes(
-            self._cache, self.session_generation, placed.values(), self.pipeline.ignores_resource
+            self._cache, self._current.unread_changes(), placed.values(), self.pipeline.ignores_resource
         )
         refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
         placements: list[PlacedGang] = []

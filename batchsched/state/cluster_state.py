@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from weakref import ReferenceType, ref
 
 import msgspec
 from pydantic import BaseModel
@@ -30,7 +31,7 @@ from batchsched.api.queue_access import QueueAccess, default_queue
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.podgroup_state import GangIndex, GangPods
 from batchsched.state.queue_usage import QueueUsageTally
-from batchsched.state.store import DEFAULT_LENGTH, Change, ChangeLog, Store, Tombstones, equal_for_scheduling
+from batchsched.state.store import MAX_UNREAD, ChangeReader, Store, Tombstones, equal_for_scheduling
 
 PODS: Final = "pods"
 NODES: Final = "nodes"
@@ -95,14 +96,14 @@ class ClusterState:
       scheduler_names: The scheduler names of the profiles. Pending pods of other schedulers are ignored.
       ttl_seconds: Time after its binding at which an assumed pod without a confirmation is overdue; 0 for never, as
         in kube-scheduler.
-      journal_length: Number of changes that the change log keeps.
+      max_unread: Number of changed objects that a reader of changes may leave unread.
     """
 
     def __init__(
         self,
         scheduler_names: Iterable[str] = (SCHEDULER_NAME,),
         ttl_seconds: float = 0.0,
-        journal_length: int = DEFAULT_LENGTH,
+        max_unread: int = MAX_UNREAD,
     ) -> None:
         self.scheduler_names = frozenset(scheduler_names)
         self.queue_usage = QueueUsageTally(self.scheduler_names, self.queue_access)
@@ -110,7 +111,11 @@ class ClusterState:
         self.capacity: Counter[str] = Counter()
         """Allocatable resources of all nodes, in base units."""
         self._ttl = ttl_seconds
-        self._change_log = ChangeLog(journal_length)
+        self.generation = 0
+        """The number of changes so far to the objects that a Snapshot shows."""
+        self._max_unread = max_unread
+        # Weak references, so that a reader ends with its scheduler. A WeakSet takes longer to iterate.
+        self._readers: list[ReferenceType[ChangeReader]] = []
         self._stores: dict[str, Store[Any]] = {kind.field: Store() for kind in OBJECT_KINDS}
         self._versions: dict[tuple[str, str], int] = {}
         self._tombstones = Tombstones()
@@ -261,7 +266,15 @@ class ClusterState:
             self._queue_access = None
         if field == NAMESPACES and default_queue(before) != default_queue(after):
             self.gangs.mark_namespace_changed(key)
-        self._change_log.record(Change(field, key, before, after))
+        self._record_change(field, key, before, after)
+
+    def _record_change(self, field: str, key: str, before: Any, after: Any) -> None:
+        """Record a change for all readers, after the store has it."""
+        self.generation += 1
+        for reference in self._readers:
+            reader = reference()
+            if reader is not None:
+                reader.record(field, key, before, after)
 
     # Assumed pods
 
@@ -333,18 +346,12 @@ class ClusterState:
 
     # Reading
 
-    @property
-    def generation(self) -> int:
-        """The number of changes so far to the objects that a Snapshot shows."""
-        return self._change_log.generation
-
-    def changes_since(self, since: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, merged into one change per object; None if the log dropped some."""
-        return self._change_log.changes_since(since)
-
-    def subscribe(self) -> "ChangeReader":
-        """Return a new reader of the changes of this cluster state, beginning with the first change of all."""
-        return ChangeReader(self)
+    def subscribe(self) -> ChangeReader:
+        """Return a new reader of the changes of this cluster state."""
+        reader = ChangeReader(self._stores, self._max_unread)
+        self._readers = [present for present in self._readers if present() is not None]
+        self._readers.append(ref(reader))
+        return reader
 
     def queue_access(self) -> QueueAccess:
         """Return the rules by which namespaces may use queues, for the present queues and namespaces."""
@@ -431,27 +438,6 @@ class ClusterState:
     def version(self, field: str, key: str) -> int:
         """Return the resource version of an object as the API server showed it last; 0 if it is unknown."""
         return self._versions.get((field, key), 0)
-
-
-class ChangeReader:
-    """Follows the changes of a cluster state.
-
-    Args:
-      state: The cluster state.
-    """
-
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
-        self._generation = 0
-
-    def read(self) -> tuple[Change, ...] | None:
-        """Return the changes since the last call, or None if the change log no longer has them all.
-
-        After None, the reader starts again from `ClusterState.snapshot()`, which contains all changes so far.
-        """
-        changes = self._state.changes_since(self._generation)
-        self._generation = self._state.generation
-        return changes
 
 
 def _address(changed: Any) -> tuple[str, str]:

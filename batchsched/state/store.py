@@ -1,8 +1,6 @@
-"""Objects of one kind by key, the uids of deleted objects, semantic equality, and the log of the latest changes."""
+"""Objects of one kind by key, the uids of deleted objects, semantic equality, and readers of changes."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -107,12 +105,11 @@ def equal_for_scheduling(old: Any, new: Any) -> bool:
     return bool(msgspec.structs.replace(old, metadata=metadata) == new)
 
 
-DEFAULT_LENGTH: Final = 65_536
-"""Changes that are kept. A reader that is further behind starts from a Snapshot, which costs no more by then."""
+MAX_UNREAD: Final = 65_536
+"""Changed objects that a reader may leave unread. Beyond, it starts from a Snapshot, which costs no more by then."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class Change(msgspec.Struct, frozen=True, eq=False):
     """A change of one object in the cluster state: the object before and after.
 
     Args:
@@ -138,35 +135,59 @@ class Change:
         return tuple(dict.fromkeys(names))
 
 
-class ChangeLog:
-    """The latest changes of the cluster state, and the generation number of the newest change."""
+class ChangeReader:
+    """The objects that changed since one reader of the cluster state read last, each as the reader saw it last.
 
-    def __init__(self, length: int = DEFAULT_LENGTH) -> None:
-        self.generation = 0
-        """Grows by one with every change."""
-        self._changes: deque[Change] = deque(maxlen=length)
+    The present object is looked up when the reader reads. Memory is therefore held only by objects that the reader saw
+    before, and by at most `max_unread` keys, even if the reader never reads.
 
-    def record(self, change: Change) -> int:
-        """Append a change and return its generation number."""
-        self._changes.append(change)
-        self.generation += 1
-        return self.generation
+    Args:
+      stores: The objects by field of Snapshot; each change is recorded after the store has it.
+      max_unread: The number of changed objects beyond which the reader starts again from a Snapshot.
+    """
 
-    def changes_since(self, generation: int) -> tuple[Change, ...] | None:
-        """Return the changes after a generation, merged into one change per object; None if the log dropped some."""
-        count = self.generation - generation
-        if not 0 <= count <= len(self._changes):
+    __slots__ = ("__weakref__", "_max_unread", "_stores", "_unread")
+
+    def __init__(self, stores: Mapping[str, Store[Any]], max_unread: int = MAX_UNREAD) -> None:
+        self._stores = stores
+        self._max_unread = max_unread
+        # None after too many changes. Without objects there is nothing that a Snapshot could show.
+        self._unread: dict[tuple[str, str], Any] | None = None if any(map(len, stores.values())) else {}
+
+    def record(self, field: str, key: str, before: Any, after: Any) -> None:
+        """Record that an object changed; `before` is None for an addition, `after` is None for a removal."""
+        unread = self._unread
+        if unread is None:
+            return
+        address = field, key
+        if address not in unread:
+            if len(unread) >= self._max_unread:
+                self._unread = None
+            else:
+                unread[address] = before
+        elif after is None and unread[address] is None:
+            del unread[address]
+
+    def unread(self) -> tuple[Change, ...] | None:
+        """Return the changes since the last `read` without reading them, or None if there were too many.
+
+        The changes of an object are merged into one; changes that cancel out are left out.
+        """
+        if self._unread is None:
             return None
-        first = len(self._changes) - count
-        return _folded(self._changes[at] for at in range(first, len(self._changes)))
-
-
-def _folded(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Merge the changes of each object into one, and drop those that cancel out."""
-    merged: dict[tuple[str, str], Change] = {}
-    for change in changes:
-        earlier = merged.get((change.field, change.key))
-        merged[change.field, change.key] = (
-            change if earlier is None else Change(change.field, change.key, earlier.before, change.after)
+        stores = self._stores
+        changes = (
+            Change(field, key, before, stores[field].get(key))
+            for (field, key), before in self._unread.items()
         )
-    return tuple(change for change in merged.values() if change.before is not change.after)
+        return tuple(change for change in changes if change.before is not change.after)
+
+    def read(self) -> tuple[Change, ...] | None:
+        """Return the changes since the last call as `unread` does, and forget them.
+
+        After None, the reader starts again from `ClusterState.snapshot()`, which contains all changes so far. The first
+        call returns None unless the cluster state was empty when the reader was created.
+        """
+        changes = self.unread()
+        self._unread = {}
+        return changes

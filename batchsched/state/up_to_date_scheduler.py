@@ -1,7 +1,7 @@
 """Keeps a scheduler up to date with a cluster state, by changes where that is possible.
 
 A scheduler follows changes of pods, PodGroups and nodes. It is replaced by a new one, made from a Snapshot, in these
-cases: another kind of object changed; the change log does not reach back far enough; a resource name is new; or the
+cases: another kind of object changed; too many objects changed; a resource name is new; or the
 number of followed changes exceeds a limit, at which a new scheduler costs no more and frees caches of deleted pods.
 
 The profile's own plugins read neither annotations nor conditions of nodes, which change often on some clusters. Nodes
@@ -80,6 +80,10 @@ class UpToDateScheduler:
             self._followed += len(changes)
         self._scheduler.set_held_gangs(held)
         return self._scheduler
+
+    def unread_changes(self) -> tuple[Change, ...] | None:
+        """Return the changes since the last call of `updated_scheduler`, or None if there were too many."""
+        return self._changes.unread()
 
     def _can_follow_all(self, changes: Iterable[Change]) -> bool:
         """Return whether the present scheduler can follow these changes."""

@@ -163,12 +163,12 @@ class Town:
     Args:
       snapshot: what is there when it begins.
       settings: the profile.
-      journal: changes that the cache remembers.
+      journal: changed objects that a reader of the cache may leave unread.
     """
 
     def __init__(self, snapshot: Snapshot, settings: Profile | None = None, journal: int = 65_536) -> None:
         self.clock = Clock()
-        self.cache = ClusterState(ttl_seconds=TTL, journal_length=journal)
+        self.cache = ClusterState(ttl_seconds=TTL, max_unread=journal)
         self.server = Server(self.cache)
         for field in ("nodes", "queues", "pod_groups", "topologies", "priority_classes"):
             for one in getattr(snapshot, field):

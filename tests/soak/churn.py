@@ -24,7 +24,7 @@ TOGETHER: Final = 10
 EVERY: Final = 10.0
 """Seconds between two samples."""
 WARM_UP: Final = 12_000
-"""Pods that come and go before memory is judged: the journal of the cache fills, which keeps 65,536 changes."""
+"""Pods that come and go before memory is judged: the tombstones and the caches of specs fill."""
 TURNOVER: Final = 1.3
 """As many times all pods, too: until then the scheduler was rebuilt, which happens after four changes a pod
 (`state/up_to_date_scheduler.py`), and what it keeps of pods that are gone is as much as it ever is."""

@@ -1,6 +1,7 @@
 """Objects as in watch events: with a uid and a resourceVersion."""
 
 from typing import Any, TypeVar
+from weakref import ReferenceType, ref
 
 import msgspec
 
@@ -28,6 +29,17 @@ def node(name: str, version: int = 0, uid: str = "", **more: Any) -> Node:
 
 def pod(name: str, version: int = 0, uid: str = "", **more: Any) -> Pod:
     return told(plain_pod(name, **({"cpu": 1} | more)), version, uid)
+
+
+class Payload(dict[str, str]):
+    """Labels that can be referenced weakly, unlike a pod."""
+
+
+def with_payload(pod: Pod) -> tuple[Pod, ReferenceType[Payload]]:
+    """Return the pod with other labels, and a reference that is dead once nothing keeps the pod."""
+    payload = Payload()
+    metadata = msgspec.structs.replace(pod.metadata, labels=payload)
+    return msgspec.structs.replace(pod, metadata=metadata), ref(payload)
 
 
 def ended(pod: Pod, phase: str = "Succeeded") -> Pod:

@@ -1,5 +1,7 @@
 """The cluster state, event by event, with events that are late, repeated or missing."""
 
+from weakref import ref
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.state import cluster_state as assumption
 from batchsched.state.cluster_state import BoundPodCache, ClusterState
 from tests.session.scenario import group, priority_class, queue, topology
-from tests.state.objects import NOW, ended, expire, leaving, node, places, pod, told
+from tests.state.objects import NOW, ended, expire, leaving, node, places, pod, told, with_payload
 
 A = "team/a"
 
@@ -242,13 +244,41 @@ def test_pod_is_assumed_once():
 
 def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     cache = cache_of(node("n0"), pod("a"))
-    waiting = cache.snapshot().pods[0]
-    generation = cache.generation
+    waiting, reader = cache.snapshot().pods[0], cache.subscribe()
+    reader.read()
     cache.assume(A, "n0", NOW)
     assert cache.unassume(A, "n0")
     assert cache.snapshot().pods[0] is waiting
-    assert cache.changes_since(generation) == ()
+    assert reader.read() == ()
     assert not cache.unassume(A, "n0")
+
+
+def test_pods_that_came_and_went_are_freed_although_no_reader_reads():
+    cache = cache_of(node("n0"))
+    readers = [cache.subscribe(), cache.subscribe()]
+    readers[0].read()
+    payloads = []
+    for version in range(3):
+        waiting, payload = with_payload(pod("a", version + 1, f"uid-{version}"))
+        cache.put(waiting)
+        cache.assume(A, "n0", NOW)
+        cache.remove(waiting)
+        payloads.append(payload)
+    cache.snapshot()
+    del waiting
+    assert [payload() for payload in payloads] == [None, None, None]
+
+
+def test_reader_ends_with_its_owner_and_the_others_continue():
+    cache = cache_of()
+    alive, ended_reader = cache.subscribe(), ref(cache.subscribe())
+    cache.put(node("n0"))
+    late = cache.subscribe()
+    assert ended_reader() is None
+    assert [change.key for change in alive.read() or ()] == ["n0"]
+    assert late.read() is None
+    cache.put(node("n1"))
+    assert [change.key for change in late.read() or ()] == ["n1"]
 
 
 def test_unassume_of_an_earlier_node_keeps_the_later_assumption():

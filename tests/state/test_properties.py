@@ -56,19 +56,55 @@ class Api:
         return msgspec.structs.replace(old, metadata=meta, **more)
 
 
+def objects_of(cache: ClusterState) -> dict[tuple[str, str], Any]:
+    """All objects of a cluster state by field of Snapshot and key."""
+    snapshot = cache.snapshot()
+    objects: dict[tuple[str, str], Any] = {("pods", one.key): one for one in snapshot.pods}
+    objects |= {("pod_groups", one.key): one for one in snapshot.pod_groups}
+    return objects | {("nodes", one.name): one for one in snapshot.nodes}
+
+
+class Follower:
+    """The objects of a cluster state as one reader of its changes knows them."""
+
+    def __init__(self, cache: ClusterState) -> None:
+        self.cache = cache
+        self.reader = cache.subscribe()
+        self.objects: dict[tuple[str, str], Any] = {}
+
+    def follow(self) -> dict[tuple[str, str], Any]:
+        """Apply the changes since the last call, or start again if there were too many."""
+        unread, changes = self.reader.unread(), self.reader.read()
+        if changes is None:
+            assert unread is None
+            self.objects = objects_of(self.cache)
+            return self.objects
+        assert [(one.before, one.after) for one in unread or ()] == [
+            (one.before, one.after) for one in changes
+        ]
+        for change in changes:
+            address = change.field, change.key
+            assert change.before is not change.after
+            assert self.objects.pop(address, None) is change.before
+            if change.after is not None:
+                self.objects[address] = change.after
+        return self.objects
+
+
 class Life(RuleBasedStateMachine):
     """An API, a cache that watches it with any delay between kinds, decisions in between, and a follower."""
 
     def __init__(self) -> None:
         super().__init__()
         self.api = Api()
-        self.cache = ClusterState(ttl_seconds=TTL)
+        self.cache = ClusterState(ttl_seconds=TTL, max_unread=4)
         self.now = NOW
         self.assumed: dict[str, str] = {}
         """Pods by name that should be assumed, with their nodes."""
         self.bound_at: dict[str, float] = {}
         self.feed = UpToDateScheduler(self.cache, Ledger)
-        self.before = (self.cache.generation, self.cache.snapshot())
+        self.followers = [Follower(self.cache) for _ in range(3)]
+        self.before = (self.cache.subscribe(), self.cache.snapshot())
 
     @initialize()
     def cluster_is_there(self) -> None:
@@ -237,6 +273,15 @@ class Life(RuleBasedStateMachine):
         assert ledger.pods == {one.key: one for one in snapshot.pods}
         assert ledger.groups == {one.key: one for one in snapshot.pod_groups}
 
+    @rule(number=st.integers(0, 2))
+    def follower_reads(self, number: int) -> None:
+        """Some followers read often, some hardly ever, and one may end and another begin."""
+        assert self.followers[number].follow() == objects_of(self.cache)
+
+    @rule(number=st.integers(0, 2))
+    def follower_is_replaced(self, number: int) -> None:
+        self.followers[number] = Follower(self.cache)
+
     # What holds
 
     @invariant()
@@ -268,9 +313,9 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_changes_do_not_name_is_the_same_object(self) -> None:
-        generation, before = self.before
+        reader, before = self.before
         now = self.cache.snapshot()
-        changes = self.cache.changes_since(generation)
+        changes = reader.read()
         assert changes is not None
         named = {(one.field, one.key) for one in changes}
         for field, key in (("nodes", "name"), ("pods", "key")):
@@ -278,7 +323,7 @@ class Life(RuleBasedStateMachine):
             found = {getattr(one, key): one for one in getattr(now, field)}
             unnamed = {name for name in known.keys() | found.keys() if (field, name) not in named}
             assert all(known.get(name) is found.get(name) for name in unnamed)
-        self.before = (self.cache.generation, now)
+        self.before = (reader, now)
 
 
 def _uid(found: Any) -> str:

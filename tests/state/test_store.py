@@ -1,4 +1,6 @@
-"""Stores are read in the order of keys, and the change log merges changes."""
+"""Stores are read in the order of keys, and readers of changes get one change per object."""
+
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -6,9 +8,9 @@ from hypothesis import strategies as st
 
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.state import store
-from batchsched.state.store import Change, ChangeLog, Store, Tombstones, equal_for_scheduling
+from batchsched.state.store import Change, ChangeReader, Store, Tombstones, equal_for_scheduling
 from tests.session.scenario import group
-from tests.state.objects import ended, node, pod
+from tests.state.objects import ended, node, pod, with_payload
 
 
 @given(moves=st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
@@ -73,37 +75,144 @@ def test_custom_resources_differ_by_their_spec_and_not_by_their_status():
     assert not equal_for_scheduling(group("g", 1), group("g", 2))
 
 
+class Shelf:
+    """A Store of pods and one of nodes, with readers of their changes."""
+
+    def __init__(self, readers: int = 1, most: int = 100) -> None:
+        self.stores: dict[str, Store[Any]] = {"pods": Store(), "nodes": Store()}
+        self.readers = [ChangeReader(self.stores, most) for _ in range(readers)]
+
+    def put(self, field: str, key: str, value: Any) -> None:
+        before = self.stores[field].get(key)
+        if value is None:
+            self.stores[field].pop(key)
+        else:
+            self.stores[field].put(key, value)
+        for reader in self.readers:
+            reader.record(field, key, before, value)
+
+
+def changes_of(reader: ChangeReader) -> list[tuple[str, Any, Any]] | None:
+    changes = reader.read()
+    return None if changes is None else [(change.key, change.before, change.after) for change in changes]
+
+
 def test_changes_of_one_object_are_merged():
-    journal = ChangeLog()
-    first, second = pod("a"), pod("a", on="n0")
-    journal.record(Change("pods", "team/a", None, first))
-    journal.record(Change("nodes", "n0", None, node("n0")))
-    journal.record(Change("pods", "team/a", first, second))
-    told = journal.changes_since(0)
-    assert told is not None
-    assert [(one.key, one.before) for one in told] == [("team/a", None), ("n0", None)]
-    assert told[0].after is second
-    later = journal.changes_since(2)
-    assert later is not None
-    assert [(one.before, one.after) for one in later] == [(first, second)]
-    assert journal.changes_since(3) == ()
+    shelf = Shelf(readers=2)
+    eager, lazy = shelf.readers
+    first, second, n0 = pod("a"), pod("a", on="n0"), node("n0")
+    shelf.put("pods", "team/a", first)
+    shelf.put("nodes", "n0", n0)
+    assert changes_of(eager) == [("team/a", None, first), ("n0", None, n0)]
+    shelf.put("pods", "team/a", second)
+    assert changes_of(eager) == [("team/a", first, second)]
+    assert changes_of(eager) == []
+    assert changes_of(lazy) == [("team/a", None, second), ("n0", None, n0)]
+
+
+def test_unread_changes_can_be_seen_without_reading_them():
+    shelf = Shelf()
+    first = pod("a")
+    shelf.put("pods", "team/a", first)
+    (reader,) = shelf.readers
+    assert [change.after for change in reader.unread() or ()] == [first]
+    assert changes_of(reader) == [("team/a", None, first)]
+    assert reader.unread() == ()
 
 
 def test_addition_and_removal_cancel_out():
-    journal = ChangeLog()
-    one = pod("a")
-    journal.record(Change("pods", "team/a", None, one))
-    journal.record(Change("pods", "team/a", one, None))
-    assert journal.changes_since(0) == ()
+    shelf = Shelf()
+    (reader,) = shelf.readers
+    first, second = pod("a"), pod("a")
+    shelf.put("pods", "team/a", first)
+    shelf.put("pods", "team/a", None)
+    assert changes_of(reader) == []
+    shelf.put("pods", "team/a", first)
+    reader.read()
+    shelf.put("pods", "team/a", second)
+    shelf.put("pods", "team/a", first)
+    assert changes_of(reader) == []
 
 
-def test_reader_too_far_behind_or_ahead_gets_none():
-    journal = ChangeLog(2)
-    for at in range(3):
-        journal.record(Change("pods", f"team/{at}", None, pod(str(at))))
-    assert journal.changes_since(0) is None
-    assert len(journal.changes_since(1) or ()) == 2
-    assert journal.changes_since(4) is None
+def test_object_that_is_deleted_and_created_again_is_one_change():
+    shelf = Shelf()
+    (reader,) = shelf.readers
+    first, second = pod("a", 1, "elder"), pod("a", 2, "younger")
+    shelf.put("pods", "team/a", first)
+    reader.read()
+    shelf.put("pods", "team/a", None)
+    shelf.put("pods", "team/a", second)
+    assert changes_of(reader) == [("team/a", first, second)]
+    shelf.put("pods", "team/a", None)
+    assert changes_of(reader) == [("team/a", second, None)]
+
+
+def test_reader_with_too_many_unread_changes_gets_none_once():
+    shelf = Shelf(readers=2, most=2)
+    eager, lazy = shelf.readers
+    for name in "abc":
+        shelf.put("pods", f"team/{name}", pod(name))
+        assert len(eager.read() or ()) == 1
+    assert lazy.unread() is None
+    assert lazy.read() is None
+    shelf.put("pods", "team/a", None)
+    assert len(lazy.read() or ()) == 1
+
+
+def test_changes_of_one_object_do_not_add_up():
+    shelf = Shelf(most=1)
+    for version in range(5):
+        shelf.put("pods", "team/a", pod("a", version))
+    shelf.put("pods", "team/a", None)
+    for name in "bcd":
+        shelf.put("pods", f"team/{name}", pod(name))
+        shelf.put("pods", f"team/{name}", None)
+    assert shelf.readers[0].read() == ()
+
+
+def test_reader_that_never_reads_keeps_no_object():
+    shelf = Shelf()
+    payloads = []
+    for on in ("", "n0"):
+        value, payload = with_payload(pod("a", on=on))
+        shelf.put("pods", "team/a", value)
+        payloads.append(payload)
+    del value
+    assert [payload() is None for payload in payloads] == [True, False]
+    shelf.put("pods", "team/a", None)
+    assert [payload() is None for payload in payloads] == [True, True]
+
+
+def test_reader_that_stops_keeps_only_the_objects_that_it_saw():
+    shelf = Shelf(most=1)
+    (reader,) = shelf.readers
+    payloads = []
+    for number in range(3):
+        value, payload = with_payload(pod("a"))
+        shelf.put("pods", "team/a", value)
+        payloads.append(payload)
+        if number == 0:
+            reader.read()
+    del value
+    assert [payload() is None for payload in payloads] == [False, True, False]
+    shelf.put("pods", "team/a", None)
+    assert [payload() is None for payload in payloads] == [False, True, True]
+    shelf.put("pods", "team/b", pod("b"))  # too many changes: the reader starts again from a Snapshot
+    assert payloads[0]() is None
+
+
+def test_changes_that_were_read_are_not_kept():
+    shelf = Shelf(readers=2)
+    value, payload = with_payload(pod("a"))
+    shelf.put("pods", "team/a", value)
+    del value
+    for reader in shelf.readers:
+        reader.read()
+    shelf.put("pods", "team/a", None)
+    for reader in shelf.readers:
+        assert payload() is not None
+        reader.read()
+    assert payload() is None
 
 
 def test_change_names_the_nodes_that_it_affects():

@@ -26,7 +26,7 @@ class Watcher:
     """A cache with a feed; counts how often a scheduler was made."""
 
     def __init__(self, *objects: Any, length: int = 1000, whole: bool = False, many: int = 1000) -> None:
-        self.cache = ClusterState(journal_length=length)
+        self.cache = ClusterState(max_unread=length)
         self.made: list[Ledger] = []
         self.feed = UpToDateScheduler(self.cache, self.make, whole_nodes=whole, min_followed_changes=many)
         self.put(*objects)
