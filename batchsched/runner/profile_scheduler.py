@@ -124,6 +124,11 @@ class ProfileScheduler:
         """The nodes with their pods as the last session left them."""
         return self._scheduler.node_table
 
+    @property
+    def session_is_full(self) -> bool:
+        """Whether the last session took as many gangs or specs as it may, so that others may wait for the next one."""
+        return self._window.is_full
+
     def sync_queue(self, now: float) -> None:
         """Pass the changes of the cluster to the scheduling queue. Call this method between sessions only."""
         changes = self._changes.read()

@@ -47,6 +47,8 @@ class SessionWindow:
         self._session = _SelectedGangs(lambda _: set())
         self._seconds: float | None = None
         """The duration of the last session, if `resize` has not considered it yet."""
+        self.is_full = False
+        """Whether the last session took as many gangs or specs as it may."""
 
     def select(
         self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, specs_of: SpecsOfPods
@@ -69,6 +71,7 @@ class SessionWindow:
             for namespace in session.gangs
             if session.exceeds(namespace, self.gangs / namespaces, max_specs / namespaces)
         }
+        self.is_full = False
         while len(selected) < self.gangs and session.spec_count < max_specs:
             entity = queue.pop(now, early=not selected, after_others=over_share)
             if entity is None:
@@ -77,6 +80,8 @@ class SessionWindow:
             session.add(entity)
             if session.exceeds(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
                 over_share.add(entity.namespace)
+        else:
+            self.is_full = True
 
     def resize(self, waiting_namespaces: Set[str]) -> None:
         """Set the number of gangs of the next session: smaller after a long session, otherwise larger.

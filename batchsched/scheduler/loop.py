@@ -4,6 +4,8 @@ The decision runs in a thread of its own. Meanwhile the event loop renews the Le
 tables of the scheduler are not changed while a decision runs.
 
 A session starts at once after few events, and a little later during a burst, so that one session decides all its pods.
+Events that arrive during a session have waited already: if it was long, the next one starts without further delay. A
+session that left gangs for the next one causes no delay either.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ from batchsched.scheduler.binding import BindingCycles
 QUIET_SECONDS: Final = 0.01
 """Seconds without an event after which a burst is over."""
 MAX_DELAY_SECONDS: Final = 0.25
-"""Maximum seconds by which a burst delays a session."""
+"""Maximum seconds from the first event of a burst to the session, if no other session runs meanwhile."""
 MAX_EVENTS_WITHOUT_DELAY: Final = 8
 """Number of events up to which there is no delay."""
 
@@ -35,9 +37,15 @@ class Wakeup:
         self._clock = clock
         self._news = asyncio.Event()
         self._count = 0
+        self._first_signal_at = 0.0
+        """The time of the first change since the last wait ended, by the monotonic clock."""
+        self._at_once = False
 
-    def signal(self) -> None:
-        """Report that the cluster changed."""
+    def signal(self, *, at_once: bool = False) -> None:
+        """Report that the cluster changed; with `at_once`, a burst of changes does not delay the next session."""
+        self._at_once |= at_once
+        if not self._count:
+            self._first_signal_at = self._clock.monotonic()
         self._count += 1
         self._news.set()
 
@@ -49,16 +57,14 @@ class Wakeup:
                 await self._news.wait()
         except TimeoutError:
             return
-        burst_start = self._clock.monotonic()
+        # Even if the delay is over, events that the sockets hold are read once more before the session starts.
         seen = 0
-        while (
-            self._count > MAX_EVENTS_WITHOUT_DELAY
-            and self._count != seen
-            and self._clock.monotonic() - burst_start < MAX_DELAY_SECONDS
-        ):
+        while self._count > MAX_EVENTS_WITHOUT_DELAY and self._count != seen:
             seen = self._count
             await self._clock.sleep(QUIET_SECONDS)
-        self._count = 0
+            if self._at_once or self._clock.monotonic() - self._first_signal_at >= MAX_DELAY_SECONDS:
+                break
+        self._count, self._at_once = 0, False
         self._news.clear()
 
 
@@ -178,7 +184,7 @@ class SchedulerLoop:
         await self._cycles.start(profile_scheduler, profile_scheduler.apply_decision(decision, now, seconds))
         # More gangs are active, beyond the session's budget or moved by events: do not wait for the next event.
         if profile_scheduler.queue.pending_pod_counts()["active"]:
-            self._wakeup.signal()
+            self._wakeup.signal(at_once=profile_scheduler.session_is_full)
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
         if profile_scheduler.runner.hung:
             disabled = (

@@ -4,14 +4,21 @@ import asyncio
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from batchsched.errors import ApiError
 from batchsched.kube.clock import SystemClock
 from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
-from batchsched.scheduler.loop import MAX_EVENTS_WITHOUT_DELAY, SchedulerLoop, Wakeup
-from tests.service.town import Town
+from batchsched.scheduler.loop import (
+    MAX_DELAY_SECONDS,
+    MAX_EVENTS_WITHOUT_DELAY,
+    QUIET_SECONDS,
+    SchedulerLoop,
+    Wakeup,
+)
+from tests.service.town import Clock, Town
 from tests.session.scenario import GPU, alone, cluster, gang, nodes, pod, profile
 
 
@@ -156,6 +163,58 @@ async def test_a_flood_is_waited_out_and_forgotten():
     await asyncio.sleep(0.05)
     assert not waiting.done()
     waiting.cancel()
+
+
+class EagerClock(Clock):
+    """A clock whose sleeps take no real time, and after each of which another event arrives."""
+
+    wakeup: Wakeup
+
+    @override
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.wakeup.signal()
+
+
+async def delay_after(session_seconds: float, *, at_once: bool = False) -> float:
+    """Return the seconds that a stream of events delays the session after one that took this long."""
+    clock = EagerClock()
+    wakeup = clock.wakeup = Wakeup(clock)
+    for _ in range(MAX_EVENTS_WITHOUT_DELAY):
+        wakeup.signal()
+    wakeup.signal(at_once=at_once)
+    clock.turn(session_seconds)
+    begun = clock.monotonic()
+    await wakeup.wait(3600)
+    return clock.monotonic() - begun
+
+
+async def test_a_stream_of_events_delays_the_next_session_by_the_rest_of_a_maximum():
+    assert await delay_after(0.0) == pytest.approx(MAX_DELAY_SECONDS, abs=2 * QUIET_SECONDS)
+    assert await delay_after(0.2) == pytest.approx(MAX_DELAY_SECONDS - 0.2, abs=2 * QUIET_SECONDS)
+
+
+async def test_events_that_waited_during_a_long_session_are_not_delayed_further():
+    assert await delay_after(1.0) == pytest.approx(QUIET_SECONDS)
+
+
+async def test_events_do_not_delay_the_session_after_a_full_one():
+    assert await delay_after(0.0, at_once=True) == pytest.approx(QUIET_SECONDS)
+
+
+async def test_gangs_that_a_full_session_left_are_placed_without_delay():
+    few = profile(sessionWindow=2)
+    town = Town(cluster(nodes(1, gpu=9), alone(5, gpu=1)), few)
+    signals: list[bool] = []
+    signal = town.wakeup.signal
+
+    def record(*, at_once: bool = False) -> None:
+        signals.append(at_once)
+        signal(at_once=at_once)
+
+    town.wakeup.signal = record  # type: ignore[method-assign]
+    await town.turns(3)
+    assert signals == [True, True]
 
 
 @pytest.mark.parametrize("later", range(5))
