@@ -1,5 +1,6 @@
 """Objects of one kind by key, the uids of deleted objects, semantic equality, and readers of changes."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
@@ -8,6 +9,9 @@ from pydantic import BaseModel
 
 T = TypeVar("T")
 STATUS = "status"
+MIN_KEYS_PER_SEARCH: Final = 8
+"""If fewer keys than this are left for each changed key, sorting all keys costs less than searching the changed ones.
+"""
 MAX_TOMBSTONES: Final = 16_384
 """Uids that are remembered. Events of one kind come in order, so a late event is late by a few events only."""
 
@@ -16,15 +20,20 @@ class Store(Generic[T]):
     """The objects of one kind by `namespace/name`, sorted by this key when they are read.
 
     A list of the API server is sorted by key, while the order of events has no meaning. `sorted_objects` costs
-    nothing if nothing changed, and one copy unless keys were added out of order.
+    nothing if nothing changed. Otherwise it costs one copy of the last answer and a binary search for each changed key:
+    a session reads all pods of the cluster, and must not sort them for the few that were created since.
     """
 
-    __slots__ = ("_by_key", "_frozen", "_sorted")
+    __slots__ = ("_by_key", "_changed_keys", "_keys", "_objects")
 
     def __init__(self) -> None:
         self._by_key: dict[str, T] = {}
-        self._frozen: tuple[T, ...] | None = ()
-        self._sorted = True
+        self._objects: tuple[T, ...] = ()
+        """The last answer of `sorted_objects`."""
+        self._keys: list[str] = []
+        """The keys of `_objects`, in the same order."""
+        self._changed_keys: set[str] = set()
+        """The keys that were added, replaced or removed since the last call of `sorted_objects`."""
 
     def __len__(self) -> int:
         """The number of objects."""
@@ -44,26 +53,42 @@ class Store(Generic[T]):
 
     def put(self, key: str, value: T) -> None:
         """Add an object, or replace the object of the same key."""
-        if self._sorted and key not in self._by_key:
-            self._sorted = not self._by_key or next(reversed(self._by_key)) < key
         self._by_key[key] = value
-        self._frozen = None
+        self._changed_keys.add(key)
 
     def pop(self, key: str) -> T | None:
         """Remove the object with this key and return it, or None if it does not exist."""
         value = self._by_key.pop(key, None)
         if value is not None:
-            self._frozen = None
+            self._changed_keys.add(key)
         return value
 
     def sorted_objects(self) -> tuple[T, ...]:
         """Return all objects sorted by key. If nothing changed since the last call, the tuple is the same object."""
-        if self._frozen is None:
-            if not self._sorted:
-                self._by_key = {key: self._by_key[key] for key in sorted(self._by_key)}
-                self._sorted = True
-            self._frozen = tuple(self._by_key.values())
-        return self._frozen
+        if self._changed_keys:
+            if len(self._changed_keys) * MIN_KEYS_PER_SEARCH > len(self._by_key):
+                self._keys = sorted(self._by_key)
+                self._objects = tuple(map(self._by_key.__getitem__, self._keys))
+            else:
+                self._merge_changes()
+            self._changed_keys.clear()
+        return self._objects
+
+    def _merge_changes(self) -> None:
+        """Copy the runs of unchanged objects between the changed keys."""
+        keys: list[str] = []
+        objects: list[T] = []
+        end = 0
+        for key in sorted(self._changed_keys):
+            index = bisect_left(self._keys, key, end)
+            keys += self._keys[end:index]
+            objects += self._objects[end:index]
+            end = index + (index < len(self._keys) and self._keys[index] == key)
+            if key in self._by_key:
+                keys.append(key)
+                objects.append(self._by_key[key])
+        self._keys = keys + self._keys[end:]
+        self._objects = (*objects, *self._objects[end:])
 
 
 class Tombstones:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.state import store
@@ -26,6 +27,52 @@ def test_frozen_objects_are_sorted_by_key(moves: list[tuple[str, bool]]):
         assert shelf.sorted_objects() == tuple(there[one] for one in sorted(there))
     assert len(shelf) == len(there)
     assert set(shelf) == set(there)
+
+
+@given(
+    moves=st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=12),
+    present=st.sets(st.integers(0, 60), min_size=40),
+)
+def test_a_few_changes_of_many_objects_leave_them_sorted_by_key(
+    moves: list[tuple[int, bool]], present: set[int]
+):
+    shelf: Store[int] = Store()
+    there = {f"key-{number}": -number for number in present}
+    for key, value in there.items():
+        shelf.put(key, value)
+    shelf.sorted_objects()
+    for at, (number, put) in enumerate(moves):
+        key = f"key-{number}"
+        if put:
+            shelf.put(key, at)
+            there[key] = at
+        else:
+            assert shelf.pop(key) == there.pop(key, None)
+        if at % 3 == 0:
+            assert shelf.sorted_objects() == tuple(there[one] for one in sorted(there))
+    assert shelf.sorted_objects() == tuple(there[one] for one in sorted(there))
+
+
+def test_an_object_that_is_added_among_thousands_is_found_by_binary_search():
+    comparisons = 0
+
+    class Key(str):
+        __slots__ = ()
+
+        @override
+        def __lt__(self, other: str) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return str.__lt__(self, other)
+
+    shelf: Store[int] = Store()
+    for number in range(4096):
+        shelf.put(Key(f"stream-{number}"), number)
+    shelf.sorted_objects()
+    comparisons = 0
+    shelf.put(Key("stream-10000"), 10_000)
+    assert 10_000 in shelf.sorted_objects()
+    assert comparisons <= 13
 
 
 def test_freezing_twice_gives_the_same_tuple():
