@@ -49,7 +49,7 @@ demo: $(READY) ## explain one session, simulate a day under four policies, write
 	@$(BIN)/batchsched demo --report demo-report.html
 
 test: lint docs controlplane ## lint, docs, then every test with branch coverage
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) -n $(JOBS) --dist worksteal \
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) -n $(JOBS) --dist worksteal --durations=60 --durations-min=5 \
 	  $(if $(ARGS),$(ARGS),--cov --cov-report=term --cov-fail-under=$(FLOOR))
 
 test-full: ## the same, each property with at least 500 new examples
