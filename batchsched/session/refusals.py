@@ -86,6 +86,8 @@ class RefusalMessages:
                 return f"plugin {row.plugin} does not leave a way: {row.reason}"
             case RefusalCause.ROW | RefusalCause.NOT_ALLOWED:
                 return f"{fit}; rules between pods do not leave a way for the others"
+            case RefusalCause.CAPACITY if evidence.level != NONE:
+                return self._topology(evidence, fit, missing)
         return f"{fit}; missing: {missing}" if missing else fit
 
     def single_domain_message(self, evidence: RefusalEvidence) -> str:

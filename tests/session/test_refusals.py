@@ -66,6 +66,15 @@ def test_refusal_for_a_level_suggests_nodes_in_a_domain():
     assert found.relaxation.endswith(" in block b")
 
 
+def test_refusal_for_capacity_in_a_required_level_names_the_best_domain_and_what_is_missing_there():
+    """Eight of the nine pods fit in both racks together, and four in the best rack."""
+    found = refusal(cluster(RACKS, gang("g", 9, topology={"required": "rack"}), topologies=BOTH))
+    assert found.message == (
+        "4 of the 9 pods it needs fit in rack r0, the best of its level; missing there: nvidia.com/gpu 5"
+    )
+    assert found.missing == {GPU: 5}
+
+
 def test_refusal_for_a_level_without_nodes_names_the_level():
     bare = [node("n0", gpu=2)]
     found = refusal(cluster(bare, gang("g", 1, topology={"required": "rack"}), topologies=BOTH))

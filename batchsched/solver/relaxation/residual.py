@@ -374,12 +374,22 @@ class ResidualProblem:
     def capacity_shortage(self) -> IntArray:
         """Return the amounts [R] by which the gang's minimum exceeds the free capacity of all nodes together.
 
-        Nodes that no pod of the minimum may use do not count.
+        Nodes that no pod of the minimum may use do not count; with a required level, neither do those outside the best
+        domain, since the gang can only use one domain.
         """
-        usable = self.passing_nodes().any(axis=0)
+        usable = self.passing_nodes().any(axis=0) & self._nodes_of_best_domain
         request = self.minimum_by_class @ self.problem.classes.demand
         total = self.problem.nodes.free[usable].sum(axis=0)
         return np.where(request > 0, np.maximum(request - total, 0), 0)
+
+    @property
+    def _nodes_of_best_domain(self) -> BoolArray:
+        """The nodes [N] of the domain that takes the most pods; all nodes if the gang requires no level."""
+        level, counts = int(self.problem.gangs.required[0]), self.fit_counts
+        if level == NONE:
+            return np.ones(len(self.problem.nodes.free), np.bool_)
+        is_best: BoolArray = self.problem.nodes.levels[level] == counts.domains[counts.best_domain_position]
+        return is_best
 
     def node_size_shortage(self) -> IntArray:
         """Return the amounts [R] by which a pod of the gang exceeds even the largest node that passes its filters."""
@@ -412,9 +422,10 @@ class ResidualProblem:
         return amounts
 
     def _scarce_resources(self, class_index: int) -> BoolArray:
-        """[R] resources without which more pods of the class would fit on some node."""
+        """[R] resources without which more pods of the class would fit on some node of the best domain."""
         request = self.problem.classes.demand[class_index]
         passes = self.problem.kinds.mask[self.problem.classes.kind[class_index]]
+        passes = passes & self._nodes_of_best_domain
         pods = np.full(
             (len(request), len(self.problem.nodes.free)), UNLIMITED
         )  # [R, N] by each resource alone

@@ -102,6 +102,25 @@ def test_a_gang_that_fits_at_a_coarser_level_gets_that_level_proposed():
     assert found.relaxation == LevelChange(0, 0)
 
 
+def test_missing_amount_of_a_required_level_is_that_of_the_best_domain_and_not_of_all_nodes():
+    """Three of four pods fit in all racks together, and two in the best rack."""
+    levels = [[0, 0, 1]]
+    problem = problem_of([[8]] * 3, [{"pods": 4, "demand": [8], "required": 0}], levels=levels)
+    found = evidence(problem, 0)
+    assert (found.cause, found.domain, found.fits) == (RefusalCause.CAPACITY, 0, 2)
+    assert found.missing.tolist() == [16]
+
+
+def test_resources_that_are_scarce_only_outside_the_best_domain_are_not_missing():
+    """The rack with two nodes lacks the first resource only; the node of the other rack lacks the second."""
+    levels = [[0, 0, 1]]
+    nodes = [[4, 90], [4, 90], [40, 5]]
+    problem = problem_of(nodes, [{"pods": 4, "demand": [4, 10], "required": 0}], levels=levels)
+    found = evidence(problem, 0)
+    assert (found.domain, found.fits) == (0, 2)
+    assert found.missing.tolist() == [8, 0]
+
+
 def test_the_chain_of_levels_can_be_given():
     levels = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 2, 3]]
     problem = problem_of([[8]] * 4, [{"pods": 3, "demand": [8], "required": 2}], levels=levels)
