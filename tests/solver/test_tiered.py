@@ -60,7 +60,7 @@ def test_the_model_for_bounds_has_one_cell_for_all_candidate_domains():
     assert cell.nodes.tolist() == [1, 2]
 
 
-def test_a_racks_row_enters_a_zones_only_when_the_rack_lies_inside_it():
+def test_row_of_a_rack_is_part_of_the_row_of_a_zone_only_if_the_rack_is_inside_the_zone():
     levels = [[0, 0, 0, 1], [0, 0, 1, 1]]
     domains, _ = domains_of([9] * 4, levels=levels, required=1)
     assert domains.enclosing_domains(1, 0) == ((1, 0), (0, 0))

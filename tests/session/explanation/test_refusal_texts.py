@@ -241,7 +241,7 @@ def test_constraint_that_no_node_satisfies_is_named_before_new_nodes(spec, remov
     assert apart.relaxation == text
 
 
-def test_pod_with_an_absent_claim_is_told_the_claim():
+def test_refusal_of_a_pod_with_an_absent_claim_names_the_claim():
     volumes = (Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="data")),)
     snapshot = cluster(nodes(2, gpu=8), pods=[pod("p", spec={"volumes": volumes})])
     (refusal,) = explained(snapshot).values()
@@ -268,7 +268,7 @@ def test_largest_size_is_that_of_nodes_of_which_the_pods_tolerate_the_taints():
     assert refused.relaxation == "ask for at most 8 nvidia.com/gpu in a pod"
 
 
-def test_pod_larger_than_every_node_is_told_the_largest_size():
+def test_refusal_of_a_pod_larger_than_every_node_names_the_largest_size():
     fat = explained(cluster(nodes(3, gpu=8), gang("fat", 1, requests={"gpu": 16})))["team/fat"]
     assert fat.message == (
         "can never start on this cluster: a pod asks for 16 nvidia.com/gpu, the largest node that it may use has 8"
@@ -287,7 +287,7 @@ def test_limit_is_raised_to_what_smaller_pods_use():
     )
 
 
-def test_gang_too_large_for_every_rack_is_told_the_wider_level():
+def test_refusal_of_a_gang_too_large_for_every_rack_names_the_wider_level():
     snapshot = cluster(
         racks("r0", "r0", "r1", "r1"),
         gang("wide", 3, requests=EIGHT, topology={"required": "rack"}),
@@ -334,12 +334,12 @@ def test_preempting_gang_waits_for_its_nominated_node_and_needs_no_change():
     assert (waiting.relaxation, waiting.changes, waiting.verified) == ("", (), True)
 
 
-def test_too_few_pods_are_told_the_minimum_that_exists():
+def test_refusal_for_too_few_pods_names_the_minimum_that_exists():
     late = explained(cluster(nodes(2, gpu=8), gang("late", 2, 4, requests={"gpu": 1})))["team/late"]
     assert changes_of(late) == [{"set": "PodGroup/team/late", "path": "/spec/minMember", "value": 2}]
 
 
-def test_unknown_queue_is_told_the_queue_of_a_similar_name():
+def test_refusal_for_an_unknown_queue_names_the_queue_of_a_similar_name():
     snapshot = cluster(
         nodes(2, gpu=8), gang("lost", 1, queue="trian"), queues=(queue("infer"), queue("train"))
     )
@@ -347,13 +347,13 @@ def test_unknown_queue_is_told_the_queue_of_a_similar_name():
     assert changes_of(lost) == [{"set": "PodGroup/team/lost", "path": "/spec/queue", "value": "train"}]
 
 
-def test_unknown_queue_without_any_queue_is_told_to_use_the_default_queue_or_to_create_it():
+def test_refusal_for_an_unknown_queue_without_any_queue_names_the_default_queue_or_its_creation():
     lost = explained(cluster(nodes(2, gpu=8), gang("lost", 1, queue="train")))["team/lost"]
     assert changes_of(lost) == [{"set": "PodGroup/team/lost", "path": "/spec/queue", "value": "default"}]
     assert lost.relaxation == "use queue default, or create queue train"
 
 
-def test_label_of_a_single_pod_with_an_unknown_queue_is_told_the_default_queue():
+def test_refusal_of_a_single_pod_with_a_label_of_an_unknown_queue_names_the_default_queue():
     lost = pod("lost", labels={QUEUE_LABEL: "train"}, gpu=1)
     refused = explained(cluster(nodes(1, gpu=8), Snapshot(pods=(lost,))))["team/lost"]
     assert [change["value"] for change in changes_of(refused)] == ["default"]

@@ -80,7 +80,7 @@ def test_default_queue_that_does_not_exist_is_refused_with_the_label_to_correct(
     )
 
 
-def test_pod_without_a_pod_group_is_told_the_label_for_an_unknown_queue():
+def test_refusal_of_a_pod_without_a_pod_group_for_an_unknown_queue_names_the_label():
     single = pod("p", gpu=1, labels={QUEUE_LABEL: "lost"})
     (refusal,) = schedule(Snapshot(pods=(single,), nodes=nodes(1, gpu=8), queues=QUEUES)).refusals
     assert refusal.message == f"no Queue lost exists; create it, or change the label {QUEUE_LABEL}"

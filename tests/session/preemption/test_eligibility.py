@@ -183,7 +183,9 @@ def test_reclaim_between_random_queues_comes_to_an_end(seed):
 
 @pytest.mark.properties
 @given(st.integers(0, 2**32 - 1))
-def test_only_a_reclaim_for_a_guarantee_leaves_a_queue_below_its_guarantee_and_takes_no_gang_in_vain(seed):
+def test_only_a_reclaim_for_a_guarantee_leaves_a_queue_below_its_guarantee_and_no_eviction_is_without_effect(
+    seed,
+):
     """Such a queue was above its guarantee, and would be so with each of the gangs that it loses."""
     snapshot = _random(random.Random(seed))
     queue_of = {group.name: group.spec.queue or "" for group in snapshot.pod_groups}
