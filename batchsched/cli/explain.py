@@ -285,8 +285,6 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
 
     decision = session.decision
     turn = next((item for item in turns if item.pod_group == key), None)
-    siblings = [item.pod_group for item in turns if turn is not None and item.queue == turn.queue]
-    position = siblings.index(key) + 1 if key in siblings else 0
     outlook = report_feasibility(session.snapshot, decision, session.profile, key)
     refusal = next((entry for entry in decision.refusals if entry.pod_group == key), None)
     waiting = next((entry for entry in decision.waiting if entry.pod_group == key), None)
@@ -313,7 +311,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
         waiting=waiting,
         evictions=evicted,
         turn=turn,
-        position=position,
+        position=0 if turn is None else turn.position,
         outlook=outlook,
         kind="Pod" if is_single_pod else "PodGroup",
         node=pods[0].node if is_single_pod else "",

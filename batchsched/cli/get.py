@@ -10,7 +10,7 @@ import typer
 
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.cli.options import Context, Kubeconfig, ListFormat, NoHeaders, OutputFormat
-from batchsched.cli.printing import NONE, column_widths, format_duration, print_aligned, print_data
+from batchsched.cli.printing import NONE, UNKNOWN, column_widths, format_duration, print_aligned, print_data
 
 if TYPE_CHECKING:
     from batchsched.kube.connection import ApiResource
@@ -33,7 +33,6 @@ batchsched get queues
 
 
 Object = Mapping[str, Any]
-UNKNOWN: Final = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)

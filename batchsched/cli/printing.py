@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 INDENT = 2
 NONE: Final = "<none>"
+UNKNOWN: Final = "<unknown>"
 """The cell of a table without a value, as for kubectl."""
 _MAX_NODES: Final = 6
 _PROVED_GAP: Final = 5e-5

@@ -26,6 +26,7 @@ from batchsched.cli.options import (
 from batchsched.cli.printing import (
     COLUMN_GAP,
     NONE,
+    UNKNOWN,
     amounts_text,
     column_widths,
     format_duration,
@@ -58,8 +59,13 @@ SHARES = {
     "guarantee": "inside the guarantee of its queue or of an ancestor: it is scheduled before all borrowing gangs",
     "fair": "inside the fair share of its queue: it is scheduled before all borrowing gangs",
     "borrowing": "beyond the fair share of its queue: it uses capacity that no entitled queue requests",
-    "all": "no queue has an entitlement: priority and age decide",
+    "all": "no queue is entitled to a part of the cluster: priority and age decide",
 }
+_NO_ENTITLEMENT: Final = (
+    "No Queue sets spec.guarantee, spec.weight, spec.priority or spec.policy, and the profile has no queuePolicy, so "
+    "queues do not divide the cluster. Set spec.guarantee or spec.weight of a Queue to entitle its gangs to capacity."
+)
+"""The advice for gangs of the entitlement class `all`."""
 _AMOUNT_TITLES: Final = ("ALLOCATED", "GUARANTEE", "FAIR", "BORROWED", "PENDING", "LIMIT")
 _LEFT_OUT_FIRST: Final = ("", "BORROWED", "WAIT", "GUARANTEE", "PENDING", "LIMIT", "GANGS")
 """Columns of the tree that are left out of a narrow terminal, in this order; the bar has no title."""
@@ -243,7 +249,7 @@ def print_queues(
                 draw_bar(queue, chosen, capacity),
                 *_amount_cells(queue, chosen),
                 f"{queue.running}+{queue.waiting}",
-                format_duration(queue.longest_wait) if queue.waiting else NONE,
+                _wait_cell(queue),
                 *([queue.namespaces or NONE] if wide else []),
             ]
         )
@@ -343,11 +349,7 @@ def _over(queue: "QueueReport") -> "Amounts":
 def print_queue_explanation(explanation: QueueExplanation) -> None:
     """Print the explanation why the gangs of a queue are pending."""
     queue = explanation.queue
-    waits = (
-        f"{queue.waiting} wait, the longest for {format_duration(queue.longest_wait)}"
-        if queue.waiting
-        else "none waits"
-    )
+    waits = f"{queue.waiting} wait, {_longest_wait_text(queue)}" if queue.waiting else "none waits"
     print(f"Queue {queue.name}: gangs: {queue.running} run, {waits}")
     if queue.namespaces:
         print(f"  for namespaces with {queue.namespaces}")
@@ -360,6 +362,8 @@ def print_queue_explanation(explanation: QueueExplanation) -> None:
         _print_gang(waiting)
     if len(explanation.waiting) > MOST_GANGS:
         print(f"and {len(explanation.waiting) - MOST_GANGS} more (-o json prints all)")
+    if any(waiting.gang.share == "all" for waiting in explanation.waiting):
+        print(f"\n{_NO_ENTITLEMENT}")
     entitled = any(related.gang.share in ("guarantee", "fair") for related in explanation.waiting)
     if entitled and explanation.over_share:
         print("\nother queues above their fair share:")
@@ -378,10 +382,26 @@ def _print_amounts(queue: "QueueReport", heading: str) -> None:
     print_aligned([titles, *rows], indent="  ")
 
 
+def _age_text(waited: float) -> str:
+    """Return how long a gang has waited. The API server sets the creation time, so a gang of a file may have none."""
+    return f"for {format_duration(waited)}" if waited else "age unknown"
+
+
+def _longest_wait_text(queue: "QueueReport") -> str:
+    wait = queue.longest_wait
+    return f"the longest for {format_duration(wait)}" if wait else "age unknown"
+
+
+def _wait_cell(queue: "QueueReport") -> str:
+    if not queue.waiting:
+        return NONE
+    return format_duration(queue.longest_wait) if queue.longest_wait else UNKNOWN
+
+
 def _print_gang(waiting: PendingGangExplanation) -> None:
     gang, refusal = waiting.gang, waiting.refusal
     request = amounts_text(dict(sorted(gang.requests.items())))
-    print(f"  {gang.pod_group} ({gang.queue}, for {format_duration(gang.waited)}) requests {request}")
+    print(f"  {gang.pod_group} ({gang.queue}, {_age_text(gang.waited)}) requests {request}")
     print(f"    {SHARES[gang.share]}")
     if refusal is None:
         print("    it is placed by the next session")

@@ -7,15 +7,18 @@ manifest in a file was not validated by an API server. An object that passes the
 Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go for the defaults.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import (
     Amounts,
     Container,
+    Pod,
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
@@ -27,6 +30,7 @@ from batchsched.api.core.pod import (
 from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.selector import LabelSelector, NodeSelector, Requirement
 from batchsched.api.core.volume import StorageClass, Volume
+from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput, InvalidQuantity
 
 
@@ -42,6 +46,40 @@ def with_defaults(spec: PodSpec) -> PodSpec:
         volumes=volumes or None,
         resources=_pod_level(spec.resources, (*containers, *init)),
     )
+
+
+def with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
+    """Return a snapshot in which PodGroups and pending pods without a creation time were created at this time.
+
+    The API server sets the time, so an object of a file without it does not exist yet: it is the youngest, as a what-if
+    question takes it. Bound pods stay as they are, since their age decides how long they have run.
+
+    Args:
+      snapshot: the objects of files.
+      now: seconds since 1970.
+    """
+    created = format_timestamp(now)
+    pods, groups = snapshot.pods, snapshot.pod_groups
+    if any(_is_unborn(pod) for pod in pods):
+        pods = tuple(_born(pod, created) if _is_unborn(pod) else pod for pod in pods)
+    if any(group.metadata.creation_timestamp is None for group in groups):
+        groups = tuple(
+            group
+            if group.metadata.creation_timestamp is not None
+            else group.model_copy(
+                update={"metadata": group.metadata.model_copy(update={"creation_timestamp": created})}
+            )
+            for group in groups
+        )
+    return dataclasses.replace(snapshot, pods=pods, pod_groups=groups)
+
+
+def _is_unborn(pod: Pod) -> bool:
+    return not pod.node and pod.metadata.creation_timestamp is None
+
+
+def _born(pod: Pod, created: str) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, creation_timestamp=created))
 
 
 def with_binding_mode(storage_class: StorageClass) -> StorageClass:

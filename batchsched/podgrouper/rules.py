@@ -35,6 +35,7 @@ class OwnerPart:
       minimum: the number of pods that are needed together; at most `pods`.
       template: the pod template.
       finished: the number of pods that have finished and are not created again.
+      field: the path of the template in the owner.
     """
 
     name: str
@@ -42,6 +43,7 @@ class OwnerPart:
     minimum: int
     template: Manifest = field(default_factory=dict)
     finished: int = 0
+    field: str = "spec.template"
 
     @property
     def labels(self) -> Manifest:
@@ -181,7 +183,8 @@ def jobset_shape(manifest: Manifest) -> OwnerShape | None:
         pods = jobs * pods_per_job
         unfinished = max(0, jobs - done.get(name, 0)) * pods_per_job
         template = mapping_or_empty(job_spec.get("template"))
-        parts.append(OwnerPart(name, pods, 0 if later else unfinished, template, pods - unfinished))
+        path = f"spec.replicatedJobs[{index}].template.spec.template"
+        parts.append(OwnerPart(name, pods, 0 if later else unfinished, template, pods - unfinished, path))
     return OwnerShape(tuple(parts), (REPLICATED_JOB,)) if parts else None
 
 
@@ -195,11 +198,10 @@ def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
     size = pod_count_or_default(template.get("size"), 1)
     annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
     leader_first = spec.get("startupPolicy") == "LeaderReady" or EXCLUSIVE in annotations
-    pods = mapping_or_empty(template.get("leaderTemplate")) or mapping_or_empty(
-        template.get("workerTemplate")
-    )
+    name = "leaderTemplate" if mapping_or_empty(template.get("leaderTemplate")) else "workerTemplate"
+    pods, path = mapping_or_empty(template.get(name)), f"spec.leaderWorkerTemplate.{name}"
     needed = min(size, 1) if leader_first else size
-    return OwnerShape((OwnerPart("", size, needed, pods),), gang_label=GROUP_INDEX)
+    return OwnerShape((OwnerPart("", size, needed, pods, field=path),), gang_label=GROUP_INDEX)
 
 
 def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
@@ -236,6 +238,10 @@ def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
         text_or_empty(name).lower(): mapping_or_empty(replica)
         for name, replica in mapping_or_empty(spec.get(field)).items()
     }
+    paths = {
+        text_or_empty(name).lower(): f"spec.{field}.{name}.template"
+        for name in mapping_or_empty(spec.get(field))
+    }
     done = {
         text_or_empty(name).lower(): pod_count_or_default(mapping_or_empty(replica).get("succeeded"))
         for name, replica in mapping_or_empty(status_of(manifest).get("replicaStatuses")).items()
@@ -247,9 +253,8 @@ def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
         pods = pod_count_or_default(replicas[name].get("replicas"), 1)
         unfinished = max(0, pods - done.get(name, 0))
         needed = min(_needed(spec, name, pods), unfinished)
-        parts.append(
-            OwnerPart(name, pods, needed, mapping_or_empty(replicas[name].get("template")), pods - unfinished)
-        )
+        template = mapping_or_empty(replicas[name].get("template"))
+        parts.append(OwnerPart(name, pods, needed, template, pods - unfinished, paths[name]))
     return OwnerShape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
 
 
@@ -283,7 +288,7 @@ def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
 
     None if the RayCluster is suspended or has no head.
     """
-    return _cluster(spec_of(manifest))
+    return _cluster(spec_of(manifest), "spec")
 
 
 def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
@@ -294,23 +299,24 @@ def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
     spec = spec_of(manifest)
     if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):
         return None
-    return _cluster(mapping_or_empty(spec.get("rayClusterSpec")))
+    return _cluster(mapping_or_empty(spec.get("rayClusterSpec")), "spec.rayClusterSpec")
 
 
-def _cluster(spec: Manifest) -> OwnerShape | None:
+def _cluster(spec: Manifest, path: str) -> OwnerShape | None:
+    """Return the gang of a Ray cluster, given its spec and the path of the spec in the owner."""
     if spec.get("suspend") is True or not mapping_or_empty(spec.get("headGroupSpec")):
         return None
-    parts = [OwnerPart(HEAD, 1, 1, mapping_or_empty(mapping_or_empty(spec["headGroupSpec"]).get("template")))]
-    for group in mappings_in(spec.get("workerGroupSpecs")):
+    head = mapping_or_empty(mapping_or_empty(spec["headGroupSpec"]).get("template"))
+    parts = [OwnerPart(HEAD, 1, 1, head, field=f"{path}.headGroupSpec.template")]
+    for index, group in enumerate(mappings_in(spec.get("workerGroupSpecs"))):
         if group.get("suspend") is True:
             continue
         least = pod_count_or_default(group.get("minReplicas"))
         replicas = max(least, pod_count_or_default(group.get("replicas"), least))
         hosts = pod_count_or_default(group.get("numOfHosts"), 1)
-        template = mapping_or_empty(group.get("template"))
-        parts.append(
-            OwnerPart(text_or_empty(group.get("groupName")), replicas * hosts, least * hosts, template)
-        )
+        template, name = mapping_or_empty(group.get("template")), text_or_empty(group.get("groupName"))
+        field_path = f"{path}.workerGroupSpecs[{index}].template"
+        parts.append(OwnerPart(name, replicas * hosts, least * hosts, template, field=field_path))
     return OwnerShape(tuple(parts), (GROUP,))
 
 

@@ -37,13 +37,14 @@ class ClusterFiles:
         """Return the time of a session over these files in seconds since 1970.
 
         Args:
-          now: the time that the user states. None: that of the dump or of the recorded session, or else the present.
+          now: the time that the user states. None: that of the dump or of the recorded session, or else the present
+            in whole seconds, as timestamps of Kubernetes.
         """
         if now is not None:
             return now
         if self.session is not None:
             return self.session.now
-        return time.time() if self.dump is None else self.dump.time
+        return float(int(time.time())) if self.dump is None else self.dump.time
 
 
 def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:

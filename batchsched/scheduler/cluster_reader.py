@@ -4,8 +4,10 @@ Manifests without owners, which most inputs are, need no component of the runnin
 other files.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from batchsched.manifests.api_server import with_creation_times
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.reader import ReadResult, read_manifests
 from batchsched.podgrouper.rules import OWNER_BY_GROUP_AND_NAME
@@ -29,7 +31,7 @@ def read_cluster(
     if files.session is None and files.dump is None:
         reading = _read_manifests(files, settings, telemetry)
         if not reading.owners:
-            return reading
+            return replace(reading, snapshot=with_creation_times(reading.snapshot, settings.now))
         cluster = _load_reading(reading, settings)
     else:
         cluster = open_cluster(files, settings)

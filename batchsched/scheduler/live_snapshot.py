@@ -167,11 +167,15 @@ class WhatIf:
 
     def _put_object(self, kind: ObjectKind, manifest: dict[str, Any], file: str) -> None:
         meta = self._born(manifest, namespaced=kind.namespaced)
+        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        existing = self.service.cache.get(kind.field, key)
+        if existing is not None and existing.metadata.creation_timestamp:
+            # The manifest changes an object of the cluster, and a change does not make it younger.
+            meta["creationTimestamp"] = existing.metadata.creation_timestamp
         if kind.type is Pod:
             self._make_pending(manifest)
         event_handler = self.service.event_handlers[kind.field]
         event_handler.handle_json(msgspec.json.encode(manifest))
-        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         refused = event_handler.set_aside_objects.pop(key, None)
         if refused is not None:
             why = refused.why
@@ -197,6 +201,7 @@ class WhatIf:
                 f"{kind.name} {meta['name']} makes no gang of pods (suspended, or one by one)"
             )
             return
+        _check_templates(shape.parts, file, f"{kind.name} {meta['namespace']}/{meta['name']}")
         self.service.grouper.members.owners.put(owner)
         gangs = pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
         reference = {
@@ -292,6 +297,24 @@ def _check_pod_counts(manifest: Mapping[str, Any], file: str, name: str) -> None
                 object=name,
                 field=f"spec.{field_name}",
             )
+
+
+def _check_templates(parts: Sequence[OwnerPart], file: str, name: str) -> None:
+    """Check that the pod templates of an owner have containers, which an API server would check.
+
+    Raises:
+      InvalidInput: A part of the owner has no pod template, or one without containers.
+    """
+    for part in parts:
+        if not part.pods:
+            continue
+        problem, field_name = "", part.field
+        if not part.template:
+            problem = "the pod template is missing; add it with the containers of the pods"
+        elif not mapping_or_empty(part.template.get("spec")).get("containers"):
+            problem, field_name = "expected at least one container", f"{part.field}.spec.containers"
+        if problem:
+            raise InvalidInput(problem, file=file, object=name, field=field_name)
 
 
 def _is_pod(document: Document | InvalidInput) -> bool:

@@ -19,6 +19,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
+from batchsched.manifests.api_server import with_creation_times
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.podgrouper.owners import owner_of, read_owner
@@ -54,7 +55,8 @@ class OfflineCluster:
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as the input of a session."""
-        remainder, snapshot = self.remainder, self.service.cache.snapshot()
+        remainder = self.remainder
+        snapshot = with_creation_times(self.service.cache.snapshot(), self.settings.now)
         return replace(
             snapshot,
             held=remainder.held,

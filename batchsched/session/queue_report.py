@@ -4,7 +4,7 @@ report_queues(snapshot, profile, now) -> QueueTreeReport    the tree, as the nex
 report_pending_gangs(snapshot, profile, now) -> tuple[PendingGangReport, ...]    only the gangs, in their order
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -41,8 +41,9 @@ class PendingGangReport(QueueReportItem, frozen=True):
       queue: name of its queue.
       share: its entitlement class in lower case; "all" if no queue has an entitlement.
       priority: its priority.
-      waited: seconds since it was submitted.
+      waited: seconds since it was submitted, 0 if that time is unknown.
       requests: requests of its pending pods.
+      position: its position among the pending gangs of its queue, 1 for the first.
     """
 
     pod_group: str
@@ -51,6 +52,7 @@ class PendingGangReport(QueueReportItem, frozen=True):
     waited: float
     requests: Amounts = msgspec.field(name="wanted")
     priority: int = 0
+    position: int = 0
 
 
 class QueueReport(QueueReportItem, frozen=True):
@@ -71,7 +73,7 @@ class QueueReport(QueueReportItem, frozen=True):
       pending: requests of its pending pods.
       running: number of running gangs, including pods without a PodGroup.
       waiting: number of pending gangs, including pods without a PodGroup.
-      longest_wait: seconds for which the oldest pending gang has waited, 0 if there is none.
+      longest_wait: seconds for which the oldest pending gang has waited, 0 if there is none or the time is unknown.
       namespaces: selector of the namespaces that may use it, its own or that of an ancestor; "" for all namespaces.
     """
 
@@ -192,17 +194,22 @@ class _Tree:
         )
 
     def pending_gangs(self) -> tuple[PendingGangReport, ...]:
-        return tuple(
-            PendingGangReport(
-                pod_group=gang.key,
-                queue=gang.queue,
-                share=gang.entitled.share_name if self._entitles else "all",
-                priority=gang.priority,
-                waited=self._since(gang.created),
-                requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
+        positions: Counter[str] = Counter()
+        reports = []
+        for gang in self._turns:
+            positions[gang.queue] += 1
+            reports.append(
+                PendingGangReport(
+                    pod_group=gang.key,
+                    queue=gang.queue,
+                    share=gang.entitled.share_name if self._entitles else "all",
+                    priority=gang.priority,
+                    waited=self._since(gang.created),
+                    requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
+                    position=positions[gang.queue],
+                )
             )
-            for gang in self._turns
-        )
+        return tuple(reports)
 
     def _depth_first(self, row: int) -> list[int]:
         children = np.flatnonzero(self._standing.shares.parent == row).tolist()

@@ -186,6 +186,45 @@ def test_job_with_an_invalid_template_is_set_aside_with_its_file(command, write)
     assert (entry["file"], entry["object"]) == (str(file), "Pod team/train-0")
 
 
+def without(key, value):
+    """The value without a key, at every depth."""
+    if isinstance(value, dict):
+        return {name: without(key, part) for name, part in value.items() if name != key}
+    return [without(key, part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "kind, field",
+    [
+        ("Job", "spec.template"),
+        ("JobSet", "spec.replicatedJobs[0].template.spec.template"),
+        ("PyTorchJob", "spec.pytorchReplicaSpecs.Master.template"),
+        ("TFJob", "spec.tfReplicaSpecs.Chief.template"),
+        ("MPIJob", "spec.mpiReplicaSpecs.Launcher.template"),
+        ("RayCluster", "spec.headGroupSpec.template"),
+        ("RayJob", "spec.rayClusterSpec.headGroupSpec.template"),
+        ("LeaderWorkerSet", "spec.leaderWorkerTemplate.workerTemplate"),
+        ("StatefulSet", "spec.template"),
+    ],
+)
+def test_owner_without_containers_is_refused_with_the_field_and_the_remedy(command, write, kind, field):
+    cluster, file = write("c.json", NODE), write("job.json", without("containers", written(OWNERS[kind][0])))
+    result = command("what-if", "-f", file, "--cluster", cluster, "--now", NOW)
+    assert result.code == 1
+    assert f"{file}: {kind} team/train: {field}.spec.containers: expected at least one" in result.complaint
+
+
+def test_job_without_a_pod_template_is_refused_by_what_if_and_set_aside_by_decide(command, write):
+    made = without("template", written(job(2)))
+    file = write("job.json", NODE, made)
+    decided = command("decide", file, "--now", NOW, "-o", "json")
+    (entry,) = decided.data["setAside"]
+    assert (decided.code, entry["object"], entry["field"]) == (3, "Job team/train", "spec.template")
+    result = command("what-if", "-f", file, "--cluster", write("c.json", NODE), "--now", NOW)
+    assert result.code == 1
+    assert f"{file}: Job team/train: spec.template: the pod template is missing; add it" in result.complaint
+
+
 def test_stateful_set_that_starts_pods_one_by_one_creates_none(command, write):
     made = written(owner("StatefulSet", replicas=2, template=TEMPLATE))
     result = command("decide", write("c.jsonl", NODE, made), "--now", NOW, "-o", "json")
@@ -291,6 +330,40 @@ def test_what_if_over_a_dump_names_the_gangs_that_would_wait_longer(command, dum
         "what-if", "-f", write("urgent.json", urgent), "--cluster", dump(NODE, waits), "-o", "json"
     )
     assert result.data["displaced"] == ["team/waits"]
+
+
+def gang_of(name, created=None):
+    """A PodGroup with one pod."""
+    meta = {"namespace": "team", **({"creationTimestamp": created} if created else {})}
+    spec = json.loads(json.dumps(TEMPLATE["spec"]))
+    spec["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    labels = {"scheduling.batchsched.dev/pod-group": name}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "name": f"{name}-0", "labels": labels}}
+    group = {"apiVersion": "scheduling.batchsched.dev/v1alpha1", "kind": "PodGroup"}
+    return {**group, "metadata": {**meta, "name": name}, "spec": {"minMember": 1}}, {**pod, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "cluster, added, position",
+    [
+        pytest.param([gang_of("old", "2025-12-31T00:00:00Z")], gang_of("a-new"), 2, id="unknown-is-youngest"),
+        pytest.param([gang_of("x"), gang_of("z")], gang_of("y"), 2, id="by-name-if-all-are-unknown"),
+        pytest.param(
+            [gang_of("old", "2025-12-31T00:00:00Z"), gang_of("x", "2025-12-30T00:00:00Z")],
+            gang_of("x", "2025-12-30T00:00:00Z"),
+            1,
+            id="existing-gang-keeps-its-age",
+        ),
+    ],
+)
+def test_what_if_and_explain_give_the_same_position(command, write, cluster, added, position):
+    base = write("c.jsonl", NODE, *(item for gang in cluster for item in gang))
+    file, name = write("added.jsonl", *added), added[0]["metadata"]["name"]
+    asked = command("what-if", "-f", file, "--cluster", base, "--now", NOW, "-o", "json")
+    exists = any(gang[0]["metadata"]["name"] == name for gang in cluster)
+    files = (base,) if exists else (base, file)
+    explained = command("explain", *files, "--pod-group", f"team/{name}", "--now", NOW, "-o", "json")
+    assert asked.data["gangs"][0]["position"] == explained.data["position"] == position
 
 
 def test_cluster_file_that_does_not_exist_is_wrong_usage(command, write):

@@ -243,6 +243,33 @@ def test_explanation_has_the_text_of_the_refusal(capsys):
         assert part in said
 
 
+def test_gang_without_a_creation_time_is_youngest_and_has_an_unknown_age(command, tmp_path):
+    file = tmp_path / "ages.yaml"
+    old = group("old").replace("name: old", "name: old, creationTimestamp: 2025-12-31T00:00:00Z")
+    file.write_text(manifests(node("n1"), group("new"), pod("new-0", "new"), old, pod("old-0", "old")))
+    result = command("queues", "explain", "default", file, "--now", "2026-01-01T00:00:00Z")
+    lines = [line for line in result.out.splitlines() if line.startswith("  team-a/")]
+    assert lines == [
+        "  team-a/old (default, for 24h) requests 4 cpu",
+        "  team-a/new (default, age unknown) requests 4 cpu",
+    ]
+
+
+def test_queue_with_pending_gangs_of_unknown_age_has_an_unknown_wait(queues):
+    titles, *rows = queues().out.splitlines()
+    assert titles.split()[-1] == "WAIT"
+    assert next(row.split()[-1] for row in rows if "0+0" not in row) == "<unknown>"
+
+
+def test_queues_without_entitlements_are_explained_with_the_fields_that_would_entitle(command, tmp_path):
+    file = tmp_path / "plain.yaml"
+    file.write_text(manifests(node("n1"), queue("a"), group("g", "{queue: a}"), pod("g-0", "g")))
+    lines = command("queues", "explain", "a", file, "--now", NOW).out.splitlines()
+    assert "    no queue is entitled to a part of the cluster: priority and age decide" in lines
+    assert lines[-1].startswith("No Queue sets spec.guarantee, spec.weight, spec.priority or spec.policy")
+    assert "Set spec.guarantee or spec.weight of a Queue" in lines[-1]
+
+
 def test_queue_without_pending_gangs_is_explained_as_such(capsys):
     found = explain_queue(
         "vision", QueueTreeReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
