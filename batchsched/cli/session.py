@@ -24,6 +24,7 @@ from batchsched.cli.session_input import (
     find_cluster,
     print_warnings,
     profile_for_command,
+    warn_of_ignored_policy,
 )
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
@@ -121,6 +122,7 @@ def run_session(
             session = _decide(reading.snapshot, settings, seed, stopwatch, answers)
     print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
+    warn_of_ignored_policy(session.snapshot, session.profile, config)
     return session
 
 
@@ -144,7 +146,9 @@ def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
     """
     profile = profile_for_command(access.config, access.profile)
     service = asyncio.run(list_cluster(access, profile))
-    return _decide_live(service, SessionSettings(profile, time.time()), seed)
+    session = _decide_live(service, SessionSettings(profile, time.time()), seed)
+    warn_of_ignored_policy(session.snapshot, profile, access.config)
+    return session
 
 
 def run_what_if_sessions(
@@ -183,6 +187,7 @@ def run_what_if_sessions(
     supposed = WhatIf(service, settings.profile.scheduler_name, settings.now, namespace)
     supposed.add_files(files)
     print_warnings([f"warning: {line}" for line in supposed.warnings])
+    warn_of_ignored_policy(before.snapshot, settings.profile, access.config)
     return before, decide(), supposed.added_gangs()
 
 
@@ -279,6 +284,7 @@ class Stopwatch(Telemetry):
         self._begun = self._logged = perf_counter()
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._logged_units: set[str] = set()
         self.calls: dict[tuple[str, str], tuple[int, float]] = {}
         """By plugin and point: the number of sampled calls, and their duration in seconds."""
 
@@ -319,11 +325,13 @@ class Stopwatch(Telemetry):
         self._bar.update(self._tasks[unit], completed=done, total=total or None)
 
     def _log_progress(self, done: int, total: int, unit: str) -> None:
-        """Print the progress as a line outside a terminal, at long intervals."""
+        """Print the progress as a line outside a terminal, at long intervals and at the end of what has a line."""
         now = perf_counter()
-        if now - self._logged < _PROGRESS_LINE_SECONDS:
+        is_end = unit in self._logged_units and done == total
+        if now - self._logged < _PROGRESS_LINE_SECONDS and not is_end:
             return
         self._logged = now
+        self._logged_units.add(unit)
         print(f"{unit}: {done} of {total}" if total else f"{unit}: {done}", file=sys.stderr, flush=True)
 
     @override

@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from batchsched.api.crd.validation import suggest_name
+from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_configuration, load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
@@ -75,6 +76,24 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
             warnings = (*warnings, f"{config}: not installed, and ignored: {', '.join(absent)}")
         print_warnings([f"warning: {line}" for line in warnings])
     return profile
+
+
+def warn_of_ignored_policy(snapshot: Snapshot, profile: Profile, config: Path | None) -> None:
+    """Print a warning if a configuration names an order of gangs that sessions over a cluster do not read."""
+    from batchsched.queues.tree import QueueTree
+
+    default = type(profile)().policy
+    reserves = profile.backfill != "none"  # backfill reads the order to choose the gang with the reservation
+    if profile.policy == default or reserves:
+        return
+    if profile.reads_policy(entitled=QueueTree(snapshot.queues).has_entitlements):
+        return
+    place = f"{config}: " if config else ""
+    text = (
+        f"selection: weight starts gangs by priority and weight, and no queue has an entitlement, so the sessions of "
+        f"this cluster do not read policy ({profile.policy.name}); set selection: ordered to start gangs in its order"
+    )
+    print_warnings([f"warning: {place}profile {profile.scheduler_name}: {text}"])
 
 
 def print_warnings(lines: Sequence[str]) -> None:

@@ -226,6 +226,18 @@ class Profile(StrictModel):
         check_single_binder(self.extenders)
         return self
 
+    def reads_policy(self, *, entitled: bool) -> bool:
+        """Return whether `policy` decides which gangs start.
+
+        Without the solver, gangs are placed one by one in its order, whatever `selection` states. With
+        `selection: weight` it only decides which gangs of a queue are inside the entitlement of the queue.
+
+        Args:
+          entitled: whether some queue has an entitlement.
+        """
+        in_order = not self.solver.enabled or self.selection == "ordered"
+        return in_order or entitled or self.queue_policy is not None
+
     def arguments(self, plugin: str) -> dict[str, Any]:
         """Return the configured arguments of a plugin, or {} if the profile has none for it.
 

@@ -20,15 +20,24 @@ from batchsched.lab.scenario import (
     with_value_at,
 )
 from batchsched.queues.gang_order import make_gang_order
+from batchsched.queues.tree import ENTITLING
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedProfile:
-    """A policy that is compared with others: its name, its whole profile, and the fields of queues that it changes."""
+    """A policy that is compared with others.
+
+    Args:
+      name: the name of the policy.
+      profile: the whole profile.
+      queues: the fields of queues that the policy changes.
+      entitled: whether some queue has an entitlement.
+    """
 
     name: str
     profile: Profile
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    entitled: bool = False
 
     def effective_settings(self) -> dict[str, Any]:
         """Return the settings of the profile and of the queues, without those that have no effect."""
@@ -38,9 +47,10 @@ class ComparedProfile:
     def _idle_fields(self) -> Iterator[str]:
         """Yield the fields of the profile that have no effect with its other fields."""
         profile = self.profile
-        # Without the solver, gangs are placed one by one in the order of the policy, whatever `selection` states.
+        if not profile.reads_policy(entitled=self.entitled):
+            yield "policy"
         if profile.solver.enabled and profile.selection == "weight":
-            yield from ("policy", "blocking")
+            yield "blocking"
         if profile.backfill != "kept":
             yield "promise_slowdown"
 
@@ -49,9 +59,21 @@ def scenario_warnings(scenario: Scenario) -> tuple[str, ...]:
     """Return a warning for policies of a scenario that cannot differ, with the field and what to change."""
     return indistinct_policy_warnings(
         [
-            ComparedProfile(policy.name, policy_profile(scenario.profile, policy), policy.queues)
+            ComparedProfile(
+                policy.name,
+                policy_profile(scenario.profile, policy),
+                policy.queues,
+                entitled=_has_entitlements(scenario, policy),
+            )
             for policy in scenario.policies
         ]
+    )
+
+
+def _has_entitlements(scenario: Scenario, policy: PolicyCase) -> bool:
+    """Return whether queues of a scenario have entitlements under one of its policies."""
+    return any(ENTITLING & queue.spec.model_fields_set for queue in scenario.queues) or any(
+        ENTITLING & fields.keys() for fields in policy.queues.values()
     )
 
 

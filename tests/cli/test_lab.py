@@ -106,8 +106,10 @@ def test_policies_that_cannot_differ_cause_a_warning_that_names_field_and_remedy
     policies = (
         "policies=[{name: a, profile: {policy: {name: fcfs}}}, {name: b, profile: {policy: {name: sjf}}}]"
     )
+    # With entitled queues, sessions read the order of gangs whatever `selection` states.
+    changes = ("seeds=1", policies, "profile={}", "queues=[]")
     ran = lab(
-        "run", results[1], "--to", tmp_path, "--set", "seeds=1", "--set", policies, "--set", "profile={}"
+        "run", results[1], "--to", tmp_path, *(part for change in changes for part in ("--set", change))
     )
     assert "s.yaml: policies a, b differ only in profile.policy" in ran.stderr
     assert "set profile.selection to ordered" in ran.stderr

@@ -8,6 +8,7 @@ import typer
 
 from batchsched.cli.session import Stopwatch
 from batchsched.cli.session_input import profile_for_command
+from tests.cli.conftest import NOW, manifests, queue
 
 KUBE = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -40,6 +41,35 @@ def test_a_mistake_in_a_file_of_kube_scheduler_ends_the_command_with_its_path(co
     result = command("decide", "--config", config, cluster)
     assert result.code == 1
     assert f"{config}: profiles[0].plugins.scores: unknown field; did you mean score?" in result.err
+
+
+IGNORED = "the sessions of this cluster do not read policy"
+
+
+@pytest.mark.parametrize(
+    "profile, queues, warns",
+    [
+        pytest.param("{policy: {name: sjf}}", "", True, id="weight"),
+        pytest.param("{policy: {name: sjf}}", queue("other"), True, id="queues-without-entitlements"),
+        pytest.param("{policy: {name: sjf}, selection: ordered}", "", False, id="ordered"),
+        pytest.param("{policy: {name: sjf}, solver: {enabled: false}}", "", False, id="without-the-solver"),
+        pytest.param("{policy: {name: sjf}, backfill: easy}", "", False, id="order-of-reservations"),
+        pytest.param("{policy: {name: sjf}}", queue("other", "{weight: 2}"), False, id="entitled-queues"),
+        pytest.param("{policy: {name: sjf}, queuePolicy: {name: drf}}", "", False, id="queue-policy"),
+        pytest.param("{policy: {name: priority}}", "", False, id="default-policy"),
+    ],
+)
+@pytest.mark.parametrize("line", [["decide"], ["explain"], ["queues"]], ids=" ".join)
+def test_policy_that_selection_by_weight_ignores_causes_a_warning(
+    command, cluster, tmp_path, line, profile, queues, warns
+):
+    config = tmp_path / "config.yaml"
+    config.write_text(f"profiles: [{profile}]")
+    if queues:
+        cluster.write_text(manifests(cluster.read_text(), queues))
+    result = command(*line, cluster, "--config", config, "--now", NOW)
+    assert (IGNORED in result.err) == warns
+    assert not warns or f"{config}: profile batchsched: selection: weight" in result.err
 
 
 def test_without_a_file_the_default_profile_is_used_without_a_message(capsys):
@@ -86,6 +116,16 @@ def test_progress_is_silent_without_a_terminal(capfd):
     watch.report_progress(1, 2, "work")
     watch.close()
     assert capfd.readouterr() == ("", "")
+
+
+def test_progress_lines_end_at_the_total(capfd, monkeypatch):
+    watch = Stopwatch()
+    monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
+    watch.report_progress(5, 6, "runs")
+    monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 3600.0)
+    watch.report_progress(6, 6, "runs")
+    watch.report_progress(3, 3, "objects")
+    assert capfd.readouterr().err == "runs: 5 of 6\nruns: 6 of 6\n"
 
 
 def test_progress_draws_a_bar_on_standard_error_of_a_terminal(capsys, monkeypatch):

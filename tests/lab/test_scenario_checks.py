@@ -26,7 +26,7 @@ def tuned(parameters, **more):
 
 
 def test_policies_that_differ_only_in_the_order_of_gangs_are_named_under_selection_by_weight():
-    (warning,) = scenario_warnings(scenario(policies=ORDERS, profile={}))
+    (warning,) = scenario_warnings(scenario(policies=ORDERS, profile={}, queues=[]))
     assert "policies fcfs, sjf differ only in profile.policy" in warning
     assert "`selection: weight` does not read" in warning
     assert "set profile.selection to ordered" in warning
@@ -46,8 +46,20 @@ def test_policies_that_differ_in_their_queues_cause_no_warning():
     assert scenario_warnings(scenario(policies=[ORDERS[0], changed], profile={})) == ()
 
 
+def test_order_decides_which_gangs_are_inside_the_entitlement_of_a_queue_and_causes_no_warning():
+    """With `selection: weight`, sessions read the order of gangs if queues have entitlements."""
+    entitled = {
+        "apiVersion": "scheduling.batchsched.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": "a"},
+    }
+    queues = [{**entitled, "spec": {"weight": 2}}]
+    assert scenario_warnings(scenario(policies=ORDERS, profile={}, queues=queues)) == ()
+    assert scenario_warnings(scenario(policies=ORDERS, profile={"queuePolicy": {"name": "drf"}})) == ()
+
+
 def test_an_order_that_only_selects_the_reserved_gang_is_a_weaker_warning():
-    (warning,) = scenario_warnings(scenario(policies=ORDERS, profile={"backfill": "easy"}))
+    (warning,) = scenario_warnings(scenario(policies=ORDERS, profile={"backfill": "easy"}, queues=[]))
     assert "hardly differ" in warning
 
 
