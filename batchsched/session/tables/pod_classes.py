@@ -3,10 +3,11 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec
+from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec, PodStatus
 from batchsched.api.core.pod_limits import exceeded_pod_limit
 from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_requests
 from batchsched.api.gang import gang_identity
@@ -87,6 +88,9 @@ class PodSpecIndex:
             return -1
 
     def _new_info(self, pod: Pod) -> PodSpecInfo:
+        if may_be_resized(pod):
+            # Other pods have the same spec and are not resized.
+            pod = msgspec.structs.replace(pod, status=PodStatus())
         # Pods that are on a node use it, and may keep others off it, whatever their specs cost.
         exceeded_limit = "" if pod.node else exceeded_pod_limit(pod)
         if exceeded_limit:

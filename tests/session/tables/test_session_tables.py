@@ -276,13 +276,14 @@ def test_gang_needs_the_pods_that_its_subgroups_lack():
     assert tables.pending_gang(tables.gangs["team/g"]).need == 1
 
 
-def test_a_pod_resized_in_place_uses_what_its_status_states():
+@pytest.mark.parametrize("name", ["first", "zero"])
+def test_a_pod_resized_in_place_uses_what_its_status_states(name: str):
     """The other pod of the template has its spec and is not resized."""
     plain = on(pod("plain", cpu="1"), "n0")
     grown = {"name": "main", "resources": {"requests": {"cpu": "3"}}}
     resized = msgspec.structs.replace(
         plain,
-        metadata=msgspec.structs.replace(plain.metadata, name="grown"),
+        metadata=msgspec.structs.replace(plain.metadata, name=name),
         status=msgspec.convert({"containerStatuses": [grown]}, PodStatus),
     )
     tables = frame_of(cluster(nodes(1), pods=(plain, resized)))
