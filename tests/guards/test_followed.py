@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from typing_extensions import override
 
-from batchsched.api.core.pod import POD_GROUP_LABEL, USER_LABEL, Pod
+from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.api.decision import to_json
 from batchsched.session.gangs.queue_limits import measure_limits
 from batchsched.session.queue_report import report_queues
@@ -37,7 +37,7 @@ class BusyHistory(History):
         super().__init__(seed, profile(**PROFILES[way]))
         if seed % 2:
             full = busy(seed % 40, limits=0.2)
-            self.full = replace(full, pods=tuple(map(of_one_user, full.pods)))
+            self.full = replace(full, pods=tuple(map(with_user, full.pods)))
 
     @override
     def events(self) -> Iterator[None]:
@@ -56,9 +56,9 @@ class BusyHistory(History):
                 yield
 
 
-def of_one_user(pod: Pod) -> Pod:
-    """Return the pod with a user that all pods of its gang have: of several users, the first pod's would count."""
-    user = "ann" if len(pod.labels.get(POD_GROUP_LABEL, pod.name)) % 2 else "bob"
+def with_user(pod: Pod) -> Pod:
+    """Return the pod with a user; pods of one gang may have several."""
+    user = "ann" if len(pod.name) % 2 or sum(pod.name.encode()) % 5 else "bob"
     labels = {**pod.labels, USER_LABEL: user}
     return structs.replace(pod, metadata=structs.replace(pod.metadata, labels=labels))
 

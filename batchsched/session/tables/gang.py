@@ -55,6 +55,7 @@ class GangCache:
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
         `reservations.fits_empty_cluster`.
+      user: the user of the gang's oldest pod; written by `PodGroupState.user`.
     """
 
     pending: "PendingGang | None" = None
@@ -63,6 +64,7 @@ class GangCache:
     admission: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
     entitled: "tuple[PendingGang, PendingGang] | None" = None
     fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
+    user: str | None = None
 
     def clear_node_results(self) -> None:
         """Drop the cached values of the gang that were computed from the nodes."""
@@ -111,7 +113,8 @@ class PodGroupState:
         """The name of the queue to which the gang belongs."""
         if self.group is not None:
             return self.group.spec.queue or self.default_queue
-        return next(map(self.queue_of_pod, self._pods), self.default_queue)
+        oldest = self._oldest_pod()
+        return self.default_queue if oldest is None else self.queue_of_pod(oldest)
 
     def queue_of_pod(self, pod: Pod) -> str:
         """Return the queue for which a pod of the gang counts: the PodGroup's queue, or else the pod's own."""
@@ -119,11 +122,14 @@ class PodGroupState:
 
     @property
     def user(self) -> str:
-        """The user that a label names for the gang's first pod, "" for none.
+        """The user that a label names for the gang's oldest pod, "" for none.
 
         Where users are limited, a pending gang has only one user.
         """
-        return next(map(self.user_of_pod, self._pods), "")
+        if self.cache.user is None:
+            oldest = self._oldest_pod()
+            self.cache.user = "" if oldest is None else self.user_of_pod(oldest)
+        return self.cache.user
 
     @property
     def users(self) -> frozenset[str]:
@@ -139,6 +145,10 @@ class PodGroupState:
     @property
     def _pods(self) -> Iterator[Pod]:
         return chain(self.pending.values(), (pod for pod, _ in self.bound.values()))
+
+    def _oldest_pod(self) -> Pod | None:
+        """Return the first pod by creation time and name, None if the gang has none. Pods are added in any order."""
+        return min(self._pods, key=creation_sort_key, default=None)
 
     @property
     def queue_and_user(self) -> tuple[str, str]:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod, PodSpec
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.tables.gang import PodCountsByGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.clusters import leaving, on
-from tests.session.scenario import cluster, gang, nodes, placed, priority_class, schedule
+from tests.session.scenario import cluster, gang, nodes, placed, pod, priority_class, schedule
 from tests.session.test_properties import WAYS
 
 
@@ -78,3 +78,15 @@ def test_session_tables_are_freed_without_the_garbage_collector():
         assert record() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("names", [("elder", "younger"), ("younger", "elder")])
+def test_user_and_queue_of_a_gang_are_those_of_its_oldest_pod(names: tuple[str, str]):
+    """Pods come in any order; a gang without its PodGroup takes the queue from a pod."""
+    made = {"elder": ("ann", "research", 60.0), "younger": ("bob", "product", 0.0)}
+    state = PodGroupState("team/bert", None)
+    for name in names:
+        user, queue, age = made[name]
+        member = pod(name, group="bert", age=age, labels={USER_LABEL: user, QUEUE_LABEL: queue})
+        state.pending[member.key] = member
+    assert state.queue_and_user == ("research", "ann")
