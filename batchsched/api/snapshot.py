@@ -1,7 +1,8 @@
 """Snapshot, the frozen input of a decision, and the kinds of objects that it contains."""
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 from pydantic import BaseModel
@@ -76,7 +77,7 @@ class QueueUsage:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a cluster at one time: the input of a session. The order of objects affects ties only.
+    """The state of a cluster at one time: the input of a session. The order of objects does not affect a decision.
 
     `pods` are all pods that are not finished. `held` are gangs that wait at Permit since an earlier session.
     `resting` are the identities (`namespace/name`, with the prefix `pod/` for a single pod) of gangs that do not take
@@ -111,6 +112,17 @@ class Snapshot:
     refused_evictions: tuple[str, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
 
+    def sorted_by_key(self) -> "Snapshot":
+        """Return the Snapshot with the objects of each kind sorted by key, as a list of the API server is sorted.
+
+        Among equally good nodes, the first one is chosen, so a session sorts the objects before it reads them.
+        """
+        return replace(
+            self,
+            **{kind.field: kind.sorted_by_key(getattr(self, kind.field)) for kind in OBJECT_KINDS},
+            set_aside=tuple(sorted(self.set_aside, key=msgspec.structs.astuple)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
@@ -138,6 +150,10 @@ class ObjectKind:
     def key(self, metadata: ObjectMeta | CustomMeta) -> str:
         """Return the key of an object of this kind: `namespace/name`, or the name if the kind is cluster-scoped."""
         return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
+
+    def sorted_by_key(self, objects: Iterable[Any]) -> tuple[Any, ...]:
+        """Return objects of this kind sorted by key."""
+        return tuple(sorted(objects, key=lambda item: self.key(item.metadata)))
 
 
 def api_group(api_version: str) -> str:

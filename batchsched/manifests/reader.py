@@ -276,7 +276,7 @@ class _Cluster:
         self._set_queues_aside()
         if not self.usable:
             raise UnusableInput(_nothing_usable(self.sought, self.set_aside_objects, self.skipped))
-        # As in the running scheduler: the order of nodes decides between nodes that are equally good.
+        # As the API server lists them: a simulation draws the nodes that fail by their indexes.
         self.objects["nodes"].sort(key=lambda node: node.name)
         snapshot = Snapshot(
             **{name: tuple(objects) for name, objects in self.objects.items()},

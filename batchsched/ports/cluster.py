@@ -176,7 +176,7 @@ class ClusterChanges:
     """The changes of a cluster since its scheduler was created or last updated.
 
     Args:
-      nodes: all nodes as they are now, in the order of a fresh Snapshot; None if no node changed. No node may offer
+      nodes: all nodes as they are now, in any order; None if no node changed. No node may offer
         a resource that no node offered and no pod requested when the scheduler was made.
       pod_groups: PodGroups that are new or changed.
       removed_pods: pods that were deleted or finished, each in the version that the scheduler knows.

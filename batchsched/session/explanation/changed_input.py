@@ -57,8 +57,7 @@ def _with_copies(snapshot: Snapshot, change: InputChange) -> Snapshot:
     copies = tuple(
         _copy_of(like, new) for new in islice((new for new in new_names if new not in taken), change.count)
     )
-    # Readers sort nodes by name, and the order decides between nodes that are equally good.
-    return replace(snapshot, nodes=tuple(sorted((*snapshot.nodes, *copies), key=lambda node: node.name)))
+    return replace(snapshot, nodes=(*snapshot.nodes, *copies))
 
 
 def _copy_of(node: Node, name: str) -> Node:

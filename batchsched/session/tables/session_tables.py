@@ -66,13 +66,15 @@ class SessionTables:
     """The tables of a session: nodes with their pods, gangs with pending and bound pods, and pod classes.
 
     Args:
-      snapshot: the cluster to start from. Queues, priority classes and topologies are kept; pods and PodGroups are not
-        referenced after they are gone.
+      snapshot: the cluster to start from, its objects in any order. Queues, priority classes and topologies are kept;
+        pods and PodGroups are not referenced after they are gone.
       pipeline: the profile's plugins.
       pause: called before every 500 distinct specs that are read, and before every 500 pods that are added.
     """
 
     def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = go_on) -> None:
+        # Ties are decided by the order of objects, which must not be that of documents in a file.
+        snapshot = snapshot.sorted_by_key()
         self.snapshot = replace(snapshot, pods=(), pod_groups=())
         self.refused_evictions = frozenset(snapshot.refused_evictions)
         """Keys of the pods that the API server refused to evict: they are no victims."""
@@ -185,9 +187,10 @@ class SessionTables:
         """Replace the nodes in the session's tables; the caller has to rebuild the topology levels.
 
         Args:
-          nodes: all nodes, in the order of a fresh Snapshot. Their resources must have a column already.
+          nodes: all nodes, in any order. Their resources must have a column already.
         """
         table = self.node_table
+        nodes = sorted(nodes, key=lambda node: node.name)
         names = {node.name for node in nodes}
         for index, name in enumerate(table.names):
             if name not in names:
