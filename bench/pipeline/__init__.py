@@ -16,7 +16,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from bench.pipeline.clusters import BY_NAME, WORKLOADS, snapshot
 from bench.pipeline.points import WHOLE, Seconds, by_point
 from bench.pipeline.sessions import of_a_class, same, second_session, session
-from bench.pipeline.specs import distinct_cpu, distinct_mix, spec_session
+from bench.pipeline.specs import distinct_anti_affinity, distinct_cpu, distinct_mix, spec_session
 
 REFERENCE = 5000
 SPECS_MOST = 12e6
@@ -91,7 +91,8 @@ def sessions(options: argparse.Namespace) -> list[Line]:
 def specs(options: argparse.Namespace) -> list[Line]:
     """One session over pods that all differ: CPU microseconds of its tables and of its decision."""
     lines = []
-    for name, pod_of in (("cpu", distinct_cpu), ("mix", distinct_mix)):
+    by_name = {"cpu": distinct_cpu, "mix": distinct_mix, "anti-affinity": distinct_anti_affinity}
+    for name, pod_of in by_name.items():
         tables, decide = [], []
         for nodes in options.nodes:
             runs = [

@@ -29,6 +29,14 @@ def distinct_mix(at: int) -> Pod:
     return _pod(at, {"nodeSelector": {ZONE: f"zone{at % ZONES}"}}, {"app": f"app-{at}"}, requests)
 
 
+def distinct_anti_affinity(at: int) -> Pod:
+    """A pod that no other pod with its label, which only this pod has, may join on a node."""
+    labels = {"app": f"app-{at}"}
+    terms = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return _pod(at, {"affinity": anti}, labels, {"cpu": "100m"})
+
+
 def _pod(at: int, spec: dict[str, Any], labels: dict[str, str], requests: dict[str, str]) -> Pod:
     made = template(spec, labels, requests)
     made["metadata"] |= {"name": f"pod-{at:05d}", "uid": f"pod-{at}"}

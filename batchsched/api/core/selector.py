@@ -5,7 +5,7 @@ Source: k8s.io/apimachinery/pkg/labels and k8s.io/component-helpers/scheduling/c
 selector matches everything and a missing one nothing; a node selector term without expressions matches nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from batchsched.api.core.metadata import EMPTY_LABELS, KubernetesValue
@@ -86,6 +86,14 @@ class LabelSelector(KubernetesValue, frozen=True, gc=False):
         """Return the keys of all labels that the selector reads."""
         expressions = self.match_expressions or ()
         return frozenset(self.match_labels or ()) | frozenset(requirement.key for requirement in expressions)
+
+    def required_labels(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each label key that a matching object must have, with the permitted values."""
+        for key, value in (self.match_labels or {}).items():
+            yield key, (value,)
+        for requirement in self.match_expressions or ():
+            if requirement.operator == "In":
+                yield requirement.key, tuple(dict.fromkeys(requirement.values or ()))
 
 
 class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):

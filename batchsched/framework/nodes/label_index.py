@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.pod import Affinity, Pod
+from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import LabelSelector
-from batchsched.framework.status import BoolArray, IndexArray, IntArray
+from batchsched.framework.status import BoolArray, IndexArray
 
 
 def selector_key(selector: LabelSelector | None) -> Hashable:
@@ -72,11 +72,7 @@ class Selection:
     def required_labels(self) -> Iterable[tuple[str, tuple[str, ...]]]:
         """Yield each label key that a selected pod must have, with the permitted values."""
         for selector in self.selectors or ():
-            for key, value in (selector.match_labels or {}).items():
-                yield key, (value,)
-            for expression in selector.match_expressions or ():
-                if expression.operator == "In":
-                    yield expression.key, tuple(dict.fromkeys(expression.values or ()))
+            yield from selector.required_labels()
 
 
 class LabelIndex:
@@ -149,45 +145,6 @@ class LabelGroup:
             and pod.namespace == self.namespace
             and pod.terminating == self.terminating
         )
-
-
-@dataclass(slots=True, eq=False)
-class AffinityGroup:
-    """Pods with equal namespace, pod affinity and pod anti-affinity, counted by the node that they are on.
-
-    Args:
-      namespace, affinity: what the pods share.
-      on: node → number of these pods.
-    """
-
-    namespace: str
-    affinity: Affinity
-    on: dict[int, int] = field(default_factory=dict)
-    _arrays: tuple[IndexArray, IntArray] | None = None
-
-    def change_count(self, node: int, by: int) -> None:
-        """Change the number of this affinity group's pods on a node by `by`, which may be negative."""
-        count = self.on.get(node, 0) + by
-        if count:
-            self.on[node] = count
-        else:
-            del self.on[node]
-        self._arrays = None
-
-    def renumber(self, numbers: list[int]) -> None:
-        """Replace node index i by numbers[i] in the pod counts of this affinity group."""
-        self.on = {numbers[node]: count for node, count in self.on.items()}
-        self._arrays = None
-
-    def pod_counts_by_node(self) -> tuple[IndexArray, IntArray]:
-        """Return the nodes [k] that have pods of this affinity group, and the number [k] of these pods on each node."""
-        if self._arrays is None:
-            size = len(self.on)
-            self._arrays = (
-                np.fromiter(self.on.keys(), np.int32, size),
-                np.fromiter(self.on.values(), np.int64, size),
-            )
-        return self._arrays
 
 
 class PodLabelGroups:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
 
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.framework.nodes.label_index import AffinityGroup, LabelGroup, PodLabelGroups, Selection
+from batchsched.framework.nodes.affinity_groups import AffinityGroups
+from batchsched.framework.nodes.label_index import LabelGroup, PodLabelGroups, Selection
 from batchsched.framework.status import BoolArray, IntArray
 
 T = TypeVar("T")
@@ -73,7 +73,8 @@ class PodTable:
         self._node_at = np.zeros(64, np.int32)
         self._group_at = np.zeros(64, np.int32)
         self._on: dict[int, dict[str, Pod]] = {}
-        self._affinity_groups: dict[tuple[str, bytes], AffinityGroup] = {}
+        self.affinity_groups = AffinityGroups()
+        """The pods that have pod affinity or anti-affinity."""
         self.with_affinity: dict[str, tuple[Pod, int]] = {}
         """Key → pod and its node, for pods with pod affinity or anti-affinity."""
         self.ports_on: dict[int, dict[str, tuple[HostPort, ...]]] = {}
@@ -198,17 +199,11 @@ class PodTable:
         affinity = pod.spec.affinity
         if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
             return
-        key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         if by > 0:
             self.with_affinity[pod.key] = (pod, node)
-            self._affinity_groups.setdefault(key, AffinityGroup(pod.namespace, affinity)).change_count(
-                node, by
-            )
-            return
-        del self.with_affinity[pod.key]
-        self._affinity_groups[key].change_count(node, by)
-        if not self._affinity_groups[key].on:
-            del self._affinity_groups[key]
+        else:
+            del self.with_affinity[pod.key]
+        self.affinity_groups.change_count(pod, affinity, node, by)
 
     def renumber(self, numbers: list[int], nodes: int) -> None:
         """Replace the node indexes of all pods after nodes were added or removed. Nodes that are removed have no pods.
@@ -222,8 +217,7 @@ class PodTable:
         size = len(self._keys)
         self._node_at[:size] = np.asarray(numbers, np.int32)[self._node_at[:size]]
         self._on = _renumbered(self._on, numbers)
-        for group in self._affinity_groups.values():
-            group.renumber(numbers)
+        self.affinity_groups.renumber(numbers)
         self.with_affinity = {key: (pod, numbers[node]) for key, (pod, node) in self.with_affinity.items()}
         self.ports_on = _renumbered(self.ports_on, numbers)
         self.disks_on = _renumbered(self.disks_on, numbers)
@@ -244,10 +238,6 @@ class PodTable:
     def all_pods(self) -> Iterable[tuple[Pod, int]]:
         """All pods with their nodes, in the order of their addition."""
         return iter(self._pods.values())
-
-    def affinity_groups(self) -> Iterable[AffinityGroup]:
-        """The pods on nodes that have pod affinity or anti-affinity, in groups of equal namespace and affinity."""
-        return self._affinity_groups.values()
 
     def count_matching(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
         """Return the number of pods on each node [N] that `matches` accepts by their namespace and labels."""

@@ -90,7 +90,7 @@ def _closed(scene: AffinityRowContext) -> Iterator[Row]:
 
 def _excluded_by_existing(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where the anti-affinity of an existing pod matches them."""
-    for group in scene.table.pods.affinity_groups():
+    for group in scene.table.pods.affinity_groups:
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
             tally: TermCounts | None = None

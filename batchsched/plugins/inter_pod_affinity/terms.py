@@ -20,7 +20,8 @@ from batchsched.api.core.metadata import EMPTY_LABELS
 from batchsched.api.core.pod import Pod, PodAffinity, PodAffinityTerm
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import sum_by_domain
-from batchsched.framework.nodes.label_index import AffinityGroup, Selection
+from batchsched.framework.nodes.affinity_groups import AffinityGroup, ExistingTerm
+from batchsched.framework.nodes.label_index import Selection
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import IntArray
 
@@ -253,11 +254,11 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
             affinity_matches.add_pod_counts(key, counts)
     for term in anti_affinity:
         anti_affinity_matches.add_pod_counts(term.topology_key, table.pods.count_selected(term.selection))
-    for group in table.pods.affinity_groups():
-        repulsion = group.affinity.pod_anti_affinity
-        for raw_term in repulsion.required if repulsion is not None else ():
-            if term_matches(raw_term, group.namespace, incoming):
-                existing_matches.add_group(raw_term.topology_key, group)
+    for existing in table.pods.affinity_groups.terms_for(pod.labels):
+        if not existing.is_anti_affinity or existing.preference is not None:
+            continue
+        if term_matches(existing.term, existing.group.namespace, incoming):
+            existing_matches.add_group(existing.term.topology_key, existing.group)
     return RequiredTermState(
         incoming,
         affinity,
@@ -300,19 +301,15 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCou
         for preference, term in zip(preferred, terms, strict=True):
             counts = table.pods.count_selected(term.selection)
             matched |= tally.add_pod_counts(term.topology_key, counts, sign * preference.weight)
-    for group in table.pods.affinity_groups():
-        for weight, group_term in _terms_of(group, hard_weight):
-            if term_matches(group_term, group.namespace, incoming):
-                matched |= tally.add_group(group_term.topology_key, group, weight)
+    for existing in table.pods.affinity_groups.terms_for(pod.labels):
+        weight = _score_weight(existing, hard_weight)
+        if weight is not None and term_matches(existing.term, existing.group.namespace, incoming):
+            matched |= tally.add_group(existing.term.topology_key, existing.group, weight)
     return tally if matched else None
 
 
-def _terms_of(group: AffinityGroup, hard_weight: int) -> Iterable[tuple[int, PodAffinityTerm]]:
-    """Yield the terms of existing pods with their weights in the score."""
-    near, far = group.affinity.pod_affinity, group.affinity.pod_anti_affinity
-    if near is not None:
-        if hard_weight > 0:
-            yield from ((hard_weight, term) for term in near.required)
-        yield from ((one.weight, one.pod_affinity_term) for one in near.preferred)
-    if far is not None:
-        yield from ((-one.weight, one.pod_affinity_term) for one in far.preferred)
+def _score_weight(existing: ExistingTerm, hard_weight: int) -> int | None:
+    """Return the weight of a term of existing pods in the score; None if the term does not count."""
+    if existing.preference is not None:
+        return -existing.preference if existing.is_anti_affinity else existing.preference
+    return None if existing.is_anti_affinity or hard_weight <= 0 else hard_weight

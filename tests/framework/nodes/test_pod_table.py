@@ -50,7 +50,7 @@ def test_counts_follow_added_and_removed_pods(moves):
     grouped = Counter(
         {
             (str(group.affinity), at): count
-            for group in table.affinity_groups()
+            for group in table.affinity_groups
             for at, count in group.on.items()
         }
     )
@@ -90,7 +90,7 @@ def _seen(table: PodTable) -> list:
         [[one.key for one in table.pods_on(at)] for at in range(4)],
         [(one.key, at) for one, at in table.all_pods()],
         sorted(table.with_affinity),
-        sorted((str(group.affinity), sorted(group.on.items())) for group in table.affinity_groups()),
+        sorted((str(group.affinity), sorted(group.on.items())) for group in table.affinity_groups),
     ]
 
 
@@ -101,7 +101,7 @@ def test_equal_terms_of_many_pods_are_one_group():
             f"p{number}", {"id": str(number)}, affinity=nb.required(apart=[nb.near(nb.HOST, app="a")])
         )
         table.add([(one, number % 2)])
-    (group,) = table.affinity_groups()
+    (group,) = table.affinity_groups
     nodes, counts = group.pod_counts_by_node()
     assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
 

@@ -1,0 +1,173 @@
+"""The pods on nodes with pod affinity or anti-affinity, and which of their terms may match a pending pod.
+
+A cluster may have thousands of pods with different terms, and nearly every term requires a label value that few pending
+pods have. The terms are therefore indexed by a value that each of them requires.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from batchsched.api.core.pod import Affinity, Pod, PodAffinityTerm
+from batchsched.api.core.selector import LabelSelector
+from batchsched.framework.status import IndexArray, IntArray
+
+LabelValue = tuple[str, str]
+"""A label key and a value."""
+
+
+@dataclass(slots=True, eq=False)
+class AffinityGroup:
+    """Pods with equal namespace, pod affinity and pod anti-affinity, counted by the node that they are on.
+
+    Args:
+      namespace, affinity: what the pods share.
+      on: node → number of these pods.
+    """
+
+    namespace: str
+    affinity: Affinity
+    on: dict[int, int] = field(default_factory=dict)
+    _arrays: tuple[IndexArray, IntArray] | None = None
+
+    def change_count(self, node: int, by: int) -> None:
+        """Change the number of this affinity group's pods on a node by `by`, which may be negative."""
+        count = self.on.get(node, 0) + by
+        if count:
+            self.on[node] = count
+        else:
+            del self.on[node]
+        self._arrays = None
+
+    def renumber(self, numbers: list[int]) -> None:
+        """Replace node index i by numbers[i] in the pod counts of this affinity group."""
+        self.on = {numbers[node]: count for node, count in self.on.items()}
+        self._arrays = None
+
+    def pod_counts_by_node(self) -> tuple[IndexArray, IntArray]:
+        """Return the nodes [k] that have pods of this affinity group, and the number [k] of these pods on each node."""
+        if self._arrays is None:
+            size = len(self.on)
+            self._arrays = (
+                np.fromiter(self.on.keys(), np.int32, size),
+                np.fromiter(self.on.values(), np.int64, size),
+            )
+        return self._arrays
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExistingTerm:
+    """An affinity term of the pods of a group.
+
+    Args:
+      group: the pods.
+      term: the term.
+      is_anti_affinity: the pods keep matching pods away; otherwise they attract them.
+      preference: the weight of a preferred term; None for a required one.
+    """
+
+    group: AffinityGroup
+    term: PodAffinityTerm
+    is_anti_affinity: bool
+    preference: int | None
+
+
+def _terms_of(group: AffinityGroup) -> Iterator[ExistingTerm]:
+    for affinity, is_anti_affinity in (
+        (group.affinity.pod_affinity, False),
+        (group.affinity.pod_anti_affinity, True),
+    ):
+        if affinity is None:
+            continue
+        for term in affinity.required:
+            yield ExistingTerm(group, term, is_anti_affinity, None)
+        for preferred in affinity.preferred:
+            yield ExistingTerm(group, preferred.pod_affinity_term, is_anti_affinity, preferred.weight)
+
+
+class TermIndex:
+    """An index of affinity terms by a label value that they require.
+
+    A term that requires several values is found by the one that the fewest other terms have.
+    """
+
+    def __init__(self) -> None:
+        self._by_value: dict[LabelValue, dict[ExistingTerm, None]] = {}
+        self._without_value: dict[ExistingTerm, None] = {}
+        self._values_of: dict[ExistingTerm, tuple[LabelValue, ...]] = {}
+
+    def add(self, term: ExistingTerm) -> None:
+        """Add an affinity term. A term without a label selector matches no pod, and is not found."""
+        selector = term.term.label_selector
+        if selector is None:
+            return
+        values = self._rarest_values(selector)
+        if values is None:
+            self._without_value[term] = None
+            return
+        self._values_of[term] = values
+        for value in values:
+            self._by_value.setdefault(value, {})[term] = None
+
+    def remove(self, term: ExistingTerm) -> None:
+        """Remove an affinity term that was added."""
+        self._without_value.pop(term, None)
+        for value in self._values_of.pop(term, ()):
+            terms = self._by_value[value]
+            del terms[term]
+            if not terms:
+                del self._by_value[value]
+
+    def candidates(self, labels: Mapping[str, str]) -> Iterator[ExistingTerm]:
+        """Yield each term that may match a pod with these labels once; the other terms do not match."""
+        yield from self._without_value
+        for value in labels.items():
+            yield from self._by_value.get(value, ())
+
+    def _rarest_values(self, selector: LabelSelector) -> tuple[LabelValue, ...] | None:
+        """Return the values of the required label that finds the fewest terms; None if no label is required."""
+        alternatives = [tuple((key, value) for value in values) for key, values in selector.required_labels()]
+        return min(
+            alternatives,
+            key=lambda values: sum(len(self._by_value.get(value, ())) for value in values),
+            default=None,
+        )
+
+
+class AffinityGroups:
+    """The pods on nodes that have pod affinity or anti-affinity, in groups of equal namespace and affinity."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, bytes], AffinityGroup] = {}
+        self._terms: dict[tuple[str, bytes], tuple[ExistingTerm, ...]] = {}
+        self._index = TermIndex()
+
+    def __iter__(self) -> Iterator[AffinityGroup]:
+        """The groups, in the order of their first pods."""
+        return iter(self._groups.values())
+
+    def change_count(self, pod: Pod, affinity: Affinity, node: int, by: int) -> None:
+        """Count a pod that is added to a node (by=1) or removed from it (by=-1)."""
+        key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = AffinityGroup(pod.namespace, affinity)
+            terms = self._terms[key] = tuple(_terms_of(group))
+            for term in terms:
+                self._index.add(term)
+        group.change_count(node, by)
+        if not group.on:
+            del self._groups[key]
+            for term in self._terms.pop(key):
+                self._index.remove(term)
+
+    def renumber(self, numbers: list[int]) -> None:
+        """Replace node index i by numbers[i] in all groups."""
+        for group in self._groups.values():
+            group.renumber(numbers)
+
+    def terms_for(self, labels: Mapping[str, str]) -> Iterable[ExistingTerm]:
+        """Return the terms that may match a pending pod with these labels; all others do not match it."""
+        return self._index.candidates(labels)
