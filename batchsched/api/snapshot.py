@@ -36,7 +36,7 @@ from batchsched.api.decision import Reservation, SetAside
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPod:
+class WaitingGangPod:
     """A pod that has passed Reserve and waits at Permit; its resources on the node are reserved."""
 
     pod: str  # namespace/name
@@ -44,7 +44,7 @@ class HeldPod:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGang:
+class WaitingGang:
     """A gang that waits at Permit, with the nodes that are reserved for its pods and the deadline.
 
     Args:
@@ -57,7 +57,7 @@ class HeldGang:
     pod_group: str
     plugin: str
     until: float
-    pods: tuple[HeldPod, ...]
+    pods: tuple[WaitingGangPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Snapshot:
     csi_drivers: tuple[CSIDriver, ...] = ()
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
-    held: tuple[HeldGang, ...] = ()
+    held: tuple[WaitingGang, ...] = ()
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()

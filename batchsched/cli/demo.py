@@ -199,7 +199,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
         stopwatch.close()
     console().print(
         f"  {contender.name}: {contender.description}\n"
-        f"    {result.sessions:,} sessions in {stopwatch.seconds('day'):.1f} s",
+        f"    {result.sessions:,} sessions in {stopwatch.stage_seconds('day'):.1f} s",
         soft_wrap=True,
     )
     return result

@@ -310,7 +310,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     kept = len(runs) - missing_count
     kept_text = f", {kept} were finished before" if kept else ""
     print(
-        f"{folder}: {made} runs in {stopwatch.seconds('sweep'):.0f} s{kept_text}",
+        f"{folder}: {made} runs in {stopwatch.stage_seconds('sweep'):.0f} s{kept_text}",
         file=sys.stderr,
     )
 

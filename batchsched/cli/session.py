@@ -236,7 +236,7 @@ def _decide(
         seed,
         decision,
         answers,
-        seconds=stopwatch.seconds("session"),
+        seconds=stopwatch.stage_seconds("session"),
         stages=stopwatch.stages,
         timings=stopwatch.calls,
     )
@@ -293,7 +293,7 @@ class Stopwatch(Telemetry):
         """The total seconds of each stage, in the order in which the stages first ended."""
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 
-    def seconds(self, stage: str) -> float:
+    def stage_seconds(self, stage: str) -> float:
         """Return the total seconds of one stage, or 0 if the stage did not run."""
         return round(self._seconds.get(stage, 0.0), _DIGITS)
 

@@ -86,7 +86,7 @@ def warn_of_ignored_policy(snapshot: Snapshot, profile: Profile, config: Path | 
     reserves = profile.backfill != "none"  # backfill reads the order to choose the gang with the reservation
     if profile.policy == default or reserves:
         return
-    if profile.reads_policy(entitled=QueueTree(snapshot.queues).has_entitlements):
+    if profile.reads_policy(entitled=QueueTree(snapshot.queues).divides_capacity):
         return
     place = f"{config}: " if config else ""
     text = (

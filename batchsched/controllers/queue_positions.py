@@ -90,7 +90,7 @@ class QueueOrders:
         self._default = make_gang_order(profile.policy.name, profile.policy.args)
         self._policy_by_queue: dict[str, GangOrderPolicy] = {}
         tree, _ = build_queue_tree(all_queues(state))
-        policies = QueuePolicies.of_profile(tree, profile)
+        policies = QueuePolicies.from_profile(tree, profile)
         self.by_priority = policies is not None or profile.selection == "weight"
         """Whether priorities are compared before the policy. Selection `ordered` without entitlements does not."""
         if policies is not None:
@@ -265,7 +265,7 @@ def measure_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str
         )
 
     allocated = {name: row(amounts) for name, amounts in state.queue_usage.allocated.items()}
-    requested = {name: row(amounts) for name, amounts in state.queue_usage.requested.items()}
+    requested = {name: row(amounts) for name, amounts in state.queue_usage.pending_requests.items()}
     nothing = row({})
     demand = {
         name: allocated.get(name, nothing) + requested.get(name, nothing) for name in {*allocated, *requested}

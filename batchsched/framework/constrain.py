@@ -14,9 +14,9 @@ import numpy as np
 
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Row, Sense
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, ConstraintRow, Sense
 
-__all__ = ["ALL_NODES", "EVERY_NODE", "Candidate", "CandidateSet", "Row", "Sense"]
+__all__ = ["ALL_NODES", "EVERY_NODE", "Candidate", "CandidateSet", "ConstraintRow", "Sense"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class CandidateSet:
 
 def counting_row(
     plugin: str, reason: str, partition: int, coefficients: Mapping[int, int], right: IntArray
-) -> Row:
+) -> ConstraintRow:
     """Return a linear constraint that limits how many pods each domain may have; each pod class has a weight.
 
     Args:
@@ -90,7 +90,7 @@ def counting_row(
       coefficients: index of a candidate → weight of each of its pods.
       right: [D] the limit of each domain.
     """
-    return Row(
+    return ConstraintRow(
         partition=partition,
         classes=np.fromiter(coefficients.keys(), np.int32, len(coefficients)),
         coefficients=np.fromiter(coefficients.values(), np.int64, len(coefficients)),
@@ -102,7 +102,7 @@ def counting_row(
 
 def excluding_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
-) -> Row:
+) -> ConstraintRow:
     """Return a linear constraint that forbids pods of the given classes on the nodes where `nodes` [N] is True."""
     partition = candidates.register_partition(np.where(nodes, 0, -1).astype(np.int32))
     return counting_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
@@ -129,7 +129,7 @@ class ConstraintDomains:
     codes: IndexArray
 
     @classmethod
-    def of_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "ConstraintDomains":
+    def from_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "ConstraintDomains":
         """Create the topology domains for linear constraints from `codes` [N], the number of each node's domain.
 
         -1 stands for a node without a domain.

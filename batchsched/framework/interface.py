@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import CandidateSet, Row
+from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
@@ -57,13 +57,13 @@ class SignaturePlugin(Protocol):
 
 
 @runtime_checkable
-class PodLabelKeysPlugin(Protocol):
+class SelectorLabelKeysPlugin(Protocol):
     """A plugin that declares which pod labels the selectors in a pod's spec read.
 
     Other labels do not separate pods into classes.
     """
 
-    def label_keys(self, pod: Pod) -> frozenset[str]:
+    def selector_label_keys(self, pod: Pod) -> frozenset[str]:
         """Return the pod label keys that occur in the selectors of a pod's spec, such as those of pod affinity."""
 
 
@@ -274,7 +274,7 @@ class ConstrainPlugin(Protocol):
     It is called for each problem that the session builds, and not at all if the solver is off.
     """
 
-    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         """Return linear constraints on the numbers of pods that the solver places, by pod class and topology domain.
 
         A constraint must not forbid a placement that the plugins allow.

@@ -39,7 +39,9 @@ class PodClass:
         return replace(self, pod=pod)
 
     @classmethod
-    def of_pod(cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0) -> "PodClass":
+    def from_pod(
+        cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0
+    ) -> "PodClass":
         """Create the pod class of one pod with its requests. Column 0 is the pod count."""
         asked = np.flatnonzero(requests[1:] > 0).astype(np.int32) + 1
         return cls(pod, requests, np.asarray(nonzero, np.int64), asked.astype(np.int32), priority)

@@ -181,7 +181,7 @@ class Nominations:
     priority_of: Callable[[Pod], int] = spec_priority
 
     @classmethod
-    def of_pods(
+    def from_pods(
         cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = spec_priority
     ) -> "Nominations":
         """Return the nominations of the pods that have a node of the table in `status.nominatedNodeName`."""

@@ -50,7 +50,7 @@ class PluginTraits:
     """What a plugin declares about itself so that its results can be cached.
 
     Some capabilities need a computation for each pod or resource. They are optional methods, each with a protocol in
-    `framework.interface` that declares it: `SignaturePlugin`, `PodLabelKeysPlugin`, `SnapshotLabelsPlugin`,
+    `framework.interface` that declares it: `SignaturePlugin`, `SelectorLabelKeysPlugin`, `SnapshotLabelsPlugin`,
     `BulkFilterPlugin`, `SelectiveReservePlugin` and `IgnoredResourcesPlugin`.
 
     Args:

@@ -296,8 +296,8 @@ class Reflector:
         _end(self._pausing)
 
     @property
-    def is_outdated(self) -> bool:
-        """Whether the sink still has objects from before the API server was restored from a backup."""
+    def must_relist(self) -> bool:
+        """Whether the collection must be listed again because the API server was restored from a backup."""
         return self._list_again and not self.forbidden
 
     @property

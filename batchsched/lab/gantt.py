@@ -233,7 +233,7 @@ class BarGroups:
     bounds: tuple[int, ...]
 
     @staticmethod
-    def of_trials(trials: Sequence[Trial]) -> "BarGroups":
+    def from_trials(trials: Sequence[Trial]) -> "BarGroups":
         """Return the groups of the gangs of some runs."""
         area: Counter[str] = Counter()
         for trial in trials:

@@ -30,7 +30,7 @@ class MeanInterval:
     sample_count: int
 
     @staticmethod
-    def of_values(values: Sequence[float]) -> "MeanInterval":
+    def from_values(values: Sequence[float]) -> "MeanInterval":
         """Return the mean of independent values with its confidence interval."""
         width = t_quantile(len(values) - 1) * stdev(values) / sqrt(len(values)) if len(values) > 1 else nan
         return MeanInterval(fmean(values), width, len(values))
@@ -113,12 +113,12 @@ def _compare_by(
     base = [before[measure.key] for before, _ in pairs]
     other = [after[measure.key] for _, after in pairs]
     differences = [after - before for before, after in zip(base, other, strict=True)]
-    difference = MeanInterval.of_values(differences)
+    difference = MeanInterval.from_values(differences)
     lower = fmean(change < 0 for change in differences)
     return PairedComparison(
         measure,
-        MeanInterval.of_values(base),
-        MeanInterval.of_values(other),
+        MeanInterval.from_values(base),
+        MeanInterval.from_values(other),
         difference,
         lower,
         _verdict(measure, difference),

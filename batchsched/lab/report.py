@@ -87,7 +87,7 @@ def render_simulation(
     rows = summarize([(outcome,) for outcome in outcomes])
     gangs = max((len(trial.gangs) for trial in runs), default=0)
     arrivals = max((float(trial.submitted.max()) for trial in runs if len(trial.gangs)), default=0.0)
-    groups = BarGroups.of_trials(runs)
+    groups = BarGroups.from_trials(runs)
     has_footnote = any(row.measure.title.endswith("*") for row in rows)
     footnote = utilisation_footnote([outcome.result for outcome in outcomes]) if has_footnote else ""
     return Document(

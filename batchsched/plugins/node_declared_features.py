@@ -58,7 +58,7 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         required = state.read(REQUIRED)
-        lacking = nodes.where_true(lambda node: not required.issubset(node.status.declared_features or ()))
+        lacking = nodes.mask_where(lambda node: not required.issubset(node.status.declared_features or ()))
         return Verdict.refuse(lacking, UNSATISFIED, unresolvable=True)
 
     @override

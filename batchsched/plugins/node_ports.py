@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.framework.constrain import EVERY_NODE, CandidateSet, Row, counting_row
+from batchsched.framework.constrain import EVERY_NODE, CandidateSet, ConstraintRow, counting_row
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
@@ -85,7 +85,7 @@ class NodePorts(
         )
 
     @override
-    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         """Return linear constraints: each node takes at most one of the pods with conflicting host ports."""
         wanting: dict[HostPort, set[int]] = {}
         for candidate in batch.candidates:
@@ -93,7 +93,7 @@ class NodePorts(
                 wanting.setdefault(port, set()).add(candidate.index)
         count = {candidate.index: candidate.count for candidate in batch.candidates}
         holders = _holders(nodes.table)
-        rows: dict[tuple[int, ...], Row] = {}
+        rows: dict[tuple[int, ...], ConstraintRow] = {}
         for port, classes in wanting.items():
             # A port of all addresses conflicts with that port of every address; ports of two addresses do not
             # conflict.

@@ -59,7 +59,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
 
 
 def _cordoned(nodes: Nodes) -> BoolArray:
-    return nodes.where_true(lambda node: node.spec.unschedulable)
+    return nodes.mask_where(lambda node: node.spec.unschedulable)
 
 
 def _tolerates_cordon(pod: Pod) -> bool:

@@ -11,7 +11,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import EVERY_NODE, Candidate, CandidateSet, Row, counting_row
+from batchsched.framework.constrain import EVERY_NODE, Candidate, CandidateSet, ConstraintRow, counting_row
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
 from batchsched.framework.interface import (
@@ -193,7 +193,7 @@ class NodeVolumeLimits(
         return claim
 
     @override
-    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         """Return linear constraints: each node gets at most as many volumes of a driver as it can still attach.
 
         A row counts pods, so it is valid only if each pod brings its own volumes. Only classes of one pod count,

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolumeClaim
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, Row, counting_row
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, ConstraintRow, counting_row
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
@@ -177,7 +177,7 @@ class VolumeRestrictions(
         """Do nothing, because Reserve keeps no state."""
 
     @override
-    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         """Return linear constraints: at most one pod for a ReadWriteOncePod claim, and for a written disk on a node."""
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}

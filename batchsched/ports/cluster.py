@@ -9,7 +9,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision, SetAside
-from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.api.snapshot import Snapshot, WaitingGang
 
 
 class Clock(Protocol):
@@ -203,7 +203,7 @@ class Scheduler(Protocol):
         """Apply changes of the cluster to the scheduler. Call this method between two sessions only."""
         ...
 
-    def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
+    def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
         """Replace the list of gangs that wait at Permit."""
         ...
 

@@ -70,7 +70,7 @@ class QueueTree:
             raise InvalidInput("the queues form a cycle", object="Queue", field="spec.parent")
 
     @property
-    def has_entitlements(self) -> bool:
+    def divides_capacity(self) -> bool:
         """True if some queue sets a field that divides capacity between queues."""
         return any(ENTITLING & queue.spec.model_fields_set for queue in self._queues.values())
 

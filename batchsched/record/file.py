@@ -20,7 +20,7 @@ from batchsched import __version__
 from batchsched.api.crd.validation import field_errors
 from batchsched.api.decision import Decision, Reservation, SetAside, without_telemetry
 from batchsched.api.decision import to_json as decision_json
-from batchsched.api.snapshot import HeldGang, QueueUsage, Snapshot
+from batchsched.api.snapshot import QueueUsage, Snapshot, WaitingGang
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests.reader import decompress
@@ -60,7 +60,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     seed: int
     profile: dict[str, Any]
     manifests: msgspec.Raw
-    held: tuple[HeldGang, ...]
+    held: tuple[WaitingGang, ...]
     set_aside: tuple[SetAside, ...]
     decision: Decision
     answers: ExternalAnswers = NO_ANSWERS

@@ -74,7 +74,9 @@ class InputIdentity:
     memory: tuple[object, ...]
 
     @classmethod
-    def of_session(cls, profile_scheduler: ProfileScheduler, session_input: SessionInput) -> "InputIdentity":
+    def from_session(
+        cls, profile_scheduler: ProfileScheduler, session_input: SessionInput
+    ) -> "InputIdentity":
         """Return the identity of the input of the last session of a scheduler."""
         cluster = session_input.cluster
         # The start of a reservation moves with the time of the session.
@@ -163,7 +165,7 @@ class PendingExplanations:
         cannot_repeat = profile_scheduler.profile.extenders or profile_scheduler.runner.overdue
         if session_input is None or cannot_repeat or not refused:
             return decision
-        identity = InputIdentity.of_session(profile_scheduler, session_input)
+        identity = InputIdentity.from_session(profile_scheduler, session_input)
         session = RefusingSession(profile_scheduler.profile, session_input, decision, identity)
         refusals = tuple(self._record_refusal(session, refusal) for refusal in decision.refusals)
         self._drop_oldest_session()

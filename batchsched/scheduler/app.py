@@ -208,7 +208,7 @@ class SchedulerApp:
             self.loop = SchedulerLoop(
                 profile_schedulers, cycles, self.wakeup, self.clock, on_decision, [stale_gangs, assumed_pods]
             )
-            self.loop.is_outdated = self._is_outdated
+            self.loop.is_cache_outdated = self._is_cache_outdated
             await self.loop.run()
         finally:
             group_writing.cancel()
@@ -231,9 +231,9 @@ class SchedulerApp:
         if self._reporter is not None:
             await self._reporter.stop()
 
-    def _is_outdated(self) -> bool:
+    def _is_cache_outdated(self) -> bool:
         """Return whether the cache contains objects from before a restore of the API server."""
-        return any(reflector.is_outdated for reflector in self.reflectors)
+        return any(reflector.must_relist for reflector in self.reflectors)
 
     @property
     def profile_schedulers(self) -> Sequence[ProfileScheduler]:

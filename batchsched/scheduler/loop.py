@@ -111,7 +111,7 @@ class SchedulerLoop:
         self._clock = clock
         self._callbacks = tuple(callbacks)
         self._tasks = tuple(tasks)
-        self.is_outdated: Callable[[], bool] = lambda: False
+        self.is_cache_outdated: Callable[[], bool] = lambda: False
         """Returns whether sessions must wait, because the API server was restored from a backup."""
         self.is_deciding = False
         """Whether a session is being decided."""
@@ -134,7 +134,7 @@ class SchedulerLoop:
 
     async def run_once(self) -> None:
         """Apply the changes of the cluster, and run one session for each profile that has pending pods."""
-        if self.is_outdated():
+        if self.is_cache_outdated():
             return
         self._prepare()
         for profile_scheduler in self.profile_schedulers:
@@ -175,7 +175,7 @@ class SchedulerLoop:
             raise
         finally:
             self.is_deciding = False
-        if self.is_outdated():  # since the session began
+        if self.is_cache_outdated():  # since the session began
             _LOG.warning("a session is abandoned: its cluster is from before a restore of the API server")
             profile_scheduler.abandon_session(self._clock.now())
             self._wakeup.signal()

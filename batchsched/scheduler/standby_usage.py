@@ -63,7 +63,7 @@ class StandbyUsageRecorder:
         tree = QueueTree(self._cache.snapshot().queues)
         allocated = {queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated.items()}
         for profile in self._profiles():
-            policies = QueuePolicies.of_profile(tree, profile)
+            policies = QueuePolicies.from_profile(tree, profile)
             if policies is not None and policies.reads_past_usage:
                 history = self.usage_history(profile)
                 history.advance(now, allocated)

@@ -135,7 +135,7 @@ class DecisionBuilder:
           queue_set_aside: fields of Queues that could not be used.
         """
         refusals = list(self.refusals)
-        # Incomplete PodGroups have no pending pod, so that no proposer has seen them.
+        # Incomplete PodGroups have no pending pod, so that no selection strategy has seen them.
         if not self.brief:
             refusals += [refuse_incomplete(tables, members) for members in tables.incomplete.values()]
         names = tables.node_table.names

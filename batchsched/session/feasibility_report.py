@@ -154,7 +154,7 @@ def after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot
 
 def _part(tables: SessionTables, gang: PendingGang, part: GangPart) -> PartFeasibility:
     table, requests = tables.node_table, part.pod_class.requests
-    scan = tables.pipeline.run_filters(part.pod_class, table)
+    scan = tables.pipeline.find_nodes_that_pass_filters(part.pod_class, table)
     room = part.count_fitting_pods(table.allocatable - table.requested)
     # A PreFilter refusal has no verdict for single nodes: it holds for all of them.
     room = np.where(scan.fits, room, 0) if scan.status.ok else np.zeros_like(room)

@@ -164,7 +164,7 @@ class _Tree:
         turns = FairShareOrder(self._standing, gangs, orders)
         # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
         self._turns = [gang for gang in turns if not gang.follows]
-        self._entitles = tables.queues.has_entitlements or profile.queue_policy is not None
+        self._entitles = tables.queues.divides_capacity or profile.queue_policy is not None
         counted = list_counted_pods(tables, profile.scheduler_name)
         self._running = {queue: len(gangs) for queue, gangs in gangs_by_queue(counted).items()}
 

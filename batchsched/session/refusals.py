@@ -171,7 +171,7 @@ class RefusalMessages:
         """Return by how much the limits of a queue would have to rise, including present usage above them."""
         quotas = self._formulation.quotas
         # A limit that was lowered below the usage has to rise by the excess first.
-        limit, over = quotas.limits[quota], np.maximum(0, -quotas.balance[quota]).tolist()
+        limit, over = quotas.limits[quota], np.maximum(0, -quotas.remaining[quota]).tolist()
         more = {
             resource: amount + above
             for resource, amount, above in zip(self._table.resources, amounts, over, strict=False)
@@ -181,7 +181,7 @@ class RefusalMessages:
         if more:
             parts.append(f"waits for queue limit: {limit.name} would need {self._amounts(more)} more")
         if gangs and limit.pod_groups is not None:
-            many = gangs + max(0, -int(quotas.gang_balance[quota]))
+            many = gangs + max(0, -int(quotas.remaining_gangs[quota]))
             noun = "PodGroup" if many == 1 else "PodGroups"
             parts.append(f"waits until queue {limit.name} may run {many} more {noun} (maxRunningPodGroups)")
         return " and ".join(parts)

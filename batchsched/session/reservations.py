@@ -25,7 +25,7 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState, RunningGa
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import EVERY_NODE, UNLIMITED, Problem, Row
+from batchsched.solver.problem import EVERY_NODE, UNLIMITED, ConstraintRow, Problem
 
 
 @dataclass(slots=True, eq=False)
@@ -263,7 +263,7 @@ class ReservationRules:
     before: frozenset[str] = frozenset()
 
     @classmethod
-    def of_profile(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
+    def from_profile(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
         """Create the object from the `backfill` setting of a profile and the reservations of the previous decision.
 
         Starts are kept only with `backfill: kept`.
@@ -455,7 +455,7 @@ class ReservedHead:
             right = np.where(available < problem.nodes.free[:, resource], available, UNLIMITED)
             if len(asking) and (right < UNLIMITED).any():
                 rows.append(
-                    Row(
+                    ConstraintRow(
                         partition=EVERY_NODE,
                         classes=asking.astype(np.int32),
                         coefficients=problem.classes.demand[asking, resource],

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Set
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.api.snapshot import Snapshot, WaitingGang
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
@@ -21,7 +21,7 @@ from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
-from batchsched.session.selection.selection import revisit_held_gangs, select_gangs
+from batchsched.session.selection.selection import revisit_waiting_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PodGroupState
@@ -62,13 +62,13 @@ class Session:
         self._brief = brief
         self.solver_work = 0.0
         """The estimated work of CP-SAT for the last decision, in units of about a microsecond."""
-        self._held: tuple[HeldGang, ...] = snapshot.held
+        self._held: tuple[WaitingGang, ...] = snapshot.held
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
         self._policy = make_gang_order(profile.policy.name, profile.policy.args)
         self._order = GangOrder(self.tables, self._policy, profile, past)
-        self._admission = Admission.of_tables(self.tables)
+        self._admission = Admission.from_tables(self.tables)
 
     @property
     def node_table(self) -> NodeTable:
@@ -88,9 +88,9 @@ class Session:
         if changes.nodes is not None:
             self._order.check_queue_settings()
             # Topology levels are valid for one set of nodes; cached admissions refer to them.
-            self._admission = Admission.of_tables(self.tables)
+            self._admission = Admission.from_tables(self.tables)
 
-    def set_held_gangs(self, held: tuple[HeldGang, ...]) -> None:
+    def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
         """Replace the list of gangs that wait at Permit."""
         self._held = held
 
@@ -132,7 +132,7 @@ class Session:
             resting = self._resting_gangs(taking_part)
             run = self._new_run(statement, resting, now, seed, telemetry or NoTelemetry())
             run.with_evictions = with_evictions
-            held = revisit_held_gangs(run, self._held)
+            held = revisit_waiting_gangs(run, self._held)
             pending = tables.pending_gangs.order(self._policy, now, self._participants(taking_part, held))
             select_gangs(run, pending)
             # A plugin may reject a gang while later gangs are placed: ask again before anything is committed.

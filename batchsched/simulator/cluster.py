@@ -13,7 +13,7 @@ from batchsched.api.core.metadata import format_timestamp, parse_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.decision import Decision
-from batchsched.api.snapshot import HeldGang, HeldPod
+from batchsched.api.snapshot import WaitingGang, WaitingGangPod
 from batchsched.ports.cluster import ClusterChanges, SchedulerFactory
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import GangRecord
@@ -134,7 +134,7 @@ class SimulatedCluster:
         self._gang_of_pending: dict[str, SimulatedGang] = {}
         self._down: set[str] = set()
         self._kubelet = SimulatedKubelet()
-        self._held: tuple[HeldGang, ...] = ()
+        self._held: tuple[WaitingGang, ...] = ()
         self._nominated: set[str] = set()
 
     @property
@@ -231,14 +231,14 @@ class SimulatedCluster:
 
     def _hold(self, decision: Decision) -> None:
         """Record the gangs that wait at Permit, with their nodes."""
-        places: dict[str, list[HeldPod]] = {}
+        places: dict[str, list[WaitingGangPod]] = {}
         for nomination in decision.nominations:
             key = nomination.pod_key
             gang = self._gang_of_pending.get(key)
             if gang is not None:
-                places.setdefault(gang.arrival.key, []).append(HeldPod(key, nomination.node))
+                places.setdefault(gang.arrival.key, []).append(WaitingGangPod(key, nomination.node))
         self._held = tuple(
-            HeldGang(
+            WaitingGang(
                 gang.pod_group,
                 gang.plugin,
                 parse_timestamp(gang.until),
@@ -246,7 +246,7 @@ class SimulatedCluster:
             )
             for gang in decision.waiting
         )
-        self.scheduler.set_held_gangs(self._held)
+        self.scheduler.set_waiting_gangs(self._held)
 
     def _nominate(self, decision: Decision) -> None:
         """Write nominated nodes into the status of pending pods. Pods that wait at Permit are excluded."""

@@ -77,7 +77,7 @@ def simulate_workload(
       settings: settings of the run.
       progress: receives the number of finished gangs.
     """
-    return _Run(workload, scheduler, settings, progress).process_events()
+    return _Run(workload, scheduler, settings, progress).process_all_events()
 
 
 class _Run:
@@ -102,7 +102,7 @@ class _Run:
         self._sessions = self._guards = 0
         self._gaps = self._worst_gap = 0.0
 
-    def process_events(self) -> RunResult:
+    def process_all_events(self) -> RunResult:
         """Process all events of the run, and return its result."""
         cluster = self._cluster
         self._foresee_everything()

@@ -66,7 +66,7 @@ class Neighbourhood(Protocol[Move]):
         ...
 
 
-class PlacedPods:
+class PlacedPodCounts:
     """Table of how many pods of each pod class each node holds; it follows the changes of a packing.
 
     `refresh` reads the new entries of the trail. If entries that were read already have been rolled back or
@@ -131,7 +131,7 @@ class PlacedPods:
                 self._holders.pop(group, None)
         self._read = len(trail)
 
-    def nodes_with_group(self, group: int) -> IntArray:
+    def nodes_with_exchange_group(self, group: int) -> IntArray:
         """Return the nodes, ascending, that hold pods of a group: pod classes with equal requests and filters."""
         if group not in self._holders:
             self._holders[group] = np.flatnonzero(self.by_group[group] > 0)
@@ -170,7 +170,7 @@ class RelocationMove(NamedTuple):
 class RelocationNeighbourhood:
     """Moves of the local search that relocate pods of one pod class from several nodes at once."""
 
-    def __init__(self, packing: Packing, placed: PlacedPods) -> None:
+    def __init__(self, packing: Packing, placed: PlacedPodCounts) -> None:
         self._packing, self._placed = packing, placed
         self._small_first = _small_first(packing)
 
@@ -253,7 +253,7 @@ class ClearingMove(NamedTuple):
 class ClearingNeighbourhood:
     """Moves of the local search that free a node of all pods of this session, to place a pod with devices there."""
 
-    def __init__(self, packing: Packing, placed: PlacedPods) -> None:
+    def __init__(self, packing: Packing, placed: PlacedPodCounts) -> None:
         self._packing, self._placed = packing, placed
         self._empty = augmented_free(packing.problem)  # [R, N] free amounts before this session
         self._small_first = _small_first(packing)
@@ -348,7 +348,7 @@ class SwapMove(NamedTuple):
 class SwapNeighbourhood:
     """Moves of the local search that exchange the nodes of pods with different requests, so that a third pod fits."""
 
-    def __init__(self, packing: Packing, placed: PlacedPods) -> None:
+    def __init__(self, packing: Packing, placed: PlacedPodCounts) -> None:
         self._packing, self._placed = packing, placed
         demand = placed.group_demand
         devices = demand[:, packing.room.slots.devices]
@@ -470,7 +470,7 @@ class SwapNeighbourhood:
             if not givers.size:
                 self._exhausted[pair] = len(trail)
                 return none
-        givers = self._able(pair, gain, self._placed.nodes_with_group(pair[1]))
+        givers = self._able(pair, gain, self._placed.nodes_with_exchange_group(pair[1]))
         if givers.size:
             self._exhausted.pop(pair, None)
         else:
@@ -513,7 +513,7 @@ class LocalSearch:
         """Start from a packing; it may hold pods already."""
         self._packing = packing
         self._remaining_moves = MAX_MOVES
-        placed = PlacedPods(packing)
+        placed = PlacedPodCounts(packing)
         self._neighbourhoods: tuple[Neighbourhood[Any], ...] = (
             RelocationNeighbourhood(packing, placed),
             ClearingNeighbourhood(packing, placed),

@@ -15,10 +15,10 @@ from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
     NONE,
+    ConstraintRow,
     Cut,
     IntArray,
     Problem,
-    Row,
     Sense,
     group_positions,
     pods_that_fit,
@@ -215,7 +215,7 @@ class NodeModel(LinearModel):
         divisor = max(1, int(np.gcd.reduce(asks[used], initial=0)))
         self.add_row(columns[used], asks[used] // divisor, upper=limit // divisor)
 
-    def _row(self, row: Row) -> None:
+    def _row(self, row: ConstraintRow) -> None:
         place = row.domain_of_nodes(self.problem.nodes)
         factor = row.class_coefficients(len(self.problem.classes.gang))[self.classes]
         for domain in range(len(row.right)):

@@ -47,7 +47,7 @@ class Sense(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class ConstraintRow:
     """A plugin's linear constraint on numbers of placed pods, applied to each node, each domain, or the whole cluster.
 
     For every domain d: Σ_i coefficients[i] · x[classes[i], nodes of d]
@@ -318,7 +318,7 @@ class Problem:
     subgroups: ProblemSubgroups = field(default_factory=ProblemSubgroups)
     used_domains: UsedDomains = field(default_factory=UsedDomains)
     quotas: ProblemQuotas = field(default_factory=ProblemQuotas)
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ConstraintRow, ...] = ()
     cuts: tuple[Cut, ...] = ()
     pod_resource: int = NONE
     ordered: bool = False

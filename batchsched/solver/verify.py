@@ -18,9 +18,9 @@ from batchsched.solver.problem import (
     EVERY_NODE,
     NONE,
     BoolArray,
+    ConstraintRow,
     IntArray,
     Problem,
-    Row,
     Sense,
     Solution,
     VictimProblem,
@@ -250,7 +250,7 @@ def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
             yield f"{name} asks for {relation} {row.right[d]} in domain {d} and has {left_sides[d]}"
 
 
-def _left_sides(problem: Problem, solution: Solution, row: Row, taken: BoolArray) -> IntArray:
+def _left_sides(problem: Problem, solution: Solution, row: ConstraintRow, taken: BoolArray) -> IntArray:
     """A row's left side in each of its domains [D]."""
     nodes = len(problem.nodes.free)
     if row.partition == EVERY_NODE:

@@ -73,7 +73,7 @@ class QueueUsageTally:
         return self._sum_by_queue(self._allocated, selected_only=False)
 
     @property
-    def requested(self) -> dict[str, Counter[str]]:
+    def pending_requests(self) -> dict[str, Counter[str]]:
         """The requests of pending pods in base units, summed up by queue and resource. Zeros are left out.
 
         Pods of namespaces that the queue does not select are left out.
@@ -108,7 +108,7 @@ class QueueUsageTally:
 
     def to_table(self) -> ResourceUsage:
         """Return the usage and the demand of each queue and resource, as a mapping that later changes do not affect."""
-        allocated, requested = self.allocated, self.requested
+        allocated, requested = self.allocated, self.pending_requests
         keys = {
             (queue, resource)
             for amounts_by_queue in (allocated, requested)

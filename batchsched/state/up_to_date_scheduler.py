@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.snapshot import HeldGang, Snapshot
+from batchsched.api.snapshot import Snapshot, WaitingGang
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.resource_names import ResourceNames
@@ -57,7 +57,7 @@ class UpToDateScheduler:
         self._changes = cache.subscribe()
         self._resources = ResourceNames(Snapshot())
 
-    def updated_scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
+    def updated_scheduler(self, held: tuple[WaitingGang, ...] = ()) -> Scheduler:
         """Return a scheduler that has received all changes of the cluster state.
 
         Args:
@@ -78,7 +78,7 @@ class UpToDateScheduler:
                 _collected(changes, cache, cache.list_objects(NODES) if nodes_changed else None)
             )
             self._followed += len(changes)
-        self._scheduler.set_held_gangs(held)
+        self._scheduler.set_waiting_gangs(held)
         return self._scheduler
 
     def unread_changes(self) -> tuple[Change, ...] | None:

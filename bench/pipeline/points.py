@@ -66,7 +66,7 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
     cold: Seconds = {}
     start = time.process_time()
     for at, pod in enumerate(waiting):
-        scan = pipeline.run_filters(pod_class, tables.node_table, standing)
+        scan = pipeline.find_nodes_that_pass_filters(pod_class, tables.node_table, standing)
         feasible = np.flatnonzero(scan.fits).astype(np.int32)
         total = pipeline.score(pod_class, feasible, tables.node_table, scan.state, standing)
         tables.node_table.add_pods([(pod, int(feasible[total.argmax()]))], *tables.request_vectors(pod))

@@ -44,11 +44,11 @@ def test_policies_are_printed_side_by_side_with_their_differences(results):
 def test_the_seconds_of_a_sweep_are_printed(monkeypatch, tmp_path):
     measured = []
 
-    def seconds(stopwatch: Stopwatch, stage: str) -> float:
+    def stage_seconds(stopwatch: Stopwatch, stage: str) -> float:
         measured.append(stage in stopwatch.stages)
         return 42.0
 
-    monkeypatch.setattr(Stopwatch, "seconds", seconds)
+    monkeypatch.setattr(Stopwatch, "stage_seconds", stage_seconds)
     ran = lab(
         "run", written(tmp_path / "s.yaml"), "--to", tmp_path / "out", "--set", "seeds=1", "--processes", 1
     )

@@ -59,9 +59,13 @@ def asked(case: runner.Case) -> Asked:
     """Run PreFilter and Filter over a case's cluster."""
     pipeline = standard_registry().create_pipeline(profile_of(case))
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
-    nominations = Nominations.of_pods(case.nominated_pods, cluster.table)
+    nominations = Nominations.from_pods(case.nominated_pods, cluster.table)
     handle = PreemptionHandle(
-        pipeline, cluster.pod, cluster.table, pipeline.run_filters(cluster.pod, cluster.table), nominations
+        pipeline,
+        cluster.pod,
+        cluster.table,
+        pipeline.find_nodes_that_pass_filters(cluster.pod, cluster.table),
+        nominations,
     )
     extend = partial(pipeline.run_extender_filters, cluster.pod, table=cluster.table)
     return Asked(case, pipeline, replace(handle, scan=filter_with_nominations(handle, extend)))

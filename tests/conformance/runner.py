@@ -167,7 +167,7 @@ def cluster_of(snapshot: Snapshot, pod: Pod, later: Iterable[Pod] = ()) -> Clust
             table.add_pods([(other, table.index[other.node])], *table.read_requests(other))
     vector, nonzero = table.read_requests(pod)
     return Cluster(
-        table, PodClass.of_pod(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0)
+        table, PodClass.from_pod(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0)
     )
 
 

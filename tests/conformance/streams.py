@@ -48,7 +48,7 @@ def mismatches(stream: Stream) -> Iterator[str]:
         metadata = msgspec.structs.replace(template.metadata, name=f"p{at:05d}", uid=f"u{at}")
         pod = msgspec.structs.replace(template, metadata=metadata)
         requests, nonzero = table.read_requests(pod)
-        found = answer(pipeline, PodClass.of_pod(pod, requests, (int(nonzero[0]), int(nonzero[1]))), table)
+        found = answer(pipeline, PodClass.from_pod(pod, requests, (int(nonzero[0]), int(nonzero[1]))), table)
         if found != expected:
             yield f"{pod.name}: ours {found}, recorded {expected}"
         if isinstance(expected, list):
@@ -68,7 +68,7 @@ def start(stream: Stream) -> NodeTable:
 
 def answer(pipeline: Pipeline, pod: PodClass, table: NodeTable) -> Any:
     """Return what a stream records of an arrival."""
-    scan = pipeline.run_filters(pod, table)
+    scan = pipeline.find_nodes_that_pass_filters(pod, table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)
     if not len(feasible):
         return scan.fit_error_message()

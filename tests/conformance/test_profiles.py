@@ -36,7 +36,7 @@ def stated(case: runner.Case) -> KubeSchedulerConfiguration:
 def cycle(case: runner.Case) -> dict[str, Any]:
     pipeline = standard_registry().create_pipeline(stated(case).to_batchsched().profiles[0])
     cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
-    scan = pipeline.run_filters(cluster.pod, cluster.table)
+    scan = pipeline.find_nodes_that_pass_filters(cluster.pod, cluster.table)
     feasible = np.flatnonzero(scan.fits).astype(np.int32)
     if not len(feasible):
         return {"fit error": scan.fit_error_message()}

@@ -61,7 +61,9 @@ LABELS = st.fixed_dictionaries(
 def test_per_node_answers_equal_those_in_arrays(labels):
     made = table([node(f"n{at}", labels=one) for at, one in enumerate(labels)])
     pod_class = class_of(made, pod())
-    one, other = (Pipeline([plugin]).run_filters(pod_class, made) for plugin in (PerNode(), InArrays()))
+    one, other = (
+        Pipeline([plugin]).find_nodes_that_pass_filters(pod_class, made) for plugin in (PerNode(), InArrays())
+    )
     assert one.fits.tolist() == other.fits.tolist()
     assert one.reason_counts() == other.reason_counts()
     assert [one.code_at(at) for at in range(len(labels))] == [other.code_at(at) for at in range(len(labels))]
@@ -89,4 +91,4 @@ def test_refusal_without_a_reason_is_an_error_that_names_the_node():
 
     made = table([node("n0")])
     with pytest.raises(PluginError, match="plugin Silent failed in Filter: refused node n0 without a reason"):
-        Pipeline([Silent()]).run_filters(class_of(made, pod()), made)
+        Pipeline([Silent()]).find_nodes_that_pass_filters(class_of(made, pod()), made)

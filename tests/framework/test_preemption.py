@@ -48,7 +48,9 @@ def chain(*plugins):
     made, pipeline = table([node("a")]), Pipeline(plugins)
     wish = class_of(made, pod())
     return run_postfilters(
-        PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+        PreemptionHandle(
+            pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), Nominations({})
+        )
     )
 
 
@@ -63,7 +65,7 @@ def waiting(one, name, priority=0):
 
 def scanned(made, one, *nominated, plugins=(NodeResourcesFit,)):
     pipeline = Pipeline([kind() for kind in plugins])
-    return judged(pipeline, class_of(made, one), made, Nominations.of_pods(nominated, made)).scan
+    return judged(pipeline, class_of(made, one), made, Nominations.from_pods(nominated, made)).scan
 
 
 def test_the_first_success_is_returned_and_later_plugins_are_not_called():
@@ -138,9 +140,9 @@ def test_a_nominated_pod_of_equal_or_higher_priority_keeps_its_room(priority, fi
     rival = waiting(pod("rival", {"cpu": "2"}), "a", priority)
     one = waiting(pod("one", {"cpu": "1"}), "", 5)
     wish = class_of(made, one)
-    wish = type(wish).of_pod(one, wish.requests, tuple(wish.nonzero), 5)
+    wish = type(wish).from_pod(one, wish.requests, tuple(wish.nonzero), 5)
     pipeline = Pipeline([NodeResourcesFit()])
-    scan = judged(pipeline, wish, made, Nominations.of_pods([rival], made, spec_priority)).scan
+    scan = judged(pipeline, wish, made, Nominations.from_pods([rival], made, spec_priority)).scan
     assert scan.fits.tolist() == [fits, True]
     assert scan.reasons_at(0) == (() if fits else ("Insufficient cpu",))
     assert len(made.pods) == 0
@@ -192,9 +194,11 @@ def test_protected_pods_are_not_candidates_for_eviction():
     there = [pod("p"), pod("q"), pod("r", priority=9)]
     made = table([node("a")], {"a": there})
     wish, pipeline = class_of(made, pod()), Pipeline(())
-    wish = type(wish).of_pod(wish.pod, wish.requests, (0, 0), 9)
+    wish = type(wish).from_pod(wish.pod, wish.requests, (0, 0), 9)
     spared = EvictionLimits(spares=lambda one: one.name == "q")
-    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}), spared)
+    handle = PreemptionHandle(
+        pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), Nominations({}), spared
+    )
     assert [one.name for one in handle.potential_victims(0)] == ["p"]
 
 
@@ -228,7 +232,9 @@ def test_a_trial_restores_the_table_and_the_state():
     one = pod("one", topologySpreadConstraints=[{**spread, "labelSelector": {"matchLabels": {}}}])
     pipeline = Pipeline([NodePorts(), NodeResourcesFit(), PodTopologySpread(), InterPodAffinity()])
     wish = class_of(made, one)
-    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+    handle = PreemptionHandle(
+        pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), Nominations({})
+    )
     before = made.requested.copy()
     with handle.start_node_dry_run(0) as trial:
         trial.remove(there[0])
@@ -239,7 +245,7 @@ def test_a_trial_restores_the_table_and_the_state():
     assert (made.requested == before).all()
     assert {each.key for each in made.pods.pods_on(0)} == {each.key for each in there}
     assert made.pods.ports_on[0][there[0].key]
-    again = pipeline.run_filters(wish, made)
+    again = pipeline.find_nodes_that_pass_filters(wish, made)
     assert again.fits.tolist() == handle.scan.fits.tolist()
 
 
@@ -247,12 +253,14 @@ def test_a_port_that_two_pods_hold_is_free_once_one_has_left_as_in_the_original(
     there = [with_ports("p", {"hostPort": 80}), with_ports("q", {"hostPort": 80})]
     made = table([node("a")], {"a": there})
     pipeline, wish = Pipeline([NodePorts()]), class_of(made, with_ports("one", {"hostPort": 80}))
-    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+    handle = PreemptionHandle(
+        pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), Nominations({})
+    )
     with handle.start_node_dry_run(0) as trial:
         assert not trial.run_filters().ok
         trial.remove(there[0])
         assert trial.run_filters().ok
-    assert not pipeline.run_filters(wish, made).fits.any()
+    assert not pipeline.find_nodes_that_pass_filters(wish, made).fits.any()
 
 
 TAINT = {"key": "a", "effect": "NoSchedule"}
@@ -264,8 +272,10 @@ def handle_of(one, *plugins, nominated=()):
     made = table(nodes, bound)
     pipeline = Pipeline(plugins)
     wish = class_of(made, one)
-    nominations = Nominations.of_pods(nominated, made)
-    return PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), nominations), bound
+    nominations = Nominations.from_pods(nominated, made)
+    return PreemptionHandle(
+        pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), nominations
+    ), bound
 
 
 def rows(*some):

@@ -28,7 +28,7 @@ def gpus(*counts):
 
 def draw(results, nodes):
     trials = build_trials(results)
-    return draw_gantt_charts(trials, nodes, BarGroups.of_trials(trials))
+    return draw_gantt_charts(trials, nodes, BarGroups.from_trials(trials))
 
 
 @pytest.mark.properties

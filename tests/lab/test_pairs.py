@@ -31,10 +31,10 @@ def one(found, key):
 
 
 def test_a_mean_has_a_student_t_interval_and_a_single_value_has_none():
-    mean = MeanInterval.of_values([1.0, 2.0, 3.0])
+    mean = MeanInterval.from_values([1.0, 2.0, 3.0])
     assert (mean.value, mean.sample_count) == (2.0, 3)
     assert mean.half_width == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
-    assert isnan(MeanInterval.of_values([1.0]).half_width)
+    assert isnan(MeanInterval.from_values([1.0]).half_width)
 
 
 def test_variation_between_seeds_cancels_in_pairs():

@@ -131,7 +131,7 @@ def by_rule(drawn: Any) -> Usage:
 def in_limits(tables: SessionTables) -> Usage:
     limits = measure_limits(tables, "batchsched")
     column = tables.node_table.column
-    assert (limits.balance >= 0).all()
+    assert (limits.remaining >= 0).all()
     free = {limit.name: limits.free[row] for row, limit in enumerate(limits.limits)}
     assert all((row[[column[resource] for resource in RESOURCES]] < UNLIMITED).all() for row in free.values())
     return {

@@ -140,7 +140,7 @@ def take(made: NodeTable, one: Pod) -> None:
 def class_of(made: NodeTable, one: Pod) -> PodClass:
     """The class of one pod."""
     vector, nonzero = made.read_requests(one)
-    return PodClass.of_pod(one, vector, (int(nonzero[0]), int(nonzero[1])))
+    return PodClass.from_pod(one, vector, (int(nonzero[0]), int(nonzero[1])))
 
 
 def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) -> Verdict:
@@ -180,7 +180,9 @@ def scores(plugin: Any, one: Pod, made: NodeTable) -> list[int]:
 
 def judged(pipeline: Pipeline, one: PodClass, made: NodeTable, nominations: Nominations) -> PreemptionHandle:
     """Filter the nodes for a pod as the session does when pods are nominated; what PostFilter is called with."""
-    handle = PreemptionHandle(pipeline, one, made, pipeline.run_filters(one, made), nominations)
+    handle = PreemptionHandle(
+        pipeline, one, made, pipeline.find_nodes_that_pass_filters(one, made), nominations
+    )
     return replace(
         handle, scan=filter_with_nominations(handle, partial(pipeline.run_extender_filters, one, table=made))
     )

@@ -14,7 +14,14 @@ from batchsched.api.core.cluster_objects import Namespace, Service
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Candidate, CandidateSet, Row, Sense
+from batchsched.framework.constrain import (
+    ALL_NODES,
+    EVERY_NODE,
+    Candidate,
+    CandidateSet,
+    ConstraintRow,
+    Sense,
+)
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
 from batchsched.framework.pod_class import PodClass
@@ -196,7 +203,7 @@ def come_and_go(
         yield
 
 
-def broken(row: Row, batch: CandidateSet, placed: np.ndarray, taken: np.ndarray) -> list[int]:
+def broken(row: ConstraintRow, batch: CandidateSet, placed: np.ndarray, taken: np.ndarray) -> list[int]:
     """The domains in which a row does not hold."""
     size = placed.shape[1]
     special = {ALL_NODES: np.zeros(size, np.int64), EVERY_NODE: np.arange(size)}

@@ -62,9 +62,9 @@ def handle_of(made, one, *nominated, args=None, budgets=()):
     if budgets:
         made.snapshot = replace(made.snapshot, pod_disruption_budgets=tuple(budgets))
     plugins = (NodeName(), NodePorts(), NodeResourcesFit(), DefaultPreemption(args))
-    pipeline, nominations = Pipeline(plugins), Nominations.of_pods(nominated, made)
+    pipeline, nominations = Pipeline(plugins), Nominations.from_pods(nominated, made)
     requests, nonzero = made.read_requests(one)
-    wish = PodClass.of_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), one.spec.priority or 0)
+    wish = PodClass.from_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), one.spec.priority or 0)
     return judged(pipeline, wish, made, nominations)
 
 
@@ -384,8 +384,10 @@ def test_an_error_of_a_plugin_on_one_node_does_not_affect_other_nodes(broken, fo
     pipeline = Pipeline([NodeResourcesFit(), Brittle(*broken), plugin])
     one = wanting("1")
     requests, nonzero = made.read_requests(one)
-    wish = PodClass.of_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), 10)
-    handle = PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+    wish = PodClass.from_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), 10)
+    handle = PreemptionHandle(
+        pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), Nominations({})
+    )
     if found is None:
         with pytest.raises(PluginError, match="plugin Brittle failed in Filter: KeyError"):
             plugin.find_candidates(wish, handle.scan, handle)
@@ -453,9 +455,9 @@ def test_trying_nodes_together_finds_the_same_candidates_as_one_by_one(
         for each in standard_registry().create_pipeline(Profile()).plugins
         if not isinstance(each, GangScheduling)
     ]
-    pipeline, nominations = Pipeline([*default, *others]), Nominations.of_pods(nominated, made)
+    pipeline, nominations = Pipeline([*default, *others]), Nominations.from_pods(nominated, made)
     requests, nonzero = made.read_requests(one)
-    seen = PodClass.of_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), priority)
+    seen = PodClass.from_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), priority)
     scan = judged(pipeline, seen, made, nominations).scan
     if scan.fits.any():
         return

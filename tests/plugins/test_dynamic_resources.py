@@ -22,7 +22,9 @@ def made_room(*plugins):
     made, pipeline = table([node("a")]), Pipeline(plugins)
     wish = class_of(made, pod())
     return run_postfilters(
-        PreemptionHandle(pipeline, wish, made, pipeline.run_filters(wish, made), Nominations({}))
+        PreemptionHandle(
+            pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), Nominations({})
+        )
     )
 
 

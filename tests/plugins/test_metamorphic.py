@@ -216,7 +216,7 @@ def test_results_of_a_class_equal_those_of_each_of_its_pods(case, asked, data):
         shared = tables.classes.class_of(one, tables.classes.priorities.pod_priority(one))
         vector, nonzero = tables.request_vectors(one)
         own = (int(nonzero[0]), int(nonzero[1]))
-        alone = PodClass.of_pod(one, vector, own, tables.classes.priorities.pod_priority(one))
+        alone = PodClass.from_pod(one, vector, own, tables.classes.priorities.pod_priority(one))
         for plugin in asked.plugins:
             assert everything(plugin, shared, tables.node_table) == everything(
                 plugin, alone, tables.node_table

@@ -15,7 +15,7 @@ from batchsched.api.decision import (
     SolverAccount,
     TierAccount,
 )
-from batchsched.api.snapshot import HeldGang, HeldPod, QueueUsage, Snapshot
+from batchsched.api.snapshot import QueueUsage, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests import reader
@@ -34,7 +34,7 @@ DECISION = Decision(
         tiers=(TierAccount(share="all", priority=0, objective=0.1, bound=1e-05),), seconds=1.5
     ),
 )
-HELD = HeldGang(pod_group="a/g", plugin="Quota", until=1e9, pods=(HeldPod(pod="a/p", node="n"),))
+HELD = WaitingGang(pod_group="a/g", plugin="Quota", until=1e9, pods=(WaitingGangPod(pod="a/p", node="n"),))
 
 
 def record(snapshot=None, **fields):

@@ -51,10 +51,10 @@ async def test_sessions_and_periodic_tasks_wait_until_the_objects_of_a_restored_
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     times: list[float] = []
     monkeypatch.setattr(town.expiry, "run_once", times.append)
-    town.loop.is_outdated = lambda: True
+    town.loop.is_cache_outdated = lambda: True
     await town.turn(1)
     assert (town.bound, times) == ({}, [])
-    town.loop.is_outdated = lambda: False
+    town.loop.is_cache_outdated = lambda: False
     await town.turn(1)
     assert set(town.bound) == {"solo-0"}
 
@@ -62,7 +62,7 @@ async def test_sessions_and_periodic_tasks_wait_until_the_objects_of_a_restored_
 async def test_session_that_was_running_when_the_server_was_restored_binds_nothing():
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
     answers = [False, True]
-    town.loop.is_outdated = lambda: answers.pop(0) if answers else False
+    town.loop.is_cache_outdated = lambda: answers.pop(0) if answers else False
     await town.turn(1)
     assert town.bound == {}
     await town.turn(30)

@@ -6,8 +6,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.preemption.nominated import NominatedCapacity
-from batchsched.session.selection.joint import JointWindowProposer
+from batchsched.session.preemption.nominated import NominatedPods
+from batchsched.session.selection.joint import JointSelection
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.session import Session
 from batchsched.session.statement import Statement
@@ -36,8 +36,8 @@ class Inside:
     def joint(self) -> Formulation:
         """What a joint session states of all gangs that are admitted."""
         pending = self.run.tables.pending_gangs
-        nominated = NominatedCapacity(self.run.tables, self.run.resting)
-        gangs = JointWindowProposer(self.run, nominated)._admitted(pending.order(self.run.policy, NOW))
+        nominated = NominatedPods(self.run.tables, self.run.resting)
+        gangs = JointSelection(self.run, nominated)._admitted(pending.order(self.run.policy, NOW))
         return formulate(self.context, gangs, pending.latest_submission())
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import ALL_NODES, Row
+from batchsched.framework.constrain import ALL_NODES, ConstraintRow
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import (
@@ -61,7 +61,7 @@ class Faulty:
     def signature(self, pod):
         return self._say("Signature", _is_bad(pod), pod.labels.get(POD_GROUP_LABEL))
 
-    def label_keys(self, pod):
+    def selector_label_keys(self, pod):
         return self._say("LabelKeys", _is_bad(pod), frozenset({POD_GROUP_LABEL}))
 
     def preenqueue(self, pod):
@@ -164,7 +164,7 @@ def row(**said: Any) -> Fault:
         "coefficients": np.zeros(0, np.int64),
         "right": np.ones(1, np.int64),
     }
-    return saying((Row(**(usual | said)),))
+    return saying((ConstraintRow(**(usual | said)),))
 
 
 WAIT = Status(Code.WAIT)
@@ -355,7 +355,7 @@ def test_pods_differ_in_every_label_if_snapshot_label_keys_fails(settings):
             raise RuntimeError("out of cheese")
 
         @override
-        def label_keys(self, pod):
+        def selector_label_keys(self, pod):
             return frozenset()
 
         @override

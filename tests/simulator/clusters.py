@@ -72,7 +72,7 @@ class FirstComeScheduler:
             else:
                 del self.waiting[pod.key]
 
-    def set_held_gangs(self, held):
+    def set_waiting_gangs(self, held):
         self.held = held
 
     def decide(self, now, seed):

@@ -203,8 +203,8 @@ class Doubted:
             del self.groups[key]
         self.follower.apply_changes(changes)
 
-    def set_held_gangs(self, held):
-        self.follower.set_held_gangs(held)
+    def set_waiting_gangs(self, held):
+        self.follower.set_waiting_gangs(held)
 
     def decide(self, now, seed):
         decided = self.follower.decide(now, seed)

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, Problem, Row, Sense
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, ConstraintRow, Problem, Sense
 
 Counts = dict[tuple[int, int], int]
 
@@ -123,7 +123,7 @@ def footprint(problem: Problem, gang: int, counts: Counts) -> np.ndarray:
     ).astype(np.int64)
 
 
-def row_left(problem: Problem, row: Row, d: int, counts: Counts, taken: set[int]) -> int:
+def row_left(problem: Problem, row: ConstraintRow, d: int, counts: Counts, taken: set[int]) -> int:
     if row.partition == EVERY_NODE:
         nodes = {d}
     elif row.partition == ALL_NODES:

@@ -10,6 +10,7 @@ from batchsched.solver.problem import (
     ALL_NODES,
     EVERY_NODE,
     UNLIMITED,
+    ConstraintRow,
     Cut,
     Problem,
     ProblemClasses,
@@ -18,7 +19,6 @@ from batchsched.solver.problem import (
     ProblemNodes,
     ProblemQuotas,
     ProblemSubgroups,
-    Row,
     Sense,
     UsedDomains,
 )
@@ -194,17 +194,17 @@ def _extended(rng: np.random.Generator, problem: Problem) -> Problem:
     )
 
 
-def _row(rng: np.random.Generator, problem: Problem) -> Row:
+def _row(rng: np.random.Generator, problem: Problem) -> ConstraintRow:
     nodes, classes = len(problem.nodes.free), len(problem.classes.gang)
     partition = int(rng.choice([ALL_NODES, EVERY_NODE, 0]))
     domains = {ALL_NODES: 1, EVERY_NODE: nodes, 0: 3}[partition]
     some = np.flatnonzero(rng.random(classes) < 0.5).astype(np.int32)
     if rng.random() < 0.6:
-        return Row(partition, some, rng.integers(1, 3, len(some)), rng.integers(0, 7, domains))
+        return ConstraintRow(partition, some, rng.integers(1, 3, len(some)), rng.integers(0, 7, domains))
     gang = rng.integers(0, len(problem.gangs.need), 1).astype(np.int32)
     share = -rng.integers(0, 2, (domains, 1))
     ones, zeros = np.ones(len(some), np.int64), np.zeros(domains, np.int64)
-    return Row(partition, some, ones, zeros, Sense.AT_LEAST, gang, share)
+    return ConstraintRow(partition, some, ones, zeros, Sense.AT_LEAST, gang, share)
 
 
 def _cut(rng: np.random.Generator, problem: Problem) -> Cut:

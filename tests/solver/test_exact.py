@@ -13,7 +13,7 @@ from hypothesis import given
 from batchsched.solver.exact import add_packing_objective, add_preference_objective, solve_exact
 from batchsched.solver.node_model import NodeModel, count_fitting
 from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
-from batchsched.solver.problem import ALL_NODES, Budget, Cut, Problem, Row, Solution
+from batchsched.solver.problem import ALL_NODES, Budget, ConstraintRow, Cut, Problem, Solution
 from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
@@ -145,7 +145,7 @@ def test_a_preferred_domain_that_running_members_use_is_preferred():
 
 
 def test_a_row_violated_without_placements_does_not_prevent_other_placements():
-    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([-3]))
+    row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([-3]))
     problem = problem_of([[4]], [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [1]}], rows=(row,))
     solution = solve_exact(problem, BUDGET, seed=1)
     assert solution.taken.tolist() == [False, True]

@@ -12,7 +12,7 @@ from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.limits import QuotaLedger
 from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import EVERY_NODE, Problem, Row, Sense, group_positions
+from batchsched.solver.problem import EVERY_NODE, ConstraintRow, Problem, Sense, group_positions
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
 
@@ -203,7 +203,7 @@ def ints(*values: int) -> np.ndarray:
 
 
 def test_one_pod_a_node_uses_as_many_nodes_as_pods():
-    row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.ones(3, np.int64))
+    row = ConstraintRow(EVERY_NODE, ints(0), np.ones(1, np.int64), np.ones(3, np.int64))
     solution = solve_greedy(problem_of([[9], [9], [9]], [{"pods": 3, "demand": [1]}], rows=(row,)))
     assert solution.counts.tolist() == [1, 1, 1]
 
@@ -212,8 +212,10 @@ def test_a_spread_is_filled_to_its_lower_limits_before_the_rest():
     zones = ints(0, 0, 1)
     most, least = -np.full((2, 1), 3), -np.full((2, 1), 2)
     rows = (
-        Row(0, ints(0), np.ones(1, np.int64), np.zeros(2, np.int64), Sense.AT_MOST, ints(0), most),
-        Row(0, ints(0), np.ones(1, np.int64), np.zeros(2, np.int64), Sense.AT_LEAST, ints(0), least),
+        ConstraintRow(0, ints(0), np.ones(1, np.int64), np.zeros(2, np.int64), Sense.AT_MOST, ints(0), most),
+        ConstraintRow(
+            0, ints(0), np.ones(1, np.int64), np.zeros(2, np.int64), Sense.AT_LEAST, ints(0), least
+        ),
     )
     gang = {"pods": 5, "demand": [1]}
     problem = problem_of([[9], [9], [9]], [gang], rows=rows, partitions=(zones,))
@@ -223,7 +225,7 @@ def test_a_spread_is_filled_to_its_lower_limits_before_the_rest():
 
 
 def test_an_already_violated_row_is_not_violated_further():
-    row = Row(EVERY_NODE, ints(0), np.ones(1, np.int64), np.array([-1, 1]))
+    row = ConstraintRow(EVERY_NODE, ints(0), np.ones(1, np.int64), np.array([-1, 1]))
     solution = solve_greedy(problem_of([[9], [9]], [{"pods": 1, "demand": [1]}], rows=(row,)))
     assert solution.nodes.tolist() == [1]
 
@@ -339,7 +341,7 @@ def test_spreading_prefers_free_devices_to_free_cpus():
 
 
 def test_surplus_that_violates_a_lower_limit_is_taken_back():
-    row = Row(EVERY_NODE, ints(0), -np.ones(1, np.int64), np.array([-1]), Sense.AT_LEAST)
+    row = ConstraintRow(EVERY_NODE, ints(0), -np.ones(1, np.int64), np.array([-1]), Sense.AT_LEAST)
     problem = problem_of([[9]], [{"pods": 4, "need": 1, "demand": [1]}], rows=(row,))
     solution = solve_greedy(problem)
     assert verify_solution(problem, solution) == ()
@@ -376,7 +378,7 @@ def test_elastic_pods_take_the_domain_in_which_most_of_them_fit_after_others_com
 
 
 def test_elastic_pods_fill_each_domain_only_up_to_its_upper_limit():
-    row = Row(0, ints(0), np.ones(1, np.int64), np.ones(2, np.int64))
+    row = ConstraintRow(0, ints(0), np.ones(1, np.int64), np.ones(2, np.int64))
     gang = {"pods": 3, "need": 0, "demand": [1]}
     problem = problem_of([[1]] * 3, [gang], rows=(row,), partitions=(ints(0, 0, 1),))
     assert solve_greedy(problem).counts.tolist() == [1, 1]

@@ -9,7 +9,7 @@ from hypothesis import given
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy
 from batchsched.solver.objective import compare_tier_values
-from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Problem, Row
+from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, ConstraintRow, Problem
 from batchsched.solver.quota_selection import (
     is_limited_by_quotas_only,
     merge_nodes,
@@ -117,7 +117,7 @@ def test_a_solution_comes_back_under_the_old_numbers():
 
 
 def test_subset_of_a_problem_with_rows_is_refused():
-    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([1]))
+    row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([1]))
     with pytest.raises(ValueError, match="rows and cuts"):
         take_subset(problem_of([[9]], MIXED, rows=(row,)), np.ones(3, np.bool_))
 

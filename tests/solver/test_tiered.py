@@ -17,7 +17,7 @@ from batchsched.solver.objective import (
     preferred_level_cost,
 )
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import ALL_NODES, Budget, Problem, Row, Solution
+from batchsched.solver.problem import ALL_NODES, Budget, ConstraintRow, Problem, Solution
 from batchsched.solver.tiered import rounding
 from batchsched.solver.tiered.model import (
     MAX_BEST_FIT_DOMAINS,
@@ -115,7 +115,7 @@ def test_a_quota_limits_the_choice():
 
 
 def test_a_row_over_all_nodes_limits_the_choice():
-    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([2]))
+    row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([2]))
     assert best(problem_of([[9]], [{"pods": 5, "need": 1, "demand": [1]}], rows=(row,))) == [2]
 
 

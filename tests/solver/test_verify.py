@@ -10,7 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, Cut, Problem, Row, Sense, Solution
+from batchsched.solver.problem import (
+    ALL_NODES,
+    UNLIMITED,
+    Budget,
+    ConstraintRow,
+    Cut,
+    Problem,
+    Sense,
+    Solution,
+)
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
 
@@ -207,7 +216,7 @@ def gang_over_the_quota(problem: Problem, solution: Solution) -> Planted | None:
 def row_broken(problem: Problem, solution: Solution) -> Planted:
     c = solution.classes[0]
     held = solution.counts[solution.classes == c].sum()
-    row = Row(
+    row = ConstraintRow(
         ALL_NODES, one(c), one(2, np.int64), one(2 * held - 1, np.int64), plugin="Ports", reason="taken"
     )
     return replace(problem, rows=(*problem.rows, row)), solution
@@ -221,7 +230,7 @@ def floor_row_broken(problem: Problem, solution: Solution) -> Planted | None:
     held = solution.counts[solution.classes == c].sum()
     least = np.array([[-(held + 1)]], np.int64)
     ones, zero = one(1, np.int64), one(0, np.int64)
-    row = Row(ALL_NODES, one(c), ones, zero, Sense.AT_LEAST, one(gang), least)
+    row = ConstraintRow(ALL_NODES, one(c), ones, zero, Sense.AT_LEAST, one(gang), least)
     return replace(problem, rows=(*problem.rows, row)), solution
 
 

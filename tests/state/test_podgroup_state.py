@@ -27,7 +27,7 @@ def index_of(state: ClusterState) -> Any:
             if gang.has_pods or gang.group is not None
         },
         state.queue_usage.allocated,
-        state.queue_usage.requested,
+        state.queue_usage.pending_requests,
         +state.capacity,
     )
 
@@ -171,11 +171,11 @@ def test_gang_counts_for_the_queue_of_its_pod_group():
     assert changed.read() == {"team/bert"}
     assert "default" not in state.queue_usage.allocated
     assert state.queue_usage.allocated["ml"] == Counter(cpu=2000, pods=2)
-    assert state.queue_usage.requested["ml"]["cpu"] == 1000
+    assert state.queue_usage.pending_requests["ml"]["cpu"] == 1000
     assert is_pending(state)
     state.put(pod("bert-2", group="bert", on="n0", uid="u2"))
     assert not is_pending(state)
-    assert "ml" not in state.queue_usage.requested
+    assert "ml" not in state.queue_usage.pending_requests
 
 
 def test_pods_of_other_schedulers_count_if_a_label_names_a_queue_or_a_pod_group():

@@ -30,7 +30,7 @@ def test_demand_of_a_queue_follows_its_selector_and_the_labels_of_the_namespace(
         usage, allocation = cache.queue_usage, queue_allocations(cache)["a"]
         return (
             usage.allocated["a"]["cpu"],
-            usage.requested.get("a", Counter())["cpu"],
+            usage.pending_requests.get("a", Counter())["cpu"],
             allocation.pending,
             queue_positions(cache).get("team/w"),
         )

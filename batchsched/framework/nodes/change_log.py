@@ -1,7 +1,7 @@
 """Changes of nodes, and values that are recomputed only for the nodes that changed since they were stored.
 
-`NodeChangeLog` numbers the changes. `Memo` keeps values that are computed from Node objects: after a change of a Node
-object, an array of independent entries is recomputed for that node only.
+`NodeChangeLog` numbers the changes. `NodeValueCache` keeps values that are computed from Node objects: after a
+change of a Node object, an array of independent entries is recomputed for that node only.
 """
 
 from collections.abc import Callable, Hashable
@@ -76,7 +76,7 @@ BYTES: Final = 8
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Memo:
+class NodeValueCache:
     """A cache of values that are computed from Node objects. Above the limit, the least recently used are dropped.
 
     Args:
@@ -91,14 +91,16 @@ class Memo:
         self._values: dict[Hashable, tuple[int, Any]] = {}
         self._arrays: dict[Hashable, tuple[int, Array]] = {}
 
-    def value(self, key: Hashable, build: Callable[[], Any], amend: Callable[[Any, IndexArray], Any]) -> Any:
+    def cached_value(
+        self, key: Hashable, build: Callable[[], Any], amend: Callable[[Any, IndexArray], Any]
+    ) -> Any:
         """Return a cached value that is computed from Node objects on first use, and updated for changed nodes.
 
         `build` computes the value; `amend` updates it.
         """
         return self._of(self._values, key, build, amend)
 
-    def array(self, key: Hashable, ask: Callable[[IndexArray | None], Array]) -> Array:
+    def cached_array(self, key: Hashable, ask: Callable[[IndexArray | None], Array]) -> Array:
         """Return a cached array [N] that is computed from Node objects on first use, and updated for changed nodes.
 
         `ask` computes the entries of nodes by index, or of all nodes (None).

@@ -64,7 +64,7 @@ class Selection:
         """Return True if a pod with this namespace and these labels is selected."""
         return (self.namespaces is None or namespace in self.namespaces) and self.matches_labels(labels)
 
-    def label_keys(self) -> frozenset[str]:
+    def selector_label_keys(self) -> frozenset[str]:
         """Return the keys of the labels that the label selectors read."""
         none: frozenset[str] = frozenset()
         return none.union(*(one.keys() for one in self.selectors or ()))

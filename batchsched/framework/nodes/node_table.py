@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.gang_counts import GangPodCounts, WaitingPods
-from batchsched.framework.nodes.change_log import NO_NODE, Memo, NodeChangeLog, reindexed
+from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
@@ -116,7 +116,7 @@ class NodeTable:
         self.waiting = WaitingPods()
         self.assumed = AssumedVolumes()
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
-        self._memo = Memo(self.changes, len(self.nodes))
+        self._node_values = NodeValueCache(self.changes, len(self.nodes))
         self._snapshot_values: dict[Hashable, object] = {}
 
     def _offer(self, places: Sequence[int]) -> None:
@@ -168,7 +168,7 @@ class NodeTable:
         self.pods.renumber(numbers.tolist(), len(names))
         self.changes.renumber(numbers.tolist(), len(names))
         self.moves.renumber(numbers.tolist(), len(names))
-        self._memo.reindex(source)
+        self._node_values.reindex(source)
         return source
 
     def cached_value(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
@@ -182,7 +182,7 @@ class NodeTable:
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
         """Return a cached value that `build` computes on first use, and that `amend` updates for changed nodes."""
-        return cast(T, self._memo.value(key, lambda: build(self), amend))
+        return cast(T, self._node_values.cached_value(key, lambda: build(self), amend))
 
     def cached_array(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
         """Return a cached array [N]: `ask` computes the entries of all nodes first, and later those of changed nodes.
@@ -191,7 +191,7 @@ class NodeTable:
         """
         return cast(
             NodeArray,
-            self._memo.array(
+            self._node_values.cached_array(
                 key,
                 lambda nodes: ask(self.all_nodes_view() if nodes is None else self.sorted_nodes_view(nodes)),
             ),
@@ -376,6 +376,6 @@ class Nodes:
         codes, values = self.table.label_values(key)
         return codes[self.where], values
 
-    def where_true(self, test: Callable[[Node], bool]) -> BoolArray:
+    def mask_where(self, test: Callable[[Node], bool]) -> BoolArray:
         """Return an array [n]: True for each node that passes a test, which is called for each Node object."""
         return np.fromiter((test(node) for node in self.objects), np.bool_, self._size)

@@ -111,7 +111,7 @@ def _field(nodes: Nodes, field: Requirement) -> BoolArray:
         index = nodes.table.index
         node_indexes = [index[name] for name in field.values or () if name in index]
         return np.isin(nodes.indexes, node_indexes)
-    return nodes.where_true(lambda node: field.matches({FIELD_NAME: node.name}))
+    return nodes.mask_where(lambda node: field.matches({FIELD_NAME: node.name}))
 
 
 def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:

@@ -36,7 +36,7 @@ _STATED: Final = ("traits", "events_to_register")
 """Attributes and methods that describe the plugin; they are passed on unchanged."""
 _EXTRA: Final = {
     "signature": "Signature",
-    "label_keys": "Signature",
+    "selector_label_keys": "Signature",
     "snapshot_label_keys": "Signature",
     "add_pod": "AddPod",
     "remove_pod": "RemovePod",
@@ -63,7 +63,7 @@ def _nodes(arguments: tuple[Any, ...]) -> int:
 
 _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "signature": lambda *_: None,
-    "label_keys": lambda *_: frozenset(),
+    "selector_label_keys": lambda *_: frozenset(),
     "snapshot_label_keys": lambda *_: frozenset(),
     "preenqueue": lambda *_: SUCCESS,
     "key": lambda *_: 0,

@@ -14,7 +14,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework import interface as points
-from batchsched.framework.constrain import CandidateSet, Row
+from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.extender_chain import ExtenderChain
 from batchsched.framework.filter_result import FilterResult, no_refusals
@@ -92,8 +92,8 @@ class Pipeline:
         self.binds: tuple[points.BindPlugin, ...] = self._plugins_at("bind")
         self.postbinds: tuple[points.PostBindPlugin, ...] = self._plugins_at("post_bind")
         self._signing: tuple[points.SignaturePlugin, ...] = self._implementing(points.SignaturePlugin)
-        self._label_reading: tuple[points.PodLabelKeysPlugin, ...] = self._implementing(
-            points.PodLabelKeysPlugin
+        self._label_reading: tuple[points.SelectorLabelKeysPlugin, ...] = self._implementing(
+            points.SelectorLabelKeysPlugin
         )
         # An isinstance check against a protocol is slow, and this one would be made for each pod and each class.
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
@@ -104,7 +104,8 @@ class Pipeline:
         self._prefiltering = PreFilterStage(self.prefilters, self._lasts)
         # Filters and scores are bound to their scope once: the scope does not change after construction.
         scorers = [
-            WeightedScorePlugin.of_plugin(plugin, self._scope[plugin], self.weights) for plugin in self.scores
+            WeightedScorePlugin.from_plugin(plugin, self._scope[plugin], self.weights)
+            for plugin in self.scores
         ]
         self._scoring = ScoreStage(self.prescores, scorers, self._lasts)
 
@@ -205,7 +206,7 @@ class Pipeline:
         """Return True if a plugin without a signature, or an extender, may read all fields of a pod."""
         return self.reads_all or self.extenders.is_interested(pod)
 
-    def label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
+    def selector_label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
         """Return the pod label keys that occur in the selectors of a pod's spec.
 
         Plugin errors are added to `failures`.
@@ -213,8 +214,8 @@ class Pipeline:
         keys: frozenset[str] = frozenset()
         for plugin in self._label_reading:
             try:
-                keys |= answers.checked_label_keys(
-                    plugin, call_plugin(plugin, "Signature", plugin.label_keys, pod)
+                keys |= answers.checked_selector_label_keys(
+                    plugin, call_plugin(plugin, "Signature", plugin.selector_label_keys, pod)
                 )
             except PluginError as error:
                 failures.append(error)
@@ -224,7 +225,7 @@ class Pipeline:
         """Return the pod label keys in the selectors of Services and other objects of the snapshot."""
         keys: frozenset[str] = frozenset()
         for plugin in self._implementing(points.SnapshotLabelsPlugin):
-            keys |= answers.checked_label_keys(
+            keys |= answers.checked_selector_label_keys(
                 plugin, call_plugin(plugin, "Signature", plugin.snapshot_label_keys, snapshot)
             )
         return keys
@@ -239,7 +240,7 @@ class Pipeline:
                 return answers.with_plugin_name(status, plugin)
         return SUCCESS
 
-    def run_filters(
+    def find_nodes_that_pass_filters(
         self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
     ) -> FilterResult:
         """Call the PreFilters and Filters for one pod class and all nodes, and return the combined result.
@@ -281,7 +282,7 @@ class Pipeline:
                     if len(remaining)
                     else Verdict.accept(count)
                 )
-                judged = CachedVerdict.of_all_nodes(verdict, table.changes.generation)
+                judged = CachedVerdict.from_all_nodes(verdict, table.changes.generation)
             # Only nodes that earlier Filters accepted get this plugin's reason, as in kube-scheduler.
             if not judged.fits_all:
                 refused_by[fits & ~judged.fits] = len(verdicts)
@@ -387,14 +388,14 @@ class Pipeline:
 
     def constrain(
         self, batch: CandidateSet, table: NodeTable, without: frozenset[str] = frozenset()
-    ) -> tuple[Row, ...]:
+    ) -> tuple[ConstraintRow, ...]:
         """Return the linear constraints that all plugins except those in `without` add to the solver's problem.
 
         Raises:
           PluginError: a plugin failed, or its rows do not refer to the batch.
         """
         nodes = table.all_nodes_view()
-        rows: list[Row] = []
+        rows: list[ConstraintRow] = []
         for plugin in self.constrains:
             if name_of(plugin) in without:
                 continue

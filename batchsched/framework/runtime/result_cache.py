@@ -40,7 +40,7 @@ class WeightedScorePlugin:
     normalizing: points.NormalizeScorePlugin | None
 
     @classmethod
-    def of_plugin(
+    def from_plugin(
         cls, plugin: points.ScorePlugin, scope: ResultScope, weights: Mapping[str, int]
     ) -> "WeightedScorePlugin":
         """Return a Score plugin with its weight and with the part of the cluster on which its scores depend.
@@ -133,7 +133,7 @@ class CachedVerdict:
     since: int
 
     @classmethod
-    def of_all_nodes(cls, verdict: Verdict, since: int) -> "CachedVerdict":
+    def from_all_nodes(cls, verdict: Verdict, since: int) -> "CachedVerdict":
         """Create the cache entry for the verdict of a Filter about all nodes."""
         fits = verdict.feasible
         return cls(verdict, fits, bool(fits.all()), since)
@@ -372,7 +372,7 @@ class ClassResults:
                 if amended is not None:
                     self._verdicts[plugin] = amended
                     return amended
-        complete = CachedVerdict.of_all_nodes(ask(table.all_nodes_view()), now)
+        complete = CachedVerdict.from_all_nodes(ask(table.all_nodes_view()), now)
         if scope is not ResultScope.CLUSTER:
             self._verdicts[plugin] = complete
         return complete

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, Row
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, ConstraintRow
 from batchsched.framework.plugin_support.scores import MAX_SCORE
 from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.framework.status import (
@@ -173,7 +173,7 @@ def checked_signature(plugin: object, answer: Hashable) -> Hashable:
     return answer
 
 
-def checked_label_keys(plugin: object, answer: object) -> frozenset[str]:
+def checked_selector_label_keys(plugin: object, answer: object) -> frozenset[str]:
     """Check that the label keys that a plugin declares are a set of strings, and return them."""
     if not isinstance(answer, frozenset | set) or not all(isinstance(key, str) for key in answer):
         raise _nonsense(plugin, "Signature", "a frozenset of label keys", answer)
@@ -185,14 +185,16 @@ def checked_order(plugin: object, keys: Sequence[Any]) -> list[int]:
     return call_plugin(plugin, "QueueSort", _sorted, keys)
 
 
-def checked_rows(plugin: object, answer: object, batch: CandidateSet, nodes: int) -> tuple[Row, ...]:
+def checked_rows(
+    plugin: object, answer: object, batch: CandidateSet, nodes: int
+) -> tuple[ConstraintRow, ...]:
     """Check that linear constraints of a plugin refer only to known classes, gangs and domains, and return them."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
-    bounds = _Bounds.of_batch(batch, nodes)
+    bounds = _Bounds.from_batch(batch, nodes)
     for row in answer:
-        if not isinstance(row, Row):
-            raise _nonsense(plugin, "Constrain", "a Row", row)
+        if not isinstance(row, ConstraintRow):
+            raise _nonsense(plugin, "Constrain", "a ConstraintRow", row)
         call_plugin(plugin, "Constrain", bounds.check_row, row)
     return tuple(answer)
 
@@ -211,7 +213,7 @@ class _Bounds:
     domains: dict[int, int]
 
     @classmethod
-    def of_batch(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
+    def from_batch(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
         sizes = {at: int(one.max(initial=-1)) + 1 for at, one in enumerate(batch.partitions)}
         return cls(
             frozenset(one.index for one in batch.candidates),
@@ -219,7 +221,7 @@ class _Bounds:
             {ALL_NODES: 1, EVERY_NODE: nodes} | sizes,
         )
 
-    def check_row(self, row: Row) -> None:
+    def check_row(self, row: ConstraintRow) -> None:
         domains = self.domains.get(row.partition)
         if domains is None:
             raise ValueError(f"no partition has the number {row.partition}")

@@ -12,7 +12,7 @@ from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodAffinityTerm
 from batchsched.api.crd.base import StrictModel
-from batchsched.framework.constrain import CandidateSet, Row
+from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
@@ -20,11 +20,11 @@ from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
     NormalizeScorePlugin,
-    PodLabelKeysPlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
+    SelectorLabelKeysPlugin,
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
@@ -77,7 +77,7 @@ class InterPodAffinityArgs(StrictModel):
 
 class InterPodAffinity(
     SignaturePlugin,
-    PodLabelKeysPlugin,
+    SelectorLabelKeysPlugin,
     PreFilterPlugin,
     PreFilterExtensionsPlugin,
     FilterPlugin,
@@ -107,7 +107,7 @@ class InterPodAffinity(
         return msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity))
 
     @override
-    def label_keys(self, pod: Pod) -> frozenset[str]:
+    def selector_label_keys(self, pod: Pod) -> frozenset[str]:
         keys: set[str] = set()
         for affinity in (affinity_of(pod), anti_affinity_of(pod)):
             for term in (*affinity.required, *(one.pod_affinity_term for one in affinity.preferred)):
@@ -156,7 +156,7 @@ class InterPodAffinity(
         return helpful_events()
 
     @override
-    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         return affinity_rows(batch, nodes.table)
 
     @override

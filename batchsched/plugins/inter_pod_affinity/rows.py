@@ -14,7 +14,7 @@ from batchsched.framework.constrain import (
     Candidate,
     CandidateSet,
     ConstraintDomains,
-    Row,
+    ConstraintRow,
     counting_row,
     excluding_row,
 )
@@ -61,13 +61,13 @@ class AffinityRowContext:
         return self.table.label_values(key)[0]
 
 
-def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[Row]:
+def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[ConstraintRow]:
     """Return the solver's linear constraints for required pod affinity and anti-affinity of the pending pods."""
     scene = AffinityRowContext(batch, table)
     return [*_closed(scene), *_apart(scene), *_together(scene)]
 
 
-def _closed(scene: AffinityRowContext) -> Iterator[Row]:
+def _closed(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
     """Yield Σ x ≤ 0 on nodes that refuse a class whatever is placed.
 
     These are nodes in a domain with a pod that matches the class's anti-affinity, or has anti-affinity that matches
@@ -129,7 +129,7 @@ def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
             yield candidate.index, scene.domain_codes(term.topology_key) < 0
 
 
-def _apart(scene: AffinityRowContext) -> Iterator[Row]:
+def _apart(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
     """Yield rows for each distinct anti-affinity term of the candidates.
 
     A pod is refused if its own term matches a pod in the domain, as a term of a pending pod is read; and if the
@@ -158,7 +158,7 @@ def _apart(scene: AffinityRowContext) -> Iterator[Row]:
 
 def _of_term(
     scene: AffinityRowContext, raw: PodAffinityTerm, term: AffinityTerm, holders: list[Candidate]
-) -> Iterator[Row]:
+) -> Iterator[ConstraintRow]:
     """Yield rows for one term. A domain has three kinds of pods.
 
     These are exclusive holders P, other holders H, and targets D that do not hold the term.
@@ -184,7 +184,7 @@ def _of_term(
     codes = scene.domain_codes(term.topology_key)
     if not (codes >= 0).any():
         return
-    domains = ConstraintDomains.of_nodes(scene.batch, codes)
+    domains = ConstraintDomains.from_nodes(scene.batch, codes)
     reason = APART.format(key=term.topology_key)
     if exclusive and (free or _count(exclusive) > 1):
         weight = max(1, _count(free))
@@ -196,7 +196,7 @@ def _of_term(
         )
 
 
-def _together(scene: AffinityRowContext) -> Iterator[Row]:
+def _together(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
     """Yield rows for each distinct set of affinity terms of the candidates.
 
     Let K be the candidates with the terms, F those that match all of them, and z a domain without a matching pod
@@ -236,7 +236,7 @@ def _together(scene: AffinityRowContext) -> Iterator[Row]:
                 continue
             right = np.where(affinity_matches.counts_of(key)[:-1] > 0, _count(bound), 0)
             yield _row(
-                ConstraintDomains.of_nodes(scene.batch, codes),
+                ConstraintDomains.from_nodes(scene.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],
                 right,
                 TOGETHER.format(key=key),
@@ -268,7 +268,7 @@ def _row(
     sides: Sequence[tuple[Sequence[Candidate], int]],
     right: int | IntArray,
     reason: str,
-) -> Row:
+) -> ConstraintRow:
     """Return the row Σ factor · Σ x ≤ right for every domain. A candidate on two sides counts with both factors."""
     factors: dict[int, int] = {}
     for candidates, factor in sides:

@@ -11,7 +11,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.constrain import CandidateSet, Row
+from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
@@ -19,11 +19,11 @@ from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
     NormalizeScorePlugin,
-    PodLabelKeysPlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
+    SelectorLabelKeysPlugin,
     SignaturePlugin,
     SnapshotLabelsPlugin,
 )
@@ -72,7 +72,7 @@ PREFERENCES: Final = StateKey[PreferredSpreads]("PreScorePodTopologySpread")
 
 class PodTopologySpread(
     SignaturePlugin,
-    PodLabelKeysPlugin,
+    SelectorLabelKeysPlugin,
     SnapshotLabelsPlugin,
     PreFilterPlugin,
     PreFilterExtensionsPlugin,
@@ -116,7 +116,7 @@ class PodTopologySpread(
         )
 
     @override
-    def label_keys(self, pod: Pod) -> frozenset[str]:
+    def selector_label_keys(self, pod: Pod) -> frozenset[str]:
         keys: set[str] = set()
         for constraint in pod.spec.topology_spread_constraints or ():
             keys.update(constraint.match_label_keys or ())
@@ -162,7 +162,7 @@ class PodTopologySpread(
         return SpreadHints(self._required).events_to_register()
 
     @override
-    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[Row]:
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         return spread_rows(batch, nodes.table, self._required)
 
     @override

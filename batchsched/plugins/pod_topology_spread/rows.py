@@ -17,7 +17,7 @@ from batchsched.framework.constrain import (
     Candidate,
     CandidateSet,
     ConstraintDomains,
-    Row,
+    ConstraintRow,
     Sense,
     excluding_row,
     sum_by_domain,
@@ -115,7 +115,7 @@ def water_level(existing: IntArray, pods: int) -> int:
 
 def spread_rows(
     batch: CandidateSet, table: NodeTable, defaults: tuple[TopologySpreadConstraint, ...]
-) -> Sequence[Row]:
+) -> Sequence[ConstraintRow]:
     """Return the solver's linear constraints for the DoNotSchedule spread constraints of the pending pods."""
     constrained = [
         (candidate, constraints_of(candidate.pod_class.pod, DO_NOT_SCHEDULE, defaults, table))
@@ -131,7 +131,7 @@ def _unlabelled(
     batch: CandidateSet,
     table: NodeTable,
     constrained: Iterable[tuple[Candidate, tuple[SpreadConstraint, ...]]],
-) -> Iterator[Row]:
+) -> Iterator[ConstraintRow]:
     """Yield Σ x ≤ 0 on the nodes without a key: the Filter refuses them whatever is placed."""
     of_keys: dict[frozenset[str], list[int]] = {}
     for candidate, constraints in constrained:
@@ -182,7 +182,7 @@ def _families(
     return families.values()
 
 
-def _family_rows(batch: CandidateSet, table: NodeTable, family: SharedConstraint) -> Iterator[Row]:
+def _family_rows(batch: CandidateSet, table: NodeTable, family: SharedConstraint) -> Iterator[ConstraintRow]:
     inside = family.codes >= 0
     if not inside.any():
         return
@@ -195,14 +195,16 @@ def _family_rows(batch: CandidateSet, table: NodeTable, family: SharedConstraint
     for candidate in family.matching:
         landable[family.codes[inside & _fits(candidate)]] = True
     levels = DomainCounts(seen, existing, landable)
-    domains = ConstraintDomains.of_nodes(batch, family.codes)
+    domains = ConstraintDomains.from_nodes(batch, family.codes)
     yield from _upper(family, levels, domains)
     if family.itself and int(seen.sum()) >= family.constraint.min_domains:
         for members in _rigid_gangs(family.members):
             yield from _lower(family, levels, domains, members)
 
 
-def _upper(family: SharedConstraint, levels: DomainCounts, domains: ConstraintDomains) -> Iterator[Row]:
+def _upper(
+    family: SharedConstraint, levels: DomainCounts, domains: ConstraintDomains
+) -> Iterator[ConstraintRow]:
     """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
     Consider the last pod of the members that is placed in z. It found n pods there, and the minimum m. The Filter
@@ -224,7 +226,7 @@ def _upper(family: SharedConstraint, levels: DomainCounts, domains: ConstraintDo
     gangs = {one.gang for one in family.members}
     row_right = domains.row_limits(right)
     alone = len(gangs) == 1 and domains.partition != EVERY_NODE
-    yield Row(
+    yield ConstraintRow(
         partition=domains.partition,
         classes=_indexes(family.members),
         coefficients=np.ones(len(family.members), np.int64),
@@ -238,7 +240,7 @@ def _upper(family: SharedConstraint, levels: DomainCounts, domains: ConstraintDo
 
 def _lower(
     family: SharedConstraint, levels: DomainCounts, domains: ConstraintDomains, members: Sequence[Candidate]
-) -> Iterator[Row]:
+) -> Iterator[ConstraintRow]:
     """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 
     All T pods of `members`, of one rigid gang, are placed if the gang is. As above, e_z + x_z ≤ s + M in each
@@ -266,7 +268,7 @@ def _lower(
         return
     right = domains.row_limits(np.maximum(0, level - levels.existing), 0)
     if right.any():
-        yield Row(
+        yield ConstraintRow(
             partition=domains.partition,
             classes=_indexes(family.matching),
             coefficients=np.ones(len(family.matching), np.int64),

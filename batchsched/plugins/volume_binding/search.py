@@ -128,7 +128,7 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
     if kind is None:
         return reachable
     csi_nodes = storage_objects(nodes.table).csi_nodes
-    migrated = nodes.where_true(lambda node: kind.plugin in migrated_plugins(csi_nodes.get(node.name)))
+    migrated = nodes.mask_where(lambda node: kind.plugin in migrated_plugins(csi_nodes.get(node.name)))
     if not migrated.any():
         return reachable
     if volume_handle(volume) is None:
@@ -152,7 +152,7 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
     if required is None:
         return np.ones(len(nodes), np.bool_)
     if any(term.match_fields for term in required.node_selector_terms):
-        return nodes.where_true(lambda node: required.matches(node.labels, ""))
+        return nodes.mask_where(lambda node: required.matches(node.labels, ""))
     reachable: BoolArray = nodes_matching_selector(nodes.table, required)[nodes.where]
     return reachable
 
@@ -257,7 +257,7 @@ def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
         return np.ones(len(nodes), np.bool_)
 
     def ask(nodes: Nodes) -> BoolArray:
-        return nodes.where_true(lambda node: any(_allows(term, node) for term in terms))
+        return nodes.mask_where(lambda node: any(_allows(term, node) for term in terms))
 
     allowed: BoolArray = nodes.table.cached_array(("allowed topologies", terms), ask)[nodes.where]
     return allowed
@@ -316,7 +316,7 @@ def size_if_capacity_tracked(claim: PersistentVolumeClaim, chosen: StorageClass,
 
 
 def _within(topology: LabelSelector, table: NodeTable) -> BoolArray:
-    return table.all_nodes_view().where_true(lambda node: topology.matches(node.labels))
+    return table.all_nodes_view().mask_where(lambda node: topology.matches(node.labels))
 
 
 def _requested_bytes(resources: ResourceRequests | None) -> int | None:

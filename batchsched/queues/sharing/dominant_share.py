@@ -22,7 +22,7 @@ INITIAL: Final = "LessThanInitialShare"
 _THOUSAND: Final = 1000.0
 
 
-class DominantShareArgs(StrictModel):
+class DominantResourceShareArgs(StrictModel):
     """Arguments of the sharing policy `dominant-share`."""
 
     strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...] = Field(
@@ -33,7 +33,7 @@ class DominantShareArgs(StrictModel):
     )
 
 
-class DominantShare(GuaranteePolicy):
+class DominantResourceShare(GuaranteePolicy):
     """Fair sharing of Kueue by dominant resource share: DRS = max_r 1000 · borrowed_r / lendable_r / weight.
 
     borrowed_r = max(0, usage_r + candidate_r - guarantee_r). lendable_r is what the parent can use: the guarantees
@@ -51,10 +51,10 @@ class DominantShare(GuaranteePolicy):
     """
 
     name = "dominant-share"
-    Args: ClassVar[type[DominantShareArgs]] = DominantShareArgs
+    Args: ClassVar[type[DominantResourceShareArgs]] = DominantResourceShareArgs
 
-    def __init__(self, args: DominantShareArgs | None = None) -> None:
-        self.args = args or DominantShareArgs()
+    def __init__(self, args: DominantResourceShareArgs | None = None) -> None:
+        self.args = args or DominantResourceShareArgs()
 
     @override
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:

@@ -182,7 +182,7 @@ class DecayedUsage(FairSharePolicy):
         self.args = args or DecayedUsageArgs()
 
     @override
-    def start_levels(self, siblings: SiblingQueues) -> FloatArray:
+    def initial_fill_levels(self, siblings: SiblingQueues) -> FloatArray:
         """Return the water-filling level [S] at which each sibling queue begins to receive surplus.
 
         The level is its past usage per weight, times `pull`.

@@ -111,7 +111,7 @@ class FairSharePolicy:
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
-        size, start = self.demand_sizes(siblings, demand), self.start_levels(siblings)
+        size, start = self.demand_sizes(siblings, demand), self.initial_fill_levels(siblings)
         parts = np.zeros_like(demand)
         for part, weight in _by_weight(siblings.weight):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
@@ -148,7 +148,7 @@ class FairSharePolicy:
         """Return each sibling queue's demand [S] as one number: by default, its dominant share of the cluster."""
         return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
 
-    def start_levels(self, siblings: SiblingQueues) -> FloatArray:
+    def initial_fill_levels(self, siblings: SiblingQueues) -> FloatArray:
         """Return the water-filling level [S] at which each sibling queue begins to receive surplus; here 0 for all."""
         return np.zeros(len(siblings))
 

@@ -23,7 +23,7 @@ from batchsched.session.explanation.sentences import (
     changes_sentence,
     find_exceeded_limit,
     named,
-    raised_amount,
+    quota_increase,
 )
 from batchsched.session.explanation.verification import (
     MAX_VERIFICATION_WORK,
@@ -135,7 +135,7 @@ class RefusalVerifier:
             return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
         verifier = PlacementVerifier(decided, key, budget, self._decide_again)
         self._pause()
-        view = GangView.of_tables(self._tables_after, profile.scheduler_name, key)
+        view = GangView.from_tables(self._tables_after, profile.scheduler_name, key)
         if view is None:  # the gang has no pending pod that anything could place
             message = _message(refusal, verifier.startable, None, ())
             return msgspec.structs.replace(
@@ -149,7 +149,7 @@ class RefusalVerifier:
         self._pause()
         empty_cluster = emptied_cluster(snapshot, verifier.members)
         budget.spend(decision_work(empty_cluster))  # the tables cost about as much as a decision
-        emptied = GangView.of_snapshot(empty_cluster, profile, key, self._pause) or view
+        emptied = GangView.from_snapshot(empty_cluster, profile, key, self._pause) or view
 
         def nodes_after(changes: Sequence[InputChange]) -> Sequence[Option]:
             return self._nodes_after(changes, key, verifier) if changes else node_options(view, emptied)
@@ -191,11 +191,11 @@ class RefusalVerifier:
             return ()
         after = after_decision(changed, decided.decision, "")
         self._pause()
-        full = GangView.of_snapshot(after, decided.profile, key, self._pause)
+        full = GangView.from_snapshot(after, decided.profile, key, self._pause)
         self._pause()
         emptied = emptied_cluster(changed, verifier.members)
         verifier.budget.spend(decision_work(after) + decision_work(emptied))
-        empty = GangView.of_snapshot(emptied, decided.profile, key, self._pause)
+        empty = GangView.from_snapshot(emptied, decided.profile, key, self._pause)
         return node_options(full, empty) if full is not None and empty is not None else ()
 
 
@@ -238,7 +238,7 @@ def _missing(refusal: Refusal, changes: Sequence[InputChange], snapshot: Snapsho
     """Return what is missing: by how much limits of queues must rise, or else what the session found."""
     missing: dict[str, int] = {}
     for change in changes:
-        raised = raised_amount(change, snapshot)
+        raised = quota_increase(change, snapshot)
         if raised is None or "lendingLimit" in change.path:
             return refusal.missing
         resource, more = raised

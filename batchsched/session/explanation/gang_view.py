@@ -49,7 +49,7 @@ class GangView:
     scheduler_name: str
 
     @classmethod
-    def of_tables(cls, tables: SessionTables, scheduler_name: str, key: str) -> "GangView | None":
+    def from_tables(cls, tables: SessionTables, scheduler_name: str, key: str) -> "GangView | None":
         """Return the view of a gang, given its `namespace/name`; None if it has no pending pod."""
         members = tables.find_gang(key)
         if members is None or not members.pending:
@@ -58,11 +58,11 @@ class GangView:
         return cls(tables, gang, scheduler_name) if gang.parts else None
 
     @classmethod
-    def of_snapshot(
+    def from_snapshot(
         cls, snapshot: Snapshot, profile: Profile, key: str, pause: Pause = go_on
     ) -> "GangView | None":
         """Return the view of a gang in a Snapshot; None if it has no pending pod."""
-        return cls.of_tables(refreshed_tables(snapshot, profile, pause), profile.scheduler_name, key)
+        return cls.from_tables(refreshed_tables(snapshot, profile, pause), profile.scheduler_name, key)
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -97,7 +97,7 @@ class GangView:
 
     def _filter_result(self, part: GangPart) -> FilterResult | None:
         try:
-            return self.tables.pipeline.run_filters(part.pod_class, self.tables.node_table)
+            return self.tables.pipeline.find_nodes_that_pass_filters(part.pod_class, self.tables.node_table)
         except PluginError:
             return None
 
@@ -157,12 +157,12 @@ class GangView:
             if amount > 0 and resource != "pods"
         }
 
-    def balance(self, row: int, resource: str) -> int | None:
+    def remaining_amount(self, row: int, resource: str) -> int | None:
         """Return what a limit still allows of a resource; None if it is not limited, or negative beyond the limit."""
         column = self.tables.node_table.column.get(resource)
         if column is None:
             return None
-        amount = int(self.limits.balance[row, column])
+        amount = int(self.limits.remaining[row, column])
         return None if amount >= UNLIMITED else amount
 
     def limit_name(self, limit: QueueLimit) -> str:

@@ -106,7 +106,7 @@ def _queues_inside_limits(view: GangView) -> set[str]:
     exceeded = {
         view.limits.limits[row].name
         for row in view.limit_rows
-        if (view.limits.balance[row] < view.gang.needs).any() or view.limits.gang_balance[row] < 1
+        if (view.limits.remaining[row] < view.gang.needs).any() or view.limits.remaining_gangs[row] < 1
     }
     return {
         name

@@ -61,10 +61,10 @@ def _amount_options(
         ]
     )
     for resource, needed in view.requested.items():
-        balance = view.balance(row, resource)
-        if balance is None:
+        remaining = view.remaining_amount(row, resource)
+        if remaining is None:
             continue
-        usage = limit.resources[resource] - balance
+        usage = limit.resources[resource] - remaining
         for name, values, extra in fields:
             if resource in values:
                 allowed = values[resource] + extra.get(resource, 0)
@@ -123,8 +123,8 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
         return (InputChange(set=target, path=path, value=allowed + steps),)
 
     most = len(snapshot.pod_groups) + len(snapshot.pods)
-    guess = max(1, 1 - int(view.limits.gang_balance[row]))
-    binding = view.gang.has_no_bound_pod and int(view.limits.gang_balance[row]) < 1
+    guess = max(1, 1 - int(view.limits.remaining_gangs[row]))
+    binding = view.gang.has_no_bound_pod and int(view.limits.remaining_gangs[row]) < 1
     return Option(changed, most=most, guess=min(guess, most), field=target + path, binding=binding)
 
 
@@ -132,9 +132,9 @@ def _lending_options(view: GangView, row: int, queue: Queue, snapshot: Snapshot)
     """Yield options to lend more of a guarantee that a queue keeps for itself."""
     guarantee = parse_amounts(queue.spec.guarantee)
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():
-        balance = view.balance(row, resource)
+        remaining = view.remaining_amount(row, resource)
         needed = view.requested.get(resource, 0)
-        if balance is None or not needed or lent >= guarantee.get(resource, 0):
+        if remaining is None or not needed or lent >= guarantee.get(resource, 0):
             continue
         unit = math.gcd(
             _common_unit(view, snapshot, resource),
@@ -149,7 +149,7 @@ def _lending_options(view: GangView, row: int, queue: Queue, snapshot: Snapshot)
             queue_object(queue.name),
             pointer("spec", "lendingLimit", resource),
             resource,
-            _Amount(lent, 0, lent + needed - balance, needed > balance),
+            _Amount(lent, 0, lent + needed - remaining, needed > remaining),
             unit or 1,
             guarantee[resource],
         )

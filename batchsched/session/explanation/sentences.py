@@ -72,15 +72,21 @@ def _exceeded_queue_limit(view: GangView) -> str:
     for row in view.limit_rows:
         limit = view.limits.limits[row]
         for resource, needed in view.requested.items():
-            balance = view.balance(row, resource)
-            if balance is None or needed <= balance:
+            remaining = view.remaining_amount(row, resource)
+            if remaining is None or needed <= remaining:
                 continue
             request = f"asks for {amount_text(resource, needed)}"
             if limit.kept:
-                free = amount_text(resource, max(0, balance))
+                free = amount_text(resource, max(0, remaining))
                 return f"{request}, and {limit.name} lends so little of its guarantee that {free} are left for others"
-            return f"{request}, the limit of {view.limit_name(limit)} is {format_quantity(resource, balance)}"
-        if limit.pod_groups is not None and view.limits.gang_balance[row] < 1 and view.gang.has_no_bound_pod:
+            return (
+                f"{request}, the limit of {view.limit_name(limit)} is {format_quantity(resource, remaining)}"
+            )
+        if (
+            limit.pod_groups is not None
+            and view.limits.remaining_gangs[row] < 1
+            and view.gang.has_no_bound_pod
+        ):
             return f"queue {limit.name} may run {counted(limit.pod_groups, 'PodGroup')} (maxRunningPodGroups)"
     return ""
 
@@ -263,7 +269,7 @@ def _change_text(change: InputChange, snapshot: Snapshot, key: str) -> str:
 
 
 def _queue_text(change: InputChange, name: str, snapshot: Snapshot) -> str:
-    raised = raised_amount(change, snapshot)
+    raised = quota_increase(change, snapshot)
     if raised is None:
         return f"set {pointer_tokens(change.path)[1]} of queue {name} to {change.value}"
     resource, more = raised
@@ -280,7 +286,7 @@ def _queue_choice_text(queue: str, snapshot: Snapshot, key: str) -> str:
     return f"use queue {queue}" if exists else f"use queue {queue}, or create queue {current}"
 
 
-def raised_amount(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
+def quota_increase(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
     """Return the resource, and by how much an amount of a Queue is raised; None if the change raises no amount."""
     kind, _, name = change.set.partition("/")
     tokens = pointer_tokens(change.path)

@@ -41,7 +41,7 @@ class Admission:
     mark: object = field(default_factory=object)
 
     @classmethod
-    def of_tables(cls, tables: SessionTables) -> "Admission":
+    def from_tables(cls, tables: SessionTables) -> "Admission":
         """Create an admission check from the session's tables.
 
         It is outdated if nodes change: domains refer to node indexes.

@@ -75,13 +75,13 @@ class QueuePolicies:
                 self.set_aside += (SetAside("", f"Queue {name}", field, error.message),)
 
     @classmethod
-    def of_profile(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
+    def from_profile(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
         """Return the sharing policies of the queues, by default the profile's; None if no queue has an entitlement.
 
         Raises:
           InvalidInput: the profile's policy cannot be made.
         """
-        entitles = tree.has_entitlements or profile.queue_policy is not None
+        entitles = tree.divides_capacity or profile.queue_policy is not None
         return cls(tree, profile.queue_policy) if entitles else None
 
     @property
@@ -156,7 +156,7 @@ class GangOrder:
         self._tables = tables
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
-        self.policies = QueuePolicies.of_profile(tables.queues, profile)
+        self.policies = QueuePolicies.from_profile(tables.queues, profile)
         self.check_queue_settings()
         self._past = past or UsageHistory(
             usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds

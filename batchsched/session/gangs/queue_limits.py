@@ -26,26 +26,26 @@ class QueueLimits:
 
     Args:
       limits: Q limits.
-      balance: [Q, R] amounts that may still be used, UNLIMITED without a limit. Negative is the usage beyond the limit
-        when the session began, which happens if a limit is lowered.
-      gang_balance: [Q] number of PodGroups that may still start, in the same way.
+      remaining: [Q, R] amounts that may still be used, UNLIMITED without a limit. Negative is the usage beyond the
+        limit when the session began, which happens if a limit is lowered.
+      remaining_gangs: [Q] number of PodGroups that may still start, in the same way.
       finder: finds the limits that apply to a gang.
     """
 
     limits: tuple[QueueLimit, ...]
-    balance: IntArray
-    gang_balance: IntArray
+    remaining: IntArray
+    remaining_gangs: IntArray
     finder: "LimitIndex"
 
     @property
     def free(self) -> IntArray:
         """The amounts [Q, R] that each limit still allows; UNLIMITED without a limit."""
-        return np.maximum(0, self.balance)
+        return np.maximum(0, self.remaining)
 
     @property
     def gangs_left(self) -> IntArray:
         """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a limit."""
-        return np.maximum(0, self.gang_balance)
+        return np.maximum(0, self.remaining_gangs)
 
     def applies_to_gangs(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
         """Return a mask [Q, G]: True if limit q applies to gang g. `owners` contains the (queue, user) of each gang."""
@@ -60,8 +60,8 @@ class QueueLimits:
         if not self.limits:
             return ""
         rows = self.finder.limit_indexes(tables, owner)
-        exceeded = ((requests > self.balance[rows]) & (requests > 0)).any(axis=1)
-        over = exceeded | ((gangs > self.gang_balance[rows]) & (gangs > 0))
+        exceeded = ((requests > self.remaining[rows]) & (requests > 0)).any(axis=1)
+        over = exceeded | ((gangs > self.remaining_gangs[rows]) & (gangs > 0))
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
 
     def after_placements(self, tables: SessionTables, placements: Sequence[GangPlacement]) -> Self:
@@ -74,7 +74,7 @@ class QueueLimits:
         ]
         times = [len(rows) for rows in rows_by_gang]
         rows = [row for gang_rows in rows_by_gang for row in gang_rows]
-        used, started = np.zeros_like(self.balance), np.zeros_like(self.gang_balance)
+        used, started = np.zeros_like(self.remaining), np.zeros_like(self.remaining_gangs)
         np.add.at(
             used,
             rows,
@@ -85,8 +85,8 @@ class QueueLimits:
         )
         return replace(
             self,
-            balance=_reduced(self.balance, used),
-            gang_balance=_reduced(self.gang_balance, started),
+            remaining=_reduced(self.remaining, used),
+            remaining_gangs=_reduced(self.remaining_gangs, started),
         )
 
     def after_release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
@@ -98,19 +98,19 @@ class QueueLimits:
             return self
         rows = np.zeros(len(self.limits), np.bool_)
         rows[self.finder.limit_indexes(tables, owner)] = True
-        limited = (self.balance < UNLIMITED) & rows[:, np.newaxis]
+        limited = (self.remaining < UNLIMITED) & rows[:, np.newaxis]
         return replace(
             self,
-            balance=np.where(limited, self.balance + freed, self.balance),
-            gang_balance=np.where(
-                (self.gang_balance < UNLIMITED) & rows, self.gang_balance + gangs, self.gang_balance
+            remaining=np.where(limited, self.remaining + freed, self.remaining),
+            remaining_gangs=np.where(
+                (self.remaining_gangs < UNLIMITED) & rows, self.remaining_gangs + gangs, self.remaining_gangs
             ),
         )
 
 
-def _reduced(balance: IntArray, used: IntArray) -> IntArray:
+def _reduced(remaining: IntArray, used: IntArray) -> IntArray:
     """Return balances less what was used; what exceeds a limit already is not added to by gangs that start."""
-    return np.where(balance < UNLIMITED, np.maximum(np.minimum(balance, 0), balance - used), balance)
+    return np.where(remaining < UNLIMITED, np.maximum(np.minimum(remaining, 0), remaining - used), remaining)
 
 
 def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:

@@ -23,6 +23,7 @@ from batchsched.session.tables.topology_levels import Levels, RequestedLevels
 from batchsched.solver.problem import (
     ALL_NODES,
     NONE,
+    ConstraintRow,
     IndexArray,
     Problem,
     ProblemClasses,
@@ -31,7 +32,6 @@ from batchsched.solver.problem import (
     ProblemNodes,
     ProblemQuotas,
     ProblemSubgroups,
-    Row,
     UsedDomains,
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -108,7 +108,7 @@ class FeasibilityByClass:
         score = np.zeros(node_count, np.int64)
         try:
             results = tables.result_cache.of_class(pod_class)
-            scan = pipeline.run_filters(pod_class, tables.node_table, results)
+            scan = pipeline.find_nodes_that_pass_filters(pod_class, tables.node_table, results)
             if not scan.status.ok:
                 return ClassFeasibility(scan, no_node, no_node, score)
             mask = np.ones(node_count, np.bool_) if scan.outside is None else ~scan.outside
@@ -327,11 +327,11 @@ def formulate(
     return Formulation(problem, tuple(gangs), parts, tier_names, context.quotas, failures, gathered)
 
 
-def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
+def _precedence(gangs: Sequence[PendingGang]) -> tuple[ConstraintRow, ...]:
     """Return a row for each gang that may start only if another one of the session starts: y_behind - y_ahead <= 0."""
     numbers = {gang.members.identity: number for number, gang in enumerate(gangs) if gang.need}
     return tuple(
-        Row(
+        ConstraintRow(
             partition=ALL_NODES,
             classes=_ints([]),
             coefficients=np.zeros(0, np.int64),
@@ -346,7 +346,9 @@ def _precedence(gangs: Sequence[PendingGang]) -> tuple[Row, ...]:
     )
 
 
-def _plugin_rows(tables: SessionTables, batch: CandidateSet) -> tuple[tuple[Row, ...], dict[int, str]]:
+def _plugin_rows(
+    tables: SessionTables, batch: CandidateSet
+) -> tuple[tuple[ConstraintRow, ...], dict[int, str]]:
     """Return the rows that the plugins' Constrain adds for a batch, and messages of failures by gang number.
 
     If a plugin fails, each gang is asked about by itself, and those over which it fails again are left out. A plugin

@@ -51,7 +51,7 @@ def solver_budget(settings: SolverSettings) -> Budget:
     )
 
 
-class JointProposer:
+class JointPlacer:
     """Solves one problem and calls the plugins for each placement; if they reject one, forbids it and solves again."""
 
     def __init__(

@@ -15,7 +15,7 @@ from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 
 
-class NominatedCapacity:
+class NominatedPods:
     """A context manager that adds nominated pods to the node table, and removes them at the end of the `with` block.
 
     Args:

@@ -33,7 +33,7 @@ from batchsched.session.joint.formulation import (
     formulate,
     lasting_problem,
 )
-from batchsched.session.joint.proposal import JointProposer
+from batchsched.session.joint.proposal import JointPlacer
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
 from batchsched.session.preemption.eligibility import (
     CONSOLIDATED,
@@ -379,8 +379,8 @@ class VictimSelection:
             bond_unit=bonded[:, 0],
             bond_with=bonded[:, 1],
             # Negative where a limit was lowered below the usage: an eviction has to make up for that first.
-            quota_left=quotas.balance,
-            gangs_left=quotas.gang_balance,
+            quota_left=quotas.remaining,
+            gangs_left=quotas.remaining_gangs,
             quota_unit=quotas.applies_to_gangs(
                 tables, [option.unit.members.queue_and_user for option in options]
             )
@@ -405,7 +405,7 @@ class VictimSelection:
         # The masks of `formulation` were computed with the victims on their nodes. Without them, rules between pods
         # (anti-affinity, spreading, ports) may allow another placement, so the gang is formulated again.
         context = self._context_after(option.unit for option in chosen)
-        outcome = JointProposer(
+        outcome = JointPlacer(
             formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, NoTelemetry()
         ).place_gangs(self._statement)
         if outcome.placements:

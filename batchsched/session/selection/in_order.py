@@ -19,7 +19,7 @@ from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.gang_order import HeadroomPolicy
 from batchsched.session.joint.formulation import Formulation, formulate
 from batchsched.session.joint.proposal import planned_pods_by_gang
-from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import (
     explain_formulation,
     explain_gang,
@@ -55,10 +55,10 @@ class AttemptResult(Enum):
     """The gang fits, but would delay the head."""
 
 
-class InOrderProposer:
-    """A `Proposer` that selects gangs strictly in the order of the policy."""
+class InOrderSelection:
+    """A `SelectionStrategy` that selects gangs strictly in the order of the policy."""
 
-    def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
+    def __init__(self, run: SelectionRun, nominated: NominatedPods) -> None:
         self._run = run
         self._nominated = nominated
         self._context = run.context()
@@ -79,7 +79,7 @@ class InOrderProposer:
         """Gangs that got no place, in order; gangs that the policy or a blocking head holds back are not among them."""
         self._refusals = run.builder.refusals
 
-    def propose(self, pending: OrderedGangs) -> list[PendingGang]:
+    def place_pending_gangs(self, pending: OrderedGangs) -> list[PendingGang]:
         """Start the first `sessionWindow` gangs in order, as far as they fit.
 
         Return the gangs without a place that may evict others.

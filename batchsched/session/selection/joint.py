@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
-from batchsched.session.joint.proposal import JointOutcome, JointProposer, add_rescued_gang
-from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.joint.proposal import JointOutcome, JointPlacer, add_rescued_gang
+from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import explain_refused_gangs, out_of_turn_refusal
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.selection.pod_by_pod import PodByPodPlacer
@@ -17,16 +17,16 @@ from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 
 
-class JointWindowProposer:
-    """A `Proposer` that lets the solver choose the gangs of most total weight, in batches of `sessionWindow` gangs."""
+class JointSelection:
+    """A `SelectionStrategy`: the solver chooses the gangs with the largest weight, `sessionWindow` gangs at a time."""
 
-    def __init__(self, run: SelectionRun, nominated: NominatedCapacity) -> None:
+    def __init__(self, run: SelectionRun, nominated: NominatedPods) -> None:
         self._run = run
         self._nominated = nominated
         self._keys: dict[str, str] = {}
         """`namespace/name` of the admitted gangs, by identity."""
 
-    def propose(self, pending: OrderedGangs) -> list[PendingGang]:
+    def place_pending_gangs(self, pending: OrderedGangs) -> list[PendingGang]:
         """Place the gangs in batches of `sessionWindow` gangs, and return the gangs that could not be placed.
 
         Gangs behind an unplaced gang of a strict queue are not returned.
@@ -110,9 +110,9 @@ class JointWindowProposer:
             formulation = formulate(context, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
-        proposer = JointProposer(formulation, settings, run.seed, telemetry)
-        outcome = proposer.place_gangs(run.statement)
-        builder.solver_work += proposer.work
+        placer = JointPlacer(formulation, settings, run.seed, telemetry)
+        outcome = placer.place_gangs(run.statement)
+        builder.solver_work += placer.work
         with telemetry.time_stage("walk"):
             outcome = self._place_rejected(context, formulation, outcome)
         builder.add_placements(outcome.placements)

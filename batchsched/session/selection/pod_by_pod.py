@@ -39,7 +39,7 @@ from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.problem import NONE
 
 
-class DomainFence:
+class AllowedDomains:
     """The topology domains that the pods of one gang may use.
 
     Index -1 stands for the gang's own level, indexes from 0 for its subGroups.
@@ -51,7 +51,7 @@ class DomainFence:
         self._pins = dict(pins)
 
     @classmethod
-    def of_gang(cls, context: SessionContext, gang: PendingGang) -> "DomainFence":
+    def from_gang(cls, context: SessionContext, gang: PendingGang) -> "AllowedDomains":
         """Return the domains that a gang may use at first: those of its bound pods, or all if it has none."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
@@ -81,7 +81,7 @@ class DomainFence:
         for index in {-1, subgroup} & set(self._levels):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
-    def list_alternatives(self) -> "Iterator[DomainFence]":
+    def list_alternatives(self) -> "Iterator[AllowedDomains]":
         """Yield one fence for each domain of a required level that the gang may still choose.
 
         Each fence allows only its domain. The level is the first one without a chosen domain.
@@ -91,7 +91,7 @@ class DomainFence:
             return
         for domain in np.unique(self._domains[self._levels[index]]).tolist():
             if domain >= 0:
-                yield DomainFence(self._domains, self._levels, self._pins | {index: domain})
+                yield AllowedDomains(self._domains, self._levels, self._pins | {index: domain})
 
 
 @dataclass(slots=True)
@@ -111,10 +111,10 @@ class GangTrial:
     """
 
     placement: GangPlacement
-    fence: DomainFence
+    fence: AllowedDomains
     used: IntArray
     scan: FilterResult | None = None
-    stuck: "StuckPod | None" = None
+    stuck: "UnplaceablePod | None" = None
     fenced: bool = False
     queue: str = ""
     missed: int = 0
@@ -122,7 +122,7 @@ class GangTrial:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StuckPod:
+class UnplaceablePod:
     """A pod of a gang that fits on no node, with the results of the Filters.
 
     `allowed` are the nodes inside the gang's fence (None: all).
@@ -194,7 +194,7 @@ class PodByPodPlacer:
                 return plugin_failure_refusal(gang, error)
         return _refusal(gang, trial, "")
 
-    def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: StuckPod) -> str:
+    def _make_room(self, preemption: PodPreemption, gang: PendingGang, stuck: UnplaceablePod) -> str:
         """Ask the PostFilter plugins for room; return their message for the refusal."""
         pod_class, table = stuck.part.pod_class, self._tables.node_table
         answer = preemption.run_postfilters(gang, pod_class, stuck.pod, stuck.scan, stuck.allowed)
@@ -206,12 +206,12 @@ class PodByPodPlacer:
             self._quotas = self._quotas.after_placements(self._tables, [GangPlacement(gang, [placed])])
         return status_message(answer.status)
 
-    def _fences(self, gang: PendingGang) -> Iterator[DomainFence]:
+    def _fences(self, gang: PendingGang) -> Iterator[AllowedDomains]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
-        yield DomainFence.of_gang(self._context, gang)
-        yield from DomainFence.of_gang(self._context, gang).list_alternatives()
+        yield AllowedDomains.from_gang(self._context, gang)
+        yield from AllowedDomains.from_gang(self._context, gang).list_alternatives()
 
-    def _try_fence(self, gang: PendingGang, fence: DomainFence) -> GangTrial:
+    def _try_fence(self, gang: PendingGang, fence: AllowedDomains) -> GangTrial:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
         no_requests = np.zeros(len(self._tables.node_table.resources), np.int64)
         trial = GangTrial(GangPlacement(gang), fence, no_requests)
@@ -246,14 +246,16 @@ class PodByPodPlacer:
         pod_class = part.pod_class.with_pod(pod) if pipeline.reads_whole_pod(pod) else part.pod_class
         results = self._tables.result_cache.of_class(part.pod_class)
         allowed = trial.fence.allowed_nodes(part.subgroup)
-        scan = self._filter(pipeline.run_filters(pod_class, table, results), pod_class, pod, allowed)
+        scan = self._filter(
+            pipeline.find_nodes_that_pass_filters(pod_class, table, results), pod_class, pod, allowed
+        )
         feasible = results.feasible_nodes(scan.fits if allowed is None else scan.fits & allowed)
         if not len(feasible):
             if scan.fits.any():
                 trial.fenced = True
             else:
                 trial.scan = scan
-                trial.stuck = trial.stuck or StuckPod(part, pod, scan, allowed)
+                trial.stuck = trial.stuck or UnplaceablePod(part, pod, scan, allowed)
             return False
         scores = pipeline.score(pod_class, feasible, table, scan.state, results)
         node = int(feasible[int(np.argmax(scores))])
@@ -282,13 +284,13 @@ class PodByPodPlacer:
         return tables.pipeline.run_extender_filters(pod_class, scan, tables.node_table)
 
 
-class PodByPodProposer:
-    """A `Proposer` that places gangs pod by pod, without the solver, in the order of their queues' fair shares."""
+class PodByPodSelection:
+    """A `SelectionStrategy` that places gangs pod by pod, without the solver, in the order of their queues' shares."""
 
     def __init__(self, run: SelectionRun) -> None:
         self._run = run
 
-    def propose(self, pending: OrderedGangs) -> tuple[PendingGang, ...]:
+    def place_pending_gangs(self, pending: OrderedGangs) -> tuple[PendingGang, ...]:
         """Place gang after gang; if one pod of a gang fits on no node, call PostFilter at once.
 
         Return no gangs, because preemption is done.

@@ -1,19 +1,19 @@
-"""The selection of one session: held gangs first, then one proposer for all pending gangs."""
+"""The selection of one session: waiting gangs first, then one strategy for all pending gangs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from batchsched.api.snapshot import HeldGang
+from batchsched.api.snapshot import WaitingGang
 from batchsched.framework.status import Code, Status
 from batchsched.session.preemption.eligibility import EvictionEligibility
-from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.preemption.protection import ProtectedGangs
 from batchsched.session.preemption.victim_selection import VictimSelection
 from batchsched.session.refusals import no_nodes_refusal, rolled_back_refusal
-from batchsched.session.selection.in_order import InOrderProposer
-from batchsched.session.selection.joint import JointWindowProposer
-from batchsched.session.selection.pod_by_pod import PodByPodProposer
-from batchsched.session.selection.selection_run import Proposer, SelectionRun
+from batchsched.session.selection.in_order import InOrderSelection
+from batchsched.session.selection.joint import JointSelection
+from batchsched.session.selection.pod_by_pod import PodByPodSelection
+from batchsched.session.selection.selection_run import SelectionRun, SelectionStrategy
 from batchsched.session.statement import GangPlacement, PlannedPods
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
@@ -22,7 +22,7 @@ from batchsched.session.tables.session_tables import SessionTables
 PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutSeconds"
 
 
-def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset[str]:
+def revisit_waiting_gangs(run: SelectionRun, held: Sequence[WaitingGang]) -> frozenset[str]:
     """Call Permit again for gangs that wait at Permit, before any other gang can take their nodes.
 
     Returns:
@@ -42,7 +42,7 @@ def revisit_held_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset
     return frozenset(identities)
 
 
-def _revisit(run: SelectionRun, held: HeldGang) -> GangPlacement | None:
+def _revisit(run: SelectionRun, held: WaitingGang) -> GangPlacement | None:
     """Place a waiting gang on its nodes again: allowed, waiting until the first deadline, or refused."""
     tables, statement = run.tables, run.statement
     members = tables.find_gang(held.pod_group)
@@ -63,7 +63,7 @@ def _revisit(run: SelectionRun, held: HeldGang) -> GangPlacement | None:
     return placement
 
 
-def _plan_held_pods(tables: SessionTables, gang: PendingGang, held: HeldGang) -> list[PlannedPods]:
+def _plan_held_pods(tables: SessionTables, gang: PendingGang, held: WaitingGang) -> list[PlannedPods]:
     """Return the plan to place the pods of a gang where they wait."""
     nodes = {
         held_pod.pod: node
@@ -91,17 +91,17 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
         builder.refusals += [no_nodes_refusal(members) for members in pending.members]
         return
     if not run.profile.solver.enabled:
-        # Filters count nominated pods, and PostFilter plugins make room pod by pod, inside the proposer.
-        PodByPodProposer(run).propose(pending)
+        # Filters count nominated pods, and PostFilter plugins make room pod by pod, inside the strategy.
+        PodByPodSelection(run).place_pending_gangs(pending)
         return
     # Nominated pods count on their nodes from here on; leaving the block takes them off the table again.
-    with NominatedCapacity(run.tables, run.resting) as nominated:
-        proposer: Proposer = (
-            InOrderProposer(run, nominated)
+    with NominatedPods(run.tables, run.resting) as nominated:
+        strategy: SelectionStrategy = (
+            InOrderSelection(run, nominated)
             if run.profile.selection == "ordered"
-            else JointWindowProposer(run, nominated)
+            else JointSelection(run, nominated)
         )
-        unplaced = proposer.propose(pending)
+        unplaced = strategy.place_pending_gangs(pending)
         builder.nominated += nominated.nominated_pods_outside_session
         # Preemption may place gangs on their nominated nodes again, so these pods must not count twice.
         nominated.remove_participating_pods()

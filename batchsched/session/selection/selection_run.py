@@ -1,4 +1,4 @@
-"""State of one selection: what the proposers share while they fill the statement and the decision."""
+"""State of one selection: what the selection strategies share while they fill the statement and the decision."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,10 +24,10 @@ from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
-class Proposer(Protocol):
-    """Proposes placements for pending gangs: jointly, in strict order, or pod by pod."""
+class SelectionStrategy(Protocol):
+    """Chooses which pending gangs are placed, and where: jointly, in strict order, or pod by pod."""
 
-    def propose(self, pending: OrderedGangs) -> Iterable[PendingGang]:
+    def place_pending_gangs(self, pending: OrderedGangs) -> Iterable[PendingGang]:
         """Place gangs, and record their placements and refusals for the decision of the session.
 
         Args:
@@ -91,7 +91,7 @@ class SelectionRun:
     @property
     def reservation_rules(self) -> ReservationRules:
         """The rules by which the session announces reserved starts and keeps announced ones."""
-        return ReservationRules.of_profile(self.profile, self.previous_reservations, self.now)
+        return ReservationRules.from_profile(self.profile, self.previous_reservations, self.now)
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
         """Return a gang with the pods that may be placed now; None if it has no such pods or is refused."""

@@ -31,7 +31,7 @@ class PodSpecInfo:
       requests: requests by resource, in base units.
       nonzero: milli-CPU and bytes for scoring, with defaults for what is not requested.
       signature: equal numbers mean that no plugin can tell the specs apart.
-      label_keys: labels of any pod that the spec's selectors read.
+      selector_label_keys: labels of any pod that the spec's selectors read.
       failure: the failure of a plugin over the spec, None for none. Its pods share no class and are refused.
       exceeded_limit: the limit of pods that the spec exceeds, as a sentence, "" for none. No requests and no labels
         are read of such a spec, and its pods are refused.
@@ -43,7 +43,7 @@ class PodSpecInfo:
     requests: dict[str, int]
     nonzero: tuple[int, int]
     signature: int
-    label_keys: frozenset[str]
+    selector_label_keys: frozenset[str]
     failure: PluginError | None = None
     exceeded_limit: str = ""
     unsupported_field: str = ""
@@ -102,7 +102,7 @@ class PodSpecIndex:
             pod_requests(pod),
             nonzero_requests(pod),
             self._signature(pod, failures),
-            self._pipeline.label_keys(pod, failures),
+            self._pipeline.selector_label_keys(pod, failures),
             failures[0] if failures else None,
             unsupported_field="" if pod.node else unsupported_spec_field(pod.spec),
         )
@@ -180,8 +180,8 @@ class PodClassTable:
       specs: what follows from each pod spec.
       columns: column of each resource in request vectors; 0 is the pod count.
       counts: how many pods each gang has.
-      label_keys: labels that some selector in the Snapshot reads; None if a plugin failed to say, so that pods with
-        different labels are never one class.
+      selector_label_keys: labels that some selector in the Snapshot reads; None if a plugin failed to say, so that
+        pods with different labels are never one class.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class PodClassTable:
         specs: PodSpecIndex,
         columns: Mapping[str, int],
         counts: PodCountsByGang,
-        label_keys: frozenset[str] | None,
+        selector_label_keys: frozenset[str] | None,
     ) -> None:
         self._pipeline = pipeline
         self._specs = specs
@@ -199,8 +199,8 @@ class PodClassTable:
         self._counts = counts
         self.priorities = PriorityTable(snapshot.priority_classes)
         """Gives pods and gangs their priority."""
-        self._reads_all_labels = label_keys is None
-        self._label_keys = set(label_keys or ())
+        self._reads_all_labels = selector_label_keys is None
+        self._label_keys = set(selector_label_keys or ())
         self._classes: dict[object, PodClass] = {}
         self._first_of_kind: dict[object, PodClass] = {}
         """The first of the classes that differ in priority alone; plugins are asked about that one only."""
@@ -214,10 +214,10 @@ class PodClassTable:
         Once a selector reads a label, pods with different values of that label are in different classes.
         """
         # Classes are kept across sessions, so a label that nothing read before may have been left out of them.
-        label_keys = self._specs.info_of(pod).label_keys
-        if label_keys <= self._label_keys:
+        selector_label_keys = self._specs.info_of(pod).selector_label_keys
+        if selector_label_keys <= self._label_keys:
             return False
-        self._label_keys |= label_keys
+        self._label_keys |= selector_label_keys
         self._classes.clear()
         self._first_of_kind.clear()
         return True
@@ -256,7 +256,7 @@ class PodClassTable:
                 own_gang or self._pipeline.reads_all or self._pipeline.extenders.is_interested(pod)
             )
             example = pod if reads_whole_pod else representative_pod(pod, visible_metadata)
-            pod_class = PodClass.of_pod(example, requests, info.nonzero, priority)
+            pod_class = PodClass.from_pod(example, requests, info.nonzero, priority)
             if not self._pipeline.reads_priority and not reads_whole_pod:
                 first = self._first_of_kind.setdefault((*kind, own_gang), pod_class)
                 pod_class = replace(pod_class, kin=first) if first is not pod_class else pod_class

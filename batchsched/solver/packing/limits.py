@@ -7,15 +7,15 @@ from batchsched.solver.problem import (
     EVERY_NODE,
     UNLIMITED,
     BoolArray,
+    ConstraintRow,
     IndexArray,
     IntArray,
     Problem,
-    Row,
     Sense,
 )
 
 
-def limits_every_node(row: Row) -> bool:
+def limits_every_node(row: ConstraintRow) -> bool:
     """Tell whether a plugin's constraint sets an upper limit for each node separately, as a node resource does."""
     return (
         row.partition == EVERY_NODE

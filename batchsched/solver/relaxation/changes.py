@@ -13,9 +13,9 @@ from batchsched.solver.problem import (
     EVERY_NODE,
     NONE,
     UNLIMITED,
+    ConstraintRow,
     IntArray,
     Problem,
-    Row,
     Sense,
 )
 
@@ -190,7 +190,7 @@ def _nodes(problem: Problem, change: NodeChange) -> Problem:
     )
 
 
-def _grown(row: Row, like: int, count: int) -> Row:
+def _grown(row: ConstraintRow, like: int, count: int) -> ConstraintRow:
     if row.partition != EVERY_NODE:
         return row
     gangs = row.gang_coefficients

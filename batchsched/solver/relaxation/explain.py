@@ -18,10 +18,10 @@ from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
     BoolArray,
+    ConstraintRow,
     IntArray,
     Problem,
     ProblemQuotas,
-    Row,
     Solution,
     UsedDomains,
     group_positions,
@@ -83,7 +83,7 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
     )
 
 
-def _remaining_row(problem: Problem, solution: Solution, row: Row) -> Row:
+def _remaining_row(problem: Problem, solution: Solution, row: ConstraintRow) -> ConstraintRow:
     """The row with the solution's terms moved to its right side."""
     domain = row.domain_of_nodes(problem.nodes)[solution.nodes]
     coefficient = row.class_coefficients(len(problem.classes.gang))
@@ -180,13 +180,13 @@ class GangProblems:
         return IsolatedGang(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
 
 
-def _concerns(row: Row, classes: IntArray, gang: int) -> bool:
+def _concerns(row: ConstraintRow, classes: IntArray, gang: int) -> bool:
     """Whether a row has a term of the gang or of its classes."""
     named = np.isin(row.classes, classes) & (row.coefficients != 0)
     return bool(named.any()) or bool(np.any(row.gangs == gang))
 
 
-def _own_terms(row: Row, classes: IntArray, gang: int) -> Row:
+def _own_terms(row: ConstraintRow, classes: IntArray, gang: int) -> ConstraintRow:
     """The row without other gangs' terms. `subtract_placements` has counted those that are placed."""
     own_classes: BoolArray = np.isin(row.classes, classes)
     own_gang: BoolArray = row.gangs == gang

@@ -4,7 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.framework.nodes.change_log import MIN_ENTRIES, NO_NODE, Memo, NodeChangeLog, reindexed
+from batchsched.framework.nodes.change_log import (
+    MIN_ENTRIES,
+    NO_NODE,
+    NodeChangeLog,
+    NodeValueCache,
+    reindexed,
+)
 
 
 def test_changed_nodes_are_listed_once_and_in_order():
@@ -55,43 +61,44 @@ class Squares:
 
 def test_array_is_recomputed_for_changed_nodes_in_a_copy():
     changes, squares = NodeChangeLog(3), Squares([1, 2, 3])
-    memo = Memo(changes, 3)
-    before = memo.array("squares", squares)
+    cache = NodeValueCache(changes, 3)
+    before = cache.cached_array("squares", squares)
     squares.numbers[1] = 5
     changes.record(1)
-    assert memo.array("squares", squares).tolist() == [1, 25, 9]
-    assert memo.array("squares", squares).tolist() == [1, 25, 9]
+    assert cache.cached_array("squares", squares).tolist() == [1, 25, 9]
+    assert cache.cached_array("squares", squares).tolist() == [1, 25, 9]
     assert before.tolist() == [1, 4, 9]
     assert squares.asked == [[0, 1, 2], [1]]
 
 
 def test_array_follows_renumbered_nodes():
     changes, squares = NodeChangeLog(2), Squares([1, 2])
-    memo = Memo(changes, 2)
-    memo.array("squares", squares)
+    cache = NodeValueCache(changes, 2)
+    cache.cached_array("squares", squares)
     squares.numbers = [3, 2]
     changes.renumber([-1, 1, -1], 2)
-    memo.reindex(np.asarray([-1, 1], np.int32))
+    cache.reindex(np.asarray([-1, 1], np.int32))
     changes.record(0)
-    assert memo.array("squares", squares).tolist() == [9, 4]
+    assert cache.cached_array("squares", squares).tolist() == [9, 4]
     assert squares.asked[-1] == [0]
 
 
 def test_value_is_updated_with_the_changed_nodes():
     changes = NodeChangeLog(3)
-    memo = Memo(changes, 3)
+    cache = NodeValueCache(changes, 3)
     seen = [
-        memo.value("v", lambda: "a", lambda value, changed: f"{value}{changed.tolist()}") for _ in range(2)
+        cache.cached_value("v", lambda: "a", lambda value, changed: f"{value}{changed.tolist()}")
+        for _ in range(2)
     ]
     changes.record(2)
-    seen.append(memo.value("v", lambda: "b", lambda value, changed: f"{value}{changed.tolist()}"))
+    seen.append(cache.cached_value("v", lambda: "b", lambda value, changed: f"{value}{changed.tolist()}"))
     assert seen == ["a", "a", "a[2]"]
 
 
 def test_least_recently_used_values_are_evicted():
-    memo, squares = Memo(NodeChangeLog(3), 3, most=0), Squares([1, 2, 3])
+    cache, squares = NodeValueCache(NodeChangeLog(3), 3, most=0), Squares([1, 2, 3])
     for key in (*range(64), 0, 64, 0, 1):
-        memo.array(key, squares)
+        cache.cached_array(key, squares)
     assert len(squares.asked) == 66
 
 

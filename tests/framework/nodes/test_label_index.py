@@ -63,7 +63,11 @@ def test_equal_selectors_share_an_identity_whatever_the_order_of_their_labels():
 def test_selection_names_the_labels_it_looks_at():
     content = {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}
     selector = msgspec.convert(content, LabelSelector)
-    assert Selection((selector, LabelSelector(match_labels={"c": "z"}))).label_keys() == {"a", "b", "c"}
+    assert Selection((selector, LabelSelector(match_labels={"c": "z"}))).selector_label_keys() == {
+        "a",
+        "b",
+        "c",
+    }
 
 
 def test_groups_of_labels_keep_their_numbers_while_all_of_them_have_pods():

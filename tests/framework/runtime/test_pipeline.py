@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import CandidateSet, Row
+from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
@@ -100,7 +100,7 @@ def refuse(*marked: bool) -> Verdict:
 
 def scan(*plugins: Named):
     made = three()
-    return Pipeline(plugins).run_filters(class_of(made, pod()), made)
+    return Pipeline(plugins).find_nodes_that_pass_filters(class_of(made, pod()), made)
 
 
 def test_first_refusal_of_preenqueue_is_returned_and_later_plugins_are_not_called():
@@ -403,7 +403,9 @@ def test_rows_of_all_plugins_are_collected_in_order():
             return self.say("Constrain", None)
 
     empty = np.zeros(0, np.int32)
-    rows = [Row(-1, empty, empty.astype(np.int64), np.zeros(1, np.int64), plugin=name) for name in "abc"]
+    rows = [
+        ConstraintRow(-1, empty, empty.astype(np.int64), np.zeros(1, np.int64), plugin=name) for name in "abc"
+    ]
     pipeline = Pipeline([Constrains("a", answer=rows[:2]), Constrains("b", answer=rows[2:])])
     assert pipeline.constrain(CandidateSet(()), three()) == tuple(rows)
 
@@ -428,7 +430,10 @@ def test_signature_combines_those_of_the_plugins_or_is_the_whole_pod_if_one_has_
 
 def test_label_keys_are_the_union_of_those_of_the_plugins():
     class Reads(Named):
-        def label_keys(self, pod):
+        def selector_label_keys(self, pod):
             return frozenset(self.say("Signature", None))
 
-    assert Pipeline([Reads("a", answer={"x"}), Reads("b", answer={"y"})]).label_keys(pod(), []) == {"x", "y"}
+    assert Pipeline([Reads("a", answer={"x"}), Reads("b", answer={"y"})]).selector_label_keys(pod(), []) == {
+        "x",
+        "y",
+    }

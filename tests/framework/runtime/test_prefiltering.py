@@ -61,11 +61,11 @@ def asked_twice(plugin):
     """The calls of a plugin in two scans with a placement in between; the second scan equals one without a cache."""
     made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), ClassResults()
     wish = class_of(made, pod())
-    pipeline.run_filters(wish, made, standing)
+    pipeline.find_nodes_that_pass_filters(wish, made, standing)
     land(made, pod("p"), "n1")
-    second = pipeline.run_filters(wish, made, standing)
+    second = pipeline.find_nodes_that_pass_filters(wish, made, standing)
     asked = plugin.asked
-    fresh = pipeline.run_filters(wish, made)
+    fresh = pipeline.find_nodes_that_pass_filters(wish, made)
     assert (second.status, second.fits.tolist(), second.state.skip_filter) == (
         fresh.status,
         fresh.fits.tolist(),

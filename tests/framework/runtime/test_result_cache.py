@@ -26,7 +26,7 @@ DEFAULT = standard_registry().create_pipeline(Profile())
 
 def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any:
     """All results of a scan, and the scores of some of the nodes."""
-    scan = pipeline.run_filters(wish, made, standing)
+    scan = pipeline.find_nodes_that_pass_filters(wish, made, standing)
     everywhere = range(len(made.nodes))
     found = [
         scan.status,
@@ -171,7 +171,7 @@ class Undeclared(Watched):
 
 
 def look(pipeline, made, wish, standing):
-    scan = pipeline.run_filters(wish, made, standing)
+    scan = pipeline.find_nodes_that_pass_filters(wish, made, standing)
     feasible = standing.feasible_nodes(scan.fits)
     return pipeline.score(wish, feasible, made, scan.state, standing).tolist()
 
@@ -225,7 +225,7 @@ def test_a_plugin_without_a_signature_is_called_each_time():
     )()
     made, standing = table([node("n0"), node("n1")]), ClassResults()
     for _ in range(2):
-        Pipeline([unsigned]).run_filters(class_of(made, pod()), made, standing)
+        Pipeline([unsigned]).find_nodes_that_pass_filters(class_of(made, pod()), made, standing)
     assert traits_of(unsigned).result_scope is ResultScope.NODE_AND_ITS_PODS
     assert plugin.filtered == [2, 2]
 
@@ -233,10 +233,10 @@ def test_a_plugin_without_a_signature_is_called_each_time():
 def test_a_new_reason_on_a_changed_node_is_in_the_next_scan_only():
     made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), ClassResults()
     wish = class_of(made, pod(requests={"cpu": "1"}))
-    assert DEFAULT.run_filters(wish, made, standing).fits.all()
-    before = DEFAULT.run_filters(wish, made, standing)
+    assert DEFAULT.find_nodes_that_pass_filters(wish, made, standing).fits.all()
+    before = DEFAULT.find_nodes_that_pass_filters(wish, made, standing)
     land(made, pod("a", {"cpu": "1"}), "n3")
-    after = DEFAULT.run_filters(wish, made, standing)
+    after = DEFAULT.find_nodes_that_pass_filters(wish, made, standing)
     assert after.reasons_at(3) == ("Insufficient cpu",)
     assert before.fits.all()
     assert before.reasons_at(3) == ()
@@ -248,9 +248,9 @@ def test_a_scan_keeps_its_results_after_the_cache_is_updated():
         ClassResults(),
     )
     wish = class_of(made, pod(requests={"cpu": "1"}))
-    before = DEFAULT.run_filters(wish, made, standing)
+    before = DEFAULT.find_nodes_that_pass_filters(wish, made, standing)
     land(made, pod("a", {"cpu": "2"}), "n3")
-    assert DEFAULT.run_filters(wish, made, standing).reasons_at(3) == ("Insufficient cpu",)
+    assert DEFAULT.find_nodes_that_pass_filters(wish, made, standing).reasons_at(3) == ("Insufficient cpu",)
     assert before.reasons_at(3) == ()
     assert before.reasons_at(0) == ("Insufficient cpu",)
 
@@ -321,7 +321,7 @@ def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
 
 def test_verdicts_with_reasons_in_another_order_are_not_merged():
     one, two = np.asarray([[True, False], [True, False]]), np.asarray([False, True])
-    judged = CachedVerdict.of_all_nodes(Verdict(("a", "b"), one, two), 1)
+    judged = CachedVerdict.from_all_nodes(Verdict(("a", "b"), one, two), 1)
     part = Verdict(("b", "a"), np.ones((2, 1), np.bool_), np.ones(1, np.bool_))
     assert judged.with_updated_nodes(np.asarray([1], np.int32), part, 2) is None
 

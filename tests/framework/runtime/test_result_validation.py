@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.errors import PluginError
 from batchsched.framework import interface as points
-from batchsched.framework.constrain import EVERY_NODE, CandidateSet, Row
+from batchsched.framework.constrain import EVERY_NODE, CandidateSet, ConstraintRow
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
 
@@ -50,7 +50,7 @@ def test_valid_answers_are_returned_unchanged():
     assert answers.checked_scores(ODD, "Score", [1, 2], 2).tolist() == [1, 2]
     assert answers.checked_scores(ODD, "Score", [], 0).tolist() == []
     assert answers.checked_raw_scores(ODD, [-5, 700], 2).tolist() == [-5, 700]
-    assert answers.checked_label_keys(ODD, {"a"}) == frozenset({"a"})
+    assert answers.checked_selector_label_keys(ODD, {"a"}) == frozenset({"a"})
     assert answers.checked_signature(ODD, (1, "a")) == (1, "a")
     assert answers.checked_bool(ODD, "Filter", np.True_) is True
 
@@ -106,10 +106,10 @@ def test_sort_by_keys_is_stable_and_refuses_keys_without_an_order():
 
 
 def test_rows_may_be_a_tuple_or_a_list_and_must_fit_the_nodes():
-    def one(**said: Any) -> Row:
+    def one(**said: Any) -> ConstraintRow:
         usual: dict[str, Any] = {"partition": EVERY_NODE, "right": np.ones(3, np.int64)}
         empty = np.zeros(0, np.int32)
-        return Row(**(usual | {"classes": empty, "coefficients": empty.astype(np.int64)} | said))
+        return ConstraintRow(**(usual | {"classes": empty, "coefficients": empty.astype(np.int64)} | said))
 
     fitting = one()
     assert answers.checked_rows(ODD, [fitting], CandidateSet(()), 3) == (fitting,)

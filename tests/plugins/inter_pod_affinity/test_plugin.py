@@ -166,7 +166,7 @@ def test_signature_contains_the_terms_and_label_keys_those_of_the_selectors():
     assert PLUGIN.signature(apart("a", "b")) == PLUGIN.signature(apart("c", "b"))
     assert PLUGIN.signature(apart("a", "b")) != PLUGIN.signature(together("a", "b"))
     assert PLUGIN.signature(plain("a")) == ()
-    assert PLUGIN.label_keys(apart("a", "b")) == {"app"}
-    assert PLUGIN.label_keys(nb.pod("w", affinity=nb.preferred(apart=[(1, nb.near(nb.ZONE, tier="x"))]))) == {
-        "tier"
-    }
+    assert PLUGIN.selector_label_keys(apart("a", "b")) == {"app"}
+    assert PLUGIN.selector_label_keys(
+        nb.pod("w", affinity=nb.preferred(apart=[(1, nb.near(nb.ZONE, tier="x"))]))
+    ) == {"tier"}

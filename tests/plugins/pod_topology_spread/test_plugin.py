@@ -157,4 +157,4 @@ def test_label_keys_are_those_of_the_constraints():
     one = wants(
         matchLabelKeys=["rev"], labelSelector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}
     )
-    assert PLUGIN.label_keys(one) == {"app", "rev"}
+    assert PLUGIN.selector_label_keys(one) == {"app", "rev"}

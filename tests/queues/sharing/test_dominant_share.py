@@ -8,7 +8,7 @@ import pytest
 
 from batchsched.queues.entitlements import children_of, compute_entitlements
 from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
-from batchsched.queues.sharing.dominant_share import DominantShare, DominantShareArgs
+from batchsched.queues.sharing.dominant_share import DominantResourceShare, DominantResourceShareArgs
 from batchsched.queues.sharing.dominant_share import dominant_resource_shares as drs
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import case, cluster, queue, shares_of
@@ -24,7 +24,9 @@ def cohort(**usage: float):
 
 
 def allowed(shares, reclaimer: str, wants: float, victim: str, holds: float, *strategies: str) -> bool:
-    policy = DominantShare(DominantShareArgs.model_validate({"strategies": strategies or (FINAL, INITIAL)}))
+    policy = DominantResourceShare(
+        DominantResourceShareArgs.model_validate({"strategies": strategies or (FINAL, INITIAL)})
+    )
     found = case(shares, policy)
     wish = ReclaimRequest(
         shares.leaf_row(reclaimer),
@@ -44,7 +46,7 @@ def two_queues(usage, mine, theirs, weight=1.0):
         queue("lending-cq", guarantee={"cpu": str(theirs[0]), "nvidia.com/gpu": str(theirs[1])}),
     ]
     shares = shares_of(queues, resources, {"cq": [usage[0] * 1000, usage[1]]})
-    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0)
     return drs(siblings, siblings.usage)[siblings.names.index("cq")]
 
 
@@ -71,7 +73,7 @@ def test_resource_that_no_queue_lends_is_ignored():
         queue("other", guarantee={"cpu": "8", "nvidia.com/gpu": "64"}, lendingLimit={"nvidia.com/gpu": "0"}),
     ]
     shares = shares_of(queues, cluster(cpu=10_000, gpu=66), {"cq": [5000, 5]})
-    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0)
     assert siblings.lendable.tolist() == [10_000, 0]
     assert drs(siblings, siblings.usage)[siblings.names.index("cq")] == pytest.approx(300)
 
@@ -97,7 +99,7 @@ def test_no_gang_is_preempted_when_every_queue_is_below_nominal():
 def test_no_gang_is_preempted_when_that_would_reverse_the_imbalance():
     # "can't preempt when it would switch the imbalance": a 3, b 5, two more of a.
     shares = cohort(a=3, b=5)
-    found = case(shares, DominantShare())
+    found = case(shares, DominantResourceShare())
     a, b, one = shares.leaf_row("a"), shares.leaf_row("b"), np.array([1000])
     wanted = np.array([2000])
     assert not may_reclaim_all(shares, found.entitled, found.policies, a, wanted, [(b, one)])
@@ -125,7 +127,7 @@ def test_workload_that_leaves_its_queue_the_larger_share_is_preempted_first():
 def test_two_queues_may_lose_one_workload_each_and_do_not_reclaim_it():
     # "preempt from different cluster queues if the end result has a smaller max share", "scenario above does not flap"
     shares = cohort(b=4.5, c=4.5)
-    found = case(shares, DominantShare())
+    found = case(shares, DominantResourceShare())
     a, b, c = (shares.leaf_row(name) for name in "abc")
     assert may_reclaim(
         shares, found.entitled, found.policies, ReclaimRequest(a, b, np.array([3500]), np.array([1500]))
@@ -147,9 +149,13 @@ def test_queue_that_borrows_does_not_push_another_below_nominal():
 
 def test_next_queue_has_the_smallest_share_including_the_candidate():
     shares = cohort(a=3, b=2, c=4)
-    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0)
     keys = dict(
-        zip(siblings.names, DominantShare().key(siblings, np.full_like(siblings.usage, 2000)), strict=True)
+        zip(
+            siblings.names,
+            DominantResourceShare().key(siblings, np.full_like(siblings.usage, 2000)),
+            strict=True,
+        )
     )
     assert {name: round(keys[name], 1) for name in "abc"} == {"a": 222.2, "b": 111.1, "c": 333.3}
 
@@ -157,7 +163,7 @@ def test_next_queue_has_the_smallest_share_including_the_candidate():
 def test_a_demand_of_a_resource_that_no_queue_lends_is_measured_by_its_capacity():
     queues = [queue(name, guarantee={"cpu": "2"}, lendingLimit={"cpu": "0"}) for name in "ab"]
     shares = shares_of(queues, cluster(cpu=4000, gpu=0), {})
-    siblings = children_of(shares, compute_entitlements(shares, [DominantShare()] * len(shares)), 0)
+    siblings = children_of(shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0)
     demand = np.zeros_like(siblings.usage)
     demand[:, 0] = 1000
-    assert set(DominantShare().demand_sizes(siblings, demand).tolist()) == {0.25}
+    assert set(DominantResourceShare().demand_sizes(siblings, demand).tolist()) == {0.25}

@@ -9,7 +9,7 @@ from batchsched.errors import InvalidInput
 from batchsched.queues.entitlements import children_of, compute_entitlements
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.reclaim_rules import may_reclaim
-from batchsched.queues.sharing.dominant_share import DominantShare
+from batchsched.queues.sharing.dominant_share import DominantResourceShare
 from batchsched.queues.sharing.policy import (
     DEFAULT_SHARING_POLICY,
     PrioritySharing,
@@ -103,7 +103,7 @@ def test_every_registered_name_makes_the_policy_of_that_name(name):
 
 def test_arguments_reach_the_policy():
     made = make_sharing_policy("dominant-share", {"strategies": ["LessThanInitialShare"]})
-    assert isinstance(made, DominantShare)
+    assert isinstance(made, DominantResourceShare)
     assert made.args.strategies == ("LessThanInitialShare",)
 
 

@@ -50,7 +50,7 @@ def test_queue_over_its_limit_has_nothing_left_and_a_negative_balance():
     there = inside(cluster(nodes(6, gpu=4), running(6, queue="free"), queues=TREE))
     found = there.context.quotas
     assert left(found, there, "org") == (0, UNLIMITED, 1)
-    assert int(found.balance[0, there.context.tables.node_table.column[GPU]]) == -2
+    assert int(found.remaining[0, there.context.tables.node_table.column[GPU]]) == -2
 
 
 def test_pods_of_other_schedulers_count_only_against_a_queue_that_they_name():
@@ -84,7 +84,7 @@ def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
     assert found.first_exceeded(tables, ("free", ""), 2 * gpus, 0) == "org"
     assert found.first_exceeded(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, gang_balance=np.zeros_like(found.gangs_left)).first_exceeded(
+        replace(found, remaining_gangs=np.zeros_like(found.gangs_left)).first_exceeded(
             tables, ("team", ""), 0 * gpus, 1
         )
         == "org"

@@ -7,7 +7,7 @@ import msgspec
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.session.preemption.nominated import NominatedCapacity
+from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import wanting
 from tests.session.scenario import cluster, nodes, profile
@@ -38,7 +38,7 @@ def used(tables: SessionTables) -> list[int]:
 
 def test_resting_gang_keeps_its_nominated_node_and_the_table_is_restored_afterwards():
     tables = frame_of(nominated("g", "n1"))
-    with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
+    with NominatedPods(tables, frozenset({"team/g"})) as kept:
         assert used(tables) == [0, 1]
         assert [(pod.name, node) for pod, node in kept.nominated_pods_outside_session] == [("g-0", 1)]
     assert used(tables) == [0, 0]
@@ -48,7 +48,7 @@ def test_pending_gang_keeps_its_nominated_node_from_its_own_tier_until_released(
     tables = frame_of(
         nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
     )
-    kept = NominatedCapacity(tables, frozenset())
+    kept = NominatedPods(tables, frozenset())
     parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
     nominees = [gang for gang in gangs(tables) if kept.is_nominated(gang)]
@@ -64,12 +64,12 @@ def test_pending_gang_keeps_its_nominated_node_from_its_own_tier_until_released(
 def test_nominated_gangs_of_one_tier_form_one_part():
     kept_room = [nominated(name, f"n{at}") for at, name in enumerate("gh")]
     tables = frame_of(*kept_room, wanting("low", 1, priority=1, **ONE))
-    kept = NominatedCapacity(tables, frozenset())
+    kept = NominatedPods(tables, frozenset())
     parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
     assert parts == [["team/g", "team/h"], ["team/low"]]
 
 
 def test_nomination_for_a_deleted_node_keeps_no_capacity():
     tables = frame_of(nominated("g", "n9"))
-    with NominatedCapacity(tables, frozenset({"team/g"})) as kept:
+    with NominatedPods(tables, frozenset({"team/g"})) as kept:
         assert kept.nominated_pods_outside_session == []

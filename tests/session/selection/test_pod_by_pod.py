@@ -8,7 +8,7 @@ from typing_extensions import override
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import Registry
 from batchsched.framework.status import SUCCESS, Code, Status
-from batchsched.session.selection.pod_by_pod import DomainFence
+from batchsched.session.selection.pod_by_pod import AllowedDomains
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,
@@ -187,12 +187,12 @@ NODES = [
 ]
 
 
-def fence(*parts: Snapshot, key: str = "team/g") -> DomainFence:
+def fence(*parts: Snapshot, key: str = "team/g") -> AllowedDomains:
     there = inside(cluster(NODES, *parts, topologies=(topology("zone", "rack"),)))
-    return DomainFence.of_gang(there.context, there.gang(key))
+    return AllowedDomains.from_gang(there.context, there.gang(key))
 
 
-def allowed(one: DomainFence, subgroup: int = -1) -> list[int]:
+def allowed(one: AllowedDomains, subgroup: int = -1) -> list[int]:
     nodes = one.allowed_nodes(subgroup)
     return [0, 1, 2, 3] if nodes is None else [at for at in range(4) if nodes[at]]
 

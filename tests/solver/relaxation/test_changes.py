@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Problem, Row, Sense
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, ConstraintRow, Problem, Sense
 from batchsched.solver.relaxation.changes import (
     AddedPods,
     CombinedChange,
@@ -43,8 +43,8 @@ def problem() -> Problem:
         quota_gangs=np.array([UNLIMITED]),
     )
     rows = (
-        Row(EVERY_NODE, one, ones, np.array([7, 8, 9]), gangs=one, gang_coefficients=share),
-        Row(ALL_NODES, one, ones, np.zeros(1, np.int64), Sense.AT_LEAST),
+        ConstraintRow(EVERY_NODE, one, ones, np.array([7, 8, 9]), gangs=one, gang_coefficients=share),
+        ConstraintRow(ALL_NODES, one, ones, np.zeros(1, np.int64), Sense.AT_LEAST),
     )
     return replace(plain, rows=rows)
 

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, Budget, Problem, Row, Solution
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    UNLIMITED,
+    Budget,
+    ConstraintRow,
+    Problem,
+    Solution,
+)
 from batchsched.solver.relaxation.changes import (
     AddedPods,
     LevelChange,
@@ -163,7 +171,7 @@ def test_a_quota_of_gangs_lacks_one_gang():
 
 
 def test_a_rule_of_a_plugin_is_named_by_its_row():
-    row = Row(
+    row = ConstraintRow(
         EVERY_NODE, np.zeros(1, np.int32), np.ones(1, np.int64), np.ones(2, np.int64), plugin="NodePorts"
     )
     found = evidence(problem_of([[8], [8]], [{"pods": 4, "demand": [1]}], rows=(row,)), 0)
@@ -202,7 +210,7 @@ def test_a_gang_that_other_gangs_displaced_is_reported_as_outbid():
 
 def test_a_row_that_excludes_a_gang_is_loosened_together_with_new_nodes():
     ones = np.ones(1, np.int64)
-    row = Row(ALL_NODES, np.zeros(1, np.int32), ones, np.array([1]))
+    row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), ones, np.array([1]))
     found = evidence(problem_of([[2]], [{"pods": 3, "demand": [2]}], rows=(row,)), 0)
     assert found.relaxation is not None
     assert found.cause == RefusalCause.CAPACITY

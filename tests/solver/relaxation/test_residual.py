@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, Budget, Problem, Row
+from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, Budget, ConstraintRow, Problem
 from batchsched.solver.relaxation.changes import (
     AddedPods,
     CombinedChange,
@@ -36,7 +36,7 @@ def session() -> Problem:
         {"pods": 1, "demand": [9]},
         {"pods": 1, "demand": [1], "allowed": False},
     ]
-    row = Row(
+    row = ConstraintRow(
         ALL_NODES,
         ints(0, 1),
         np.array([1, 2]),
@@ -264,7 +264,7 @@ def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Pro
 
 
 def test_large_problems_with_rows_are_answered_by_the_packing():
-    row = Row(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
+    row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
     gang = {"pods": 150, "demand": [1]}
     problem = problem_of([[1]] * 200, [gang], rows=(row,))
     assert ResidualProblem(problem).fits()
