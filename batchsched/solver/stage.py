@@ -9,8 +9,10 @@ from batchsched.ports.external import NoTelemetry, Telemetry
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
+from batchsched.solver.improvement.search import improve_solution, split_units
 from batchsched.solver.objective import (
     compare_solutions,
+    compare_tier_values,
     count_placed_pods,
     find_gangs_beyond_nodes,
     find_gangs_beyond_quotas,
@@ -122,7 +124,16 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
-    answer = TieredStage(problem, uncut, budget, seed, BaselineSolutions(best, placed), telemetry).run()
+    rounds, units = split_units(budget)
+    stage = TieredStage(problem, uncut, rounds, seed, BaselineSolutions(best, placed), telemetry)
+    answer = stage.run()
+    # Rows and cuts may link the gangs of a neighbourhood to others.
+    if answer.gap > budget.gap and not (problem.rows or admissible.cuts or answer.guard):
+        with telemetry.time_stage("improve"):
+            improved = improve_solution(problem, answer, units, budget, seed)
+        # A tier that gained changes what the tiers below it could reach.
+        gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
+        answer = stage.bound_again(improved) if gained else improved
     with telemetry.time_stage("complete"):
         return place_remaining_gangs(problem, answer, seed)
 

@@ -270,49 +270,76 @@ class TieredStage:
             self._full = TierSolver(full, self._spending) if full is not None else self._loose
         self._peak: TieredSolution | None = None
         self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
+        self._rounds, self._bounded = 0, False
         self._preferring = bool(
             (problem.gangs.preferred != NONE).any() or (problem.subgroups.preferred != NONE).any()
         )
 
     def run(self) -> Solution:
-        """Run rounds until the gap is small enough, all pods fit, improvement stops, or the budget ends."""
-        done, bounded, gained = 0, False, False
-        for number in range(self._budget.rounds):
-            done = number + 1
+        """Run rounds until the gap is small enough, all pods fit, improvement stops, or the budget ends; bound it."""
+        self.run_rounds()
+        if self._rounds and not self._bounded:
+            self._bound_best()
+        self._tighten_open_bound()
+        return self._result()
+
+    def run_rounds(self) -> Solution:
+        """Run rounds as `run` does; the result has proved bounds only if a round needed them to end the search."""
+        gained = False
+        for _ in range(self._budget.rounds):
+            self._rounds += 1
             with self._telemetry.time_stage("choose"):
                 plan = self._choose()
             if plan is None:
                 break
             with self._telemetry.time_stage("realise"):
-                realised, better = self._realise(plan, self._preferring and not number)
-            bounded = bounded and not better
-            if not (bounded or self._open()):
+                realised, better = self._realise(plan, self._preferring and self._rounds == 1)
+            self._bounded = self._bounded and not better
+            if not (self._bounded or self._open()):
                 self._bound_best()
-                bounded = True
             # The gap is compared only with a bound for what this solution places in the tiers above.
-            near = bounded and self.best.gap <= self._budget.gap
+            near = self._bounded and self.best.gap <= self._budget.gap
             idle, gained = gained and not better, gained or better
             if near or idle or not realised.shortages or self._spending.remaining <= 0:
                 break
             self._learn(plan, realised)
-        if done and not bounded:
-            self._bound_best()
-        if self.best.gap > self._budget.gap and self._narrow:
-            with self._telemetry.time_stage("bound"):
-                self._tighten_bound()
+        return self._result()
+
+    def bound_again(self, solution: Solution) -> Solution:
+        """Return a solution of the same problem that was found elsewhere, with bounds for what its tiers place."""
+        spending = self._spending
+        effort, variables = solution.effort - spending.spent, solution.variables - spending.variables
+        self.best = solution
+        self._bound_best()
+        self._tighten_open_bound()
+        return replace(
+            self._result(),
+            guard=solution.guard or spending.guard,
+            effort=effort + spending.spent,
+            variables=variables + spending.variables,
+        )
+
+    def _result(self) -> Solution:
+        """The best solution, with what the stage has spent."""
         spending = self._spending
         return replace(
             self.best,
             stage="aggregated",
-            rounds=done,
+            rounds=self._rounds,
             guard=spending.guard,
             effort=spending.spent,
             variables=spending.variables,
         )
 
+    def _tighten_open_bound(self) -> None:
+        if self.best.gap > self._budget.gap and self._narrow:
+            with self._telemetry.time_stage("bound"):
+                self._tighten_bound()
+
     def _bound_best(self) -> None:
         with self._telemetry.time_stage("bound"):
             self.best = replace(self.best, bound=self._bound(self.best))
+        self._bounded = True
 
     # ------------------------------------------------------------------------------------ choosing
 

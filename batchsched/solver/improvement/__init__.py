@@ -1,0 +1,1 @@
+"""The anytime improvement of a tiered solution: a large-neighbourhood search over subsets of the gangs."""

@@ -1,0 +1,57 @@
+"""Neighbourhoods of a solution: the gangs that a step of the search decides again, tier by tier.
+
+A step for a tier takes gangs of this tier and of lower ones, so that no tier waits for those above. The first steps
+take all of them: the rounds planned these tiers before the places of the tiers above were known. Later steps take the
+refused gangs and a random part of the others.
+
+Shapes: C classes, G gangs, N nodes.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from batchsched.solver.problem import IntArray, Problem, Solution
+
+MAX_PAIRS: Final = 2_500_000
+"""Maximum pairs of a pod class and a node in one neighbourhood: it bounds the time of a step on large clusters."""
+KEPT_SHARE: Final = 0.5
+"""Share of the placed gangs that keep their nodes in a neighbourhood of the later cycles."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangNeighbourhood:
+    """The gangs of one step, ascending; `complete` if they are all gangs of a tier and of the tiers below."""
+
+    gangs: IntArray
+    complete: bool
+
+
+class NeighbourhoodSelection:
+    """Chooses the neighbourhoods of a search; the same seed gives the same neighbourhoods."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._problem, self._seed = problem, seed
+        self._classes = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
+        self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
+
+    def choose(self, tier: int, step: int, solution: Solution, *, everything: bool) -> GangNeighbourhood:
+        """Return the neighbourhood of a step for a tier: its gangs and those of lower tiers, or a part of them.
+
+        Args:
+          tier: the highest tier of the gangs.
+          step: the number of the step; other steps take another part.
+          solution: the solution that the step is to improve.
+          everything: take all these gangs, if they are not too many. A step for all gangs of the session would only
+            repeat the rounds, so it takes a part in any case.
+        """
+        gangs = self._problem.gangs
+        random = np.random.default_rng([self._seed, step])
+        eligible = gangs.allowed & (gangs.tier >= tier)
+        drawn = random.random(len(eligible)) >= KEPT_SHARE
+        part = eligible & (~solution.taken | drawn | (everything and tier > 0))
+        order = np.flatnonzero(part)[random.permutation(int(part.sum()))]
+        within = np.cumsum(self._classes[order]) <= self._max_classes
+        chosen = np.sort(order[within])
+        return GangNeighbourhood(chosen, complete=len(chosen) == int(eligible.sum()))

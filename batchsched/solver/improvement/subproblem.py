@@ -1,0 +1,87 @@
+"""The problem of a neighbourhood: its gangs on the capacity and the quotas that all other gangs leave.
+
+Shapes: C classes, G gangs, N nodes, T tiers.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from batchsched.ports.external import Telemetry
+from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
+from batchsched.solver.objective import count_placed_pods, max_tier_values, required_pods, tier_values
+from batchsched.solver.problem import BoolArray, Budget, Problem, Solution
+from batchsched.solver.quota_selection import take_subset
+from batchsched.solver.relaxation.explain import subtract_placements
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
+
+
+class NeighbourhoodProblem:
+    """A problem with the gangs of a neighbourhood only, and the solution that they have now."""
+
+    def __init__(self, problem: Problem, solution: Solution, neighbourhood: GangNeighbourhood) -> None:
+        """Take the gangs out of the problem.
+
+        Args:
+          problem: the whole problem, without rows and cuts.
+          solution: a legal solution of it.
+          neighbourhood: the gangs that are decided again.
+        """
+        kept = np.zeros(len(problem.gangs.need), np.bool_)
+        kept[neighbourhood.gangs] = True
+        inside: BoolArray = kept[problem.classes.gang[solution.classes]]
+        self._problem = problem
+        self._kept = _part(solution, ~inside, solution.taken & ~kept)
+        self._subset = take_subset(subtract_placements(problem, self._kept), kept)
+        self.problem = self._subset.problem
+        number = np.zeros(len(problem.classes.count), np.int32)
+        number[self._subset.classes] = np.arange(len(self._subset.classes))
+        own = _part(solution, inside, solution.taken[self._subset.gangs])
+        own = replace(own, classes=number[own.classes])
+        # The incumbent of the neighbourhood: what the step must improve on.
+        self.incumbent = replace(
+            own,
+            objective=tier_values(self.problem, own.classes, own.counts),
+            bound=max_tier_values(self.problem),
+        )
+
+    @property
+    def size(self) -> int:
+        """The number of pairs of a pod class and a node, which the time to build the models depends on."""
+        return len(self.problem.classes.count) * len(self.problem.nodes.free)
+
+    def solve(self, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
+        """Solve the problem by rounds of the tiered solve; the result is no worse than the incumbent."""
+        incumbent = self.incumbent
+        placed = count_placed_pods(self.problem, incumbent.classes, incumbent.counts)
+        floors = BaselineSolutions(incumbent, (placed,))
+        return TieredStage(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
+
+    def to_whole_problem(self, solution: Solution, part: Solution) -> Solution:
+        """Return `solution` of the whole problem with the gangs of the neighbourhood placed as in `part`."""
+        rest, own = self._kept, self._subset.to_whole_problem(part)
+        classes = np.concatenate([rest.classes, own.classes])
+        nodes = np.concatenate([rest.nodes, own.nodes])
+        counts = np.concatenate([rest.counts, own.counts])
+        order = np.lexsort((nodes, classes))
+        objective = tier_values(self._problem, classes, counts)
+        return replace(
+            solution,
+            classes=classes[order],
+            nodes=nodes[order],
+            counts=counts[order],
+            taken=rest.taken | own.taken | (required_pods(self._problem) == 0),
+            objective=objective,
+            bound=np.maximum(solution.bound, objective),
+        )
+
+
+def _part(solution: Solution, placements: BoolArray, taken: BoolArray) -> Solution:
+    """A solution with some placements [P] of another one."""
+    return replace(
+        solution,
+        classes=solution.classes[placements],
+        nodes=solution.nodes[placements],
+        counts=solution.counts[placements],
+        taken=taken,
+    )
