@@ -132,7 +132,8 @@ class SolverSettings(StrictModel):
     deterministic_budget: float = Field(default=2.0, gt=0, le=3600)
     """Maximum work of CP-SAT in one session, in deterministic seconds.
 
-    The unit is the same on every machine, so that decisions are reproducible.
+    The unit is the same on every machine, so that decisions are reproducible. If the gap stays above `gap`, the
+    improvement after the rounds may spend what is above 2.0, and in any case a twentieth of the budget in addition.
     """
     rounds: int = Field(default=3, ge=1, le=100)
     """Maximum number of rounds.

@@ -89,7 +89,8 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
         write(instance, target if len(options.seeds) == 1 else target.with_stem(f"{target.stem}-{seed}"))
     watch = Stopwatch()
     cpu, wall = time.process_time(), time.perf_counter()
-    final = solve(problem, Budget(rounds=options.rounds), seed=0, telemetry=watch)
+    budget = Budget(deterministic=options.budget, rounds=options.rounds)
+    final = solve(problem, budget, seed=0, telemetry=watch)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     first = solve_greedy(problem)
@@ -186,6 +187,15 @@ def parser() -> argparse.ArgumentParser:
         "--baseline", action="store_true", help="compare with job by job, priority then creation"
     )
     found.add_argument("--rounds", type=int, default=Budget().rounds)
+    found.add_argument(
+        "--budget", type=float, default=Budget().deterministic, help="deterministic units of the solver"
+    )
+    found.add_argument(
+        "--budgets",
+        default=[],
+        type=lambda text: [float(part) for part in text.split(",") if part],
+        help="measure each of these budgets, and print the gap over them",
+    )
     found.add_argument("--export", metavar="PATH", help="write the instance as manifests that decide reads")
     found.add_argument("-o", "--output", choices=("table", "json"), default="table")
     found.add_argument(
@@ -197,12 +207,39 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Measure each seed in a process of its own, so that its peak memory is its own."""
     options = parser().parse_args(arguments)
+    if options.budgets:
+        return _over_budgets(arguments, options)
     results = [measure(options, seed) if options.here else _apart(arguments, seed) for seed in options.seeds]
     if options.output == "json":
         print(json.dumps([asdict(one) for one in results]))
     else:
         show(results)
     return 1 if any(one.behind for one in results) else 0
+
+
+def _over_budgets(arguments: list[str], options: argparse.Namespace) -> int:
+    """Print the median and the largest gap, and the median CPU seconds, for each budget."""
+    rows = []
+    for budget in options.budgets:
+        own = [*arguments, "--budgets", "", "--budget", str(budget)]
+        results = [
+            measure(parser().parse_args([*own, "--seeds", str(seed)]), seed)
+            if options.here
+            else _apart(own, seed)
+            for seed in options.seeds
+        ]
+        gaps = [result.gap for result in results]
+        cpu = statistics.median(result.cpu for result in results)
+        rows.append({"budget": budget, "gap": statistics.median(gaps), "worst": max(gaps), "cpu": cpu})
+    if options.output == "json":
+        print(json.dumps(rows))
+        return 0
+    print(f"{'budget':>7} {'gap':>8} {'worst':>8} {'cpu s':>6}")
+    widest = max(row["gap"] for row in rows) or 1.0
+    for row in rows:
+        bar = "#" * round(40 * row["gap"] / widest)
+        print(f"{row['budget']:7g} {row['gap']:8.2%} {row['worst']:8.2%} {row['cpu']:6.2f}  {bar}")
+    return 0
 
 
 def _apart(arguments: list[str], seed: int) -> Measured:

@@ -73,3 +73,13 @@ def test_the_bench_prints_json_and_exports_manifests(tmp_path: Path, capsys):
     assert measured["gap"] >= 0
     assert not measured["behind"]
     assert json.loads(target.read_text())["kind"] == "List"
+
+
+def test_the_bench_prints_the_gap_over_budgets(capsys):
+    options = ["--nodes", "64", "--gangs", "10", "--seeds", "1,2", "--here", "--budgets", "1,4"]
+    assert main([*options, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["budget"] for row in rows] == [1.0, 4.0]
+    assert all(0 <= row["gap"] <= row["worst"] for row in rows)
+    assert main(options) == 0
+    assert "budget" in capsys.readouterr().out

@@ -4,7 +4,7 @@ A step is accepted only if the solution becomes lexicographically better. Steps 
 remain, so that a larger budget runs the same steps and then more of them: it never gives a worse solution.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from batchsched.ports.external import NoTelemetry
@@ -27,7 +27,7 @@ UNITS_PER_PAIR: Final = 2e-8
 
 MAX_ROUNDS_EFFORT: Final = 2.0
 """Maximum units of the rounds: they end early rather than spend more, so the search has what is above it."""
-SEARCH_SHARE: Final = 0.25
+SEARCH_SHARE: Final = 0.05
 """Least units of the search, as a share of the budget: the rounds may have spent all of it on the highest tiers."""
 
 
@@ -40,23 +40,17 @@ def split_units(budget: Budget) -> tuple[Budget, float]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StepCost:
-    """What a step is charged: CP-SAT's units, and a fixed price for the work outside of CP-SAT.
+def charge_step(effort: float, variables: int, pairs: int) -> float:
+    """Return the units of one step: those of CP-SAT, and a fixed price for the work outside of CP-SAT.
 
     The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
+
+    Args:
+      effort: CP-SAT's deterministic units.
+      variables: the variables of the models that CP-SAT solved, added over all its calls.
+      pairs: the pairs of a pod class and a node.
     """
-
-    effort: float
-    variables: int
-    pairs: int
-
-    @property
-    def units(self) -> float:
-        """The units that the step takes from the budget."""
-        return (
-            UNITS_PER_STEP + self.effort + UNITS_PER_VARIABLE * self.variables + UNITS_PER_PAIR * self.pairs
-        )
+    return UNITS_PER_STEP + effort + UNITS_PER_VARIABLE * variables + UNITS_PER_PAIR * pairs
 
 
 def improve_solution(
@@ -92,7 +86,7 @@ def improve_solution(
             continue
         part = NeighbourhoodProblem(problem, solution, neighbourhood)
         answer = part.solve(most, seed, NoTelemetry())
-        units -= StepCost(answer.effort, answer.variables, part.size).units
+        units -= charge_step(answer.effort, answer.variables, part.size)
         solution = replace(
             solution,
             guard=answer.guard,
