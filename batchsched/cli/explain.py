@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -147,7 +148,13 @@ def _split_subject(subject: list[str]) -> tuple[str, str, list[Path]]:
     names, files, owner_kind = [], [], ""
     for argument in subject:
         kind, _, name = argument.partition("/")
-        if Path(argument).exists() or not name:
+        if Path(argument).exists() or argument == "-":
+            files.append(Path(argument))
+        elif not name and not Path(argument).suffix:
+            raise typer.BadParameter(
+                f"there is no file {argument!r}; for an object: podgroup/{kind}, pod/{kind} or job/{kind}"
+            )
+        elif not name:
             files.append(Path(argument))
         elif kind.lower() in _GANG_KINDS:
             names.append(name)
@@ -204,8 +211,13 @@ def _checked_key(key: str, session: "DecidedSession", owner_kind: str = "") -> s
     gang = _gang_of_owner(key, session)
     if gang:
         return gang
-    names = sorted({*pod_groups, *(pod.key for pod in session.snapshot.pods)})
-    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {suggest_name(key, names)}")
+    kinds = {pod.key: "pod" for pod in session.snapshot.pods} | dict.fromkeys(pod_groups, "podgroup")
+    similar = get_close_matches(key, kinds, n=1, cutoff=0.6)
+    names = [f"{kinds[name]}/{name}" for name in similar or sorted(kinds)]
+    advice = f"did you mean {names[0]}?" if similar else suggest_name(key, names)
+    if not similar:
+        advice += f"; a pending pod must have spec.schedulerName: {session.profile.scheduler_name}"
+    raise typer.BadParameter(f"there is no PodGroup or pod {key!r}; {advice}")
 
 
 def _gang_of_owner(key: str, session: "DecidedSession", kind: str = "") -> str:

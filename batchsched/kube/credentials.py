@@ -25,6 +25,8 @@ _UNUSABLE: Final = (
     *(AttributeError, KeyError, TypeError, ValueError),
 )
 
+_REMEDY: Final = "set KUBECONFIG or --kubeconfig"
+
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
@@ -101,10 +103,22 @@ class Credentials:
             return self._identity(key)
 
     def _unusable(self, error: Exception) -> UnusableInput:
+        if not self._in_cluster and not any(path.exists() for path in self._paths()):
+            return UnusableInput(f"{self._missing_files()}; {_REMEDY}")
         where = "in-cluster" if self._in_cluster else os.pathsep.join(map(str, self._paths()))
         return UnusableInput(
-            f"no usable Kubernetes configuration ({where}): {str(error).rstrip('.')}; set KUBECONFIG or --kubeconfig"
+            f"no usable Kubernetes configuration ({where}): {str(error).rstrip('.')}; {_REMEDY}"
         )
+
+    def _missing_files(self) -> str:
+        """Return which kubeconfig was looked for, and why."""
+        paths = ", ".join(map(str, self._paths()))
+        if self._kubeconfig is not None:
+            return f"--kubeconfig: there is no file {paths}"
+        if os.environ.get("KUBECONFIG"):
+            return f"KUBECONFIG: there is no file {paths}"
+        reasons = f"KUBECONFIG is not set, there is no file {paths}, and the command does not run in a pod"
+        return f"no cluster is configured: {reasons}"
 
     def _identity(self, key: str | None) -> ClientConfig:
         now = self._configuration

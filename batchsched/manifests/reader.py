@@ -113,6 +113,7 @@ def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
                 yield ManifestFile(str(file), file)
 
 
+_MAX_NAMED_PODS: Final = 3
 _MOST_SHOWN: Final = 20
 CONFIG_GROUP: Final = "config.batchsched.dev"
 """API group of configurations and of the lab's scenarios, which are no objects of a cluster."""
@@ -187,7 +188,8 @@ class _Cluster:
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     set_aside_objects: list[SetAside] = field(default_factory=list)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    foreign_pods: Counter[str] = field(default_factory=Counter)
+    foreign_pods: dict[str, list[str]] = field(default_factory=dict)
+    """The `namespace/name` of the pending pods of other schedulers, by schedulerName."""
     seen: int = 0
     usable: int = 0
 
@@ -246,7 +248,7 @@ class _Cluster:
         if pod.is_relevant_to((self.scheduler_name,)):
             return True
         if not pod.finished:
-            self.foreign_pods[pod.spec.scheduler_name] += 1
+            self.foreign_pods.setdefault(pod.spec.scheduler_name, []).append(pod.key)
         return False
 
     def _put_strange(self, document: Document) -> None:
@@ -294,10 +296,13 @@ class _Cluster:
 
     def _warnings(self, snapshot: Snapshot) -> Iterable[str]:
         yield from skipped_kind_warnings(self.skipped)
-        for name, count in self.foreign_pods.items():
+        for name, pods in self.foreign_pods.items():
+            first = ", ".join(pods[:_MAX_NAMED_PODS])
+            named = f"pod {first} is" if len(pods) == 1 else f"{len(pods):,} pending pods are"
+            more = "" if len(pods) == 1 else f" ({first}{', ...' if len(pods) > _MAX_NAMED_PODS else ''})"
             yield (
-                f"{count} pending pods of the scheduler {name!r} are left to it; "
-                f"spec.schedulerName: {self.scheduler_name} makes a pod ours"
+                f"{named} ignored, since {name!r} schedules {'it' if len(pods) == 1 else 'them'}{more}; "
+                f"set spec.schedulerName: {self.scheduler_name} in the pod template to schedule it here"
             )
         yield from unknown_sub_group_warnings(snapshot.pods, snapshot.pod_groups)
         yield from input_warnings(snapshot)

@@ -246,8 +246,8 @@ class WhatIf:
             line = f"pods of schedulerName {scheduler_name} are looked at as if they stated {self.scheduler_name}"
             if not self.adopts_pods:
                 line = (
-                    f"pods of the scheduler {scheduler_name!r} are left to it; "
-                    f"spec.schedulerName: {self.scheduler_name} makes a pod ours"
+                    f"pods are ignored, since {scheduler_name!r} schedules them; "
+                    f"set spec.schedulerName: {self.scheduler_name} in the pod template to schedule them here"
                 )
             if line not in self.warnings:
                 self.warnings.append(line)

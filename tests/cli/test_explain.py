@@ -87,12 +87,41 @@ def test_unknown_pod_group_is_wrong_usage_with_the_nearest_name(command):
     result = explain(command, "research/longcontext")
     assert result.code == 2
     words = result.complaint
-    assert "there is no PodGroup or pod 'research/longcontext'; did you mean research/long-context?" in words
+    assert (
+        "there is no PodGroup or pod 'research/longcontext'; did you mean podgroup/research/long-context?"
+        in words
+    )
 
 
 def test_unknown_name_is_answered_with_pods_too(command):
     result = explain(command, "research/notebok")
-    assert "did you mean research/notebook?" in result.complaint
+    assert "did you mean pod/research/notebook?" in result.complaint
+
+
+def test_unknown_names_are_listed_with_their_kinds(command):
+    result = explain(command, "nowhere/zzz")
+    assert "known are pod/product/evaluation" in result.complaint
+    assert "podgroup/research/long-context" in result.complaint
+
+
+def test_bare_name_is_answered_with_the_forms_of_a_name(command):
+    result = command("explain", "train")
+    assert result.code == 2
+    assert (
+        "there is no file 'train'; for an object: podgroup/train, pod/train or job/train" in result.complaint
+    )
+
+
+def test_pending_pod_of_another_scheduler_is_said_to_be_that_of_the_other(command, tmp_path):
+    (tmp_path / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: team-a}\n"
+        "spec: {containers: [{name: main, image: web}]}\n"
+    )
+    result = command("explain", tmp_path / "pod.yaml", "pod/web", "-n", "team-a", "--now", NOW)
+    assert result.code == 2
+    assert "pod team-a/web is ignored, since 'default-scheduler' schedules it" in result.err
+    assert "set spec.schedulerName: batchsched in the pod template" in result.err
+    assert "a pending pod must have spec.schedulerName: batchsched" in result.complaint
 
 
 def test_file_that_is_not_there_is_named(command):

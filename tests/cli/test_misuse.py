@@ -149,7 +149,9 @@ MISUSES = [
     Misuse("simulate swf absent.swf", 2, ("FILE: there is no file 'absent.swf'",)),
     Misuse("explain podgroup/good cluster.yaml --context prod", 2, ("--context: has no effect on files",)),
     Misuse(
-        "explain podgroup/goood cluster.yaml -n team-a", 2, ("'team-a/goood'", "did you mean team-a/good?")
+        "explain podgroup/goood cluster.yaml -n team-a",
+        2,
+        ("'team-a/goood'", "did you mean podgroup/team-a/good?"),
     ),
     Misuse("explain queue/default cluster.yaml", 2, ("for a queue: batchsched queues explain default",)),
     Misuse(

@@ -173,7 +173,7 @@ def test_pods_of_a_job_of_another_scheduler_are_left_to_it_with_a_warning(comman
     made["spec"]["template"] = {"spec": {"containers": [{"name": "main"}]}}
     result = command("decide", write("c.jsonl", NODE, made), "--now", NOW, "-o", "json")
     assert result.data["assignments"] == []
-    assert "pods of the scheduler 'default-scheduler' are left to it" in result.err
+    assert "pods are ignored, since 'default-scheduler' schedules them" in result.err
 
 
 def test_job_with_an_invalid_template_is_set_aside_with_its_file(command, write):

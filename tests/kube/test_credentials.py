@@ -68,6 +68,22 @@ def test_missing_kubeconfig_is_named_with_a_remedy(tmp_path):
         Credentials(tmp_path / "nowhere").load()
 
 
+def test_missing_default_kubeconfig_is_named_with_all_places_that_were_searched(tmp_path, monkeypatch):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(
+        UnusableInput, match=r"KUBECONFIG is not set, there is no file .*/\.kube/config, and .* in a pod;"
+    ):
+        Credentials().load()
+
+
+def test_variable_that_names_a_missing_kubeconfig_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
+    with pytest.raises(UnusableInput, match=r"^KUBECONFIG: there is no file .*nowhere; set KUBECONFIG or"):
+        Credentials().load()
+
+
 def test_an_unknown_context_is_named(tmp_path):
     with pytest.raises(UnusableInput, match="elsewhere"):
         Credentials(kubeconfig(tmp_path, token="x"), "elsewhere").load()

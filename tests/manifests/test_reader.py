@@ -257,12 +257,13 @@ def test_finished_pods_are_left_out(reading):
     assert names(found.snapshot.pods) == ["c"]
 
 
-def test_pending_pods_of_other_schedulers_are_left_to_them_with_one_warning(reading):
+def test_pending_pods_of_other_schedulers_are_ignored_with_one_warning(reading):
     others = [pod(f"o{number}", schedulerName="other") for number in range(3)]
     found = reading(listed(pod("mine"), *others, pod("bound", schedulerName="other", nodeName="n1")))
     assert names(found.snapshot.pods) == ["mine", "bound"]
     (warning,) = found.warnings
-    assert warning.startswith("3 pending pods of the scheduler 'other'")
+    assert warning.startswith("3 pending pods are ignored, since 'other' schedules them (")
+    assert "/o0, " in warning
 
 
 def test_each_kind_that_is_not_read_causes_one_warning(reading):
